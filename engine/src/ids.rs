@@ -1,0 +1,91 @@
+//! Names of projects, occurrences and runs.
+//!
+//! Each is a ULID: sortable by the moment it was made, unique without a counter. A fence is no id:
+//! it only grows, per job, and tells an old run from the current one.
+
+use std::fmt;
+use std::str::FromStr;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+/// Text that should name something but is no ULID.
+#[derive(Debug, thiserror::Error)]
+#[error("{text:?} is not an id (26 letters and digits, as `runner runs` prints them)")]
+pub struct BadId {
+    text: String,
+}
+
+macro_rules! ulid_id {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[serde(transparent)]
+        pub struct $name(String);
+
+        impl $name {
+            /// A fresh id whose order follows `now`.
+            pub fn new(now: Timestamp) -> Self {
+                let millis = u64::try_from(now.as_millisecond()).unwrap_or(0);
+                let random = ulid::Ulid::new().random();
+                Self(ulid::Ulid::from_parts(millis, random).to_string())
+            }
+
+            /// The 26 characters.
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+
+        impl FromStr for $name {
+            type Err = BadId;
+            fn from_str(text: &str) -> Result<Self, BadId> {
+                match ulid::Ulid::from_string(text) {
+                    Ok(id) => Ok(Self(id.to_string())),
+                    Err(_) => Err(BadId { text: text.to_owned() }),
+                }
+            }
+        }
+    };
+}
+
+ulid_id!(
+    /// A repository that runner looks after; given by `runner init`.
+    ProjectId
+);
+ulid_id!(
+    /// One moment or event at which a job was due.
+    OccurrenceId
+);
+ulid_id!(
+    /// One attempt at an occurrence.
+    RunId
+);
+
+/// A number that grows with each admitted run of a job. A commit that carries an older one is
+/// refused: its run was taken over.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize,
+)]
+#[serde(transparent)]
+pub struct Fence(pub i64);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_sort_by_time_and_parse_back() {
+        let early = RunId::new(Timestamp::from_second(1_000).unwrap());
+        let late = RunId::new(Timestamp::from_second(2_000).unwrap());
+        assert!(early < late);
+        assert_eq!(early.as_str().parse::<RunId>().unwrap(), early);
+        assert!("nonsense".parse::<RunId>().is_err());
+    }
+}

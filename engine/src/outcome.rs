@@ -1,0 +1,285 @@
+//! How an occurrence or a run ended, and what a shell is told of it.
+//!
+//! ```text
+//! run:        requested ──admit──> running ──settle──> succeeded | degraded | failed
+//!                 │                   │                | timed-out | cancelled | lost
+//!                 └──not admitted──> skipped | deferred | failed (a refusal)
+//! occurrence: open ──> any of the above but deferred, which keeps it open; or missed
+//! ```
+//!
+//! A state holds exactly its own fields, so a failure without a class or a deferral without a time
+//! cannot be written.
+
+use std::fmt;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+/// Why a run failed, in terms that name who must act.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Class {
+    /// Credentials were missing or refused.
+    Auth,
+    /// A program or model is not there.
+    NotInstalled,
+    /// Path, home, permissions, disk, configuration: the surroundings are wrong.
+    Environment,
+    /// The provider asked us to wait and no time for it was left.
+    RateLimited,
+    /// A budget would be or was exceeded.
+    OverBudget,
+    /// Nothing came back in time.
+    Silent,
+    /// An answer came and could not be used.
+    Malformed,
+    /// The run ended without the artifacts it declared.
+    ArtifactMissing,
+    /// A write or an act was refused by a guard.
+    Guard,
+    /// A program ended with a failure of its own.
+    Crash,
+    /// A fault of runner's own.
+    Internal,
+}
+
+/// How it ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "outcome", rename_all = "kebab-case")]
+pub enum Outcome {
+    /// The declared artifacts exist and parse.
+    Succeeded,
+    /// Useful artifacts are in place, but not all that was asked.
+    Degraded {
+        /// What is missing and why.
+        why: String,
+    },
+    /// Nothing was placed.
+    Failed {
+        /// Who must act.
+        class: Class,
+        /// What, where, why.
+        why: String,
+    },
+    /// The total deadline passed.
+    TimedOut {
+        /// Which deadline, and what was being waited for.
+        why: String,
+    },
+    /// A person or a shutdown ended it.
+    Cancelled {
+        /// Who or what.
+        why: String,
+    },
+    /// Its process died before it could settle.
+    Lost {
+        /// What is known of the death.
+        why: String,
+    },
+    /// It was due and there was a reason not to run.
+    Skipped {
+        /// The reason.
+        why: String,
+    },
+    /// It is still due, later; the occurrence stays open.
+    Deferred {
+        /// Not before this moment.
+        until: Timestamp,
+        /// The reason.
+        why: String,
+    },
+    /// It was due while nothing was there to run it. One row stands for a whole stretch.
+    Missed {
+        /// The first missed moment.
+        first: Timestamp,
+        /// The last missed moment.
+        last: Timestamp,
+        /// How many moments.
+        count: u64,
+        /// The reason.
+        why: String,
+    },
+}
+
+impl Outcome {
+    /// The word that the ledger, listings and reports use.
+    pub fn word(&self) -> &'static str {
+        match self {
+            Self::Succeeded => "succeeded",
+            Self::Degraded { .. } => "degraded",
+            Self::Failed { .. } => "failed",
+            Self::TimedOut { .. } => "timed-out",
+            Self::Cancelled { .. } => "cancelled",
+            Self::Lost { .. } => "lost",
+            Self::Skipped { .. } => "skipped",
+            Self::Deferred { .. } => "deferred",
+            Self::Missed { .. } => "missed",
+        }
+    }
+
+    /// The reason, where there is one.
+    pub fn why(&self) -> Option<&str> {
+        match self {
+            Self::Succeeded => None,
+            Self::Degraded { why }
+            | Self::Failed { why, .. }
+            | Self::TimedOut { why }
+            | Self::Cancelled { why }
+            | Self::Lost { why }
+            | Self::Skipped { why }
+            | Self::Deferred { why, .. }
+            | Self::Missed { why, .. } => Some(why),
+        }
+    }
+
+    /// The class of a failure.
+    pub fn class(&self) -> Option<Class> {
+        match self {
+            Self::Failed { class, .. } => Some(*class),
+            _ => None,
+        }
+    }
+
+    /// Whether the artifacts of the run are in place.
+    pub fn placed(&self) -> bool {
+        matches!(self, Self::Succeeded | Self::Degraded { .. })
+    }
+
+    /// Whether the occurrence stays open after it.
+    pub fn keeps_open(&self) -> bool {
+        matches!(self, Self::Deferred { .. })
+    }
+
+    /// The exit code of a command that ends this way. For `dream run`, `night` and `tick` a
+    /// deferral is a normal end; other commands say 75, "try again later".
+    pub fn exit(&self, deferral_is_normal: bool) -> Exit {
+        match self {
+            Self::Succeeded | Self::Skipped { .. } => Exit::Done,
+            Self::Degraded { .. } if deferral_is_normal => Exit::Done,
+            Self::Deferred { .. } if deferral_is_normal => Exit::Done,
+            Self::Degraded { .. } => Exit::Done,
+            Self::Deferred { .. } => Exit::TryLater,
+            Self::Failed { class, .. } => class.exit(),
+            Self::TimedOut { .. } | Self::Lost { .. } | Self::Missed { .. } => Exit::Failed,
+            Self::Cancelled { .. } => Exit::Cancelled,
+        }
+    }
+}
+
+impl Class {
+    /// The word that the ledger, listings and reports use.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Auth => "auth",
+            Self::NotInstalled => "not-installed",
+            Self::Environment => "environment",
+            Self::RateLimited => "rate-limited",
+            Self::OverBudget => "over-budget",
+            Self::Silent => "silent",
+            Self::Malformed => "malformed",
+            Self::ArtifactMissing => "artifact-missing",
+            Self::Guard => "guard",
+            Self::Crash => "crash",
+            Self::Internal => "internal",
+        }
+    }
+
+    fn exit(self) -> Exit {
+        match self {
+            Self::Auth => Exit::Auth,
+            Self::NotInstalled | Self::RateLimited => Exit::Unavailable,
+            Self::Environment => Exit::Configuration,
+            Self::Internal => Exit::Internal,
+            Self::OverBudget
+            | Self::Silent
+            | Self::Malformed
+            | Self::ArtifactMissing
+            | Self::Guard
+            | Self::Crash => Exit::Failed,
+        }
+    }
+}
+
+impl fmt::Display for Class {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.word())
+    }
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.word())?;
+        if let Some(class) = self.class() {
+            write!(f, " ({class})")?;
+        }
+        if let Self::Deferred { until, .. } = self {
+            write!(f, " until {until}")?;
+        }
+        match self.why() {
+            Some(why) => write!(f, ": {why}"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// The program's exit codes. Numbers from 65 on are those of `sysexits.h`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Exit {
+    /// Done, or skipped with a reason.
+    Done = 0,
+    /// A run failed, a guard refused, a check found something.
+    Failed = 1,
+    /// The command line was wrong.
+    Usage = 2,
+    /// Input data were bad.
+    Data = 65,
+    /// Not installed, rate-limited or unreachable.
+    Unavailable = 69,
+    /// A fault of our own, or a damaged ledger.
+    Internal = 70,
+    /// A file could not be written.
+    CannotWrite = 73,
+    /// A lock is held, or the work is deferred.
+    TryLater = 75,
+    /// Credentials are missing or refused.
+    Auth = 77,
+    /// Configuration or surroundings are wrong, or the ledger is newer than the program.
+    Configuration = 78,
+    /// Cancelled.
+    Cancelled = 130,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn outcomes_survive_the_ledger() {
+        let at = Timestamp::from_second(1_790_000_000).unwrap();
+        let all = [
+            Outcome::Succeeded,
+            Outcome::Degraded { why: "2 of 3".into() },
+            Outcome::Failed { class: Class::NotInstalled, why: "no such program".into() },
+            Outcome::Deferred { until: at, why: "dirty".into() },
+            Outcome::Missed { first: at, last: at, count: 3, why: "asleep".into() },
+        ];
+        for outcome in all {
+            let text = serde_json::to_string(&outcome).unwrap();
+            assert!(text.contains(&format!("\"outcome\":\"{}\"", outcome.word())), "{text}");
+            assert_eq!(serde_json::from_str::<Outcome>(&text).unwrap(), outcome);
+        }
+    }
+
+    #[test]
+    fn exit_codes_follow_the_class() {
+        let failed = |class| Outcome::Failed { class, why: String::new() }.exit(false) as u8;
+        assert_eq!(failed(Class::Auth), 77);
+        assert_eq!(failed(Class::NotInstalled), 69);
+        assert_eq!(failed(Class::Environment), 78);
+        assert_eq!(failed(Class::Malformed), 1);
+        let deferred = Outcome::Deferred { until: Timestamp::UNIX_EPOCH, why: String::new() };
+        assert_eq!(deferred.exit(true), Exit::Done);
+        assert_eq!(deferred.exit(false), Exit::TryLater);
+    }
+}
