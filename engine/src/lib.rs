@@ -3,7 +3,19 @@
 //! The floor under every job. It must never run a job itself, name a higher crate, read the
 //! environment or print: it returns what to start, and the program starts it.
 
+pub mod admission;
 pub mod digest;
+pub mod files;
+pub mod git;
 pub mod ids;
+pub mod ledger;
+pub mod locks;
 pub mod outcome;
+pub mod owner;
+pub mod placement;
+pub mod process;
+pub mod recover;
+pub mod schedule;
+pub mod scope;
+pub mod tick;
 pub mod time;

@@ -42,6 +42,7 @@ impl Clock {
     ///
     /// # Errors
     /// Only a [`Clock::File`] can fail: the file is missing or holds no time.
+    #[allow(clippy::disallowed_methods, reason = "the one place that reads the wall clock")]
     pub fn read(&self) -> Result<Moment, ClockError> {
         let boot = boot_time();
         match self {

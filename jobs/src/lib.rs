@@ -1,1 +1,19 @@
-//! What is run.
+//! What is run: the kinds of jobs, and the context in which each does its work.
+//!
+//! A job is a plain function from its specification and a [`Context`] to a [`Finished`] or a
+//! [`JobError`]. It must never write but through the context's scope, never spend but through
+//! [`Context::ask`], and never read a clock, the environment or the network.
+
+pub mod command;
+pub mod context;
+pub mod dream;
+pub mod evidence;
+pub mod failmark;
+pub mod perform;
+pub mod prompt;
+pub mod report;
+pub mod spec;
+
+pub use context::{AskError, Context, Progress, Silent};
+pub use perform::{PerformError, Settled, perform};
+pub use spec::{JobError, JobSpec, Finished, KindSpec};

@@ -1,0 +1,56 @@
+//! From a model's whole text to an answer: one strict reading, the same for every backend.
+//!
+//! Must never cut JSON out of prose, drop a fence, close a bracket or replace a bad byte. What is
+//! not an answer is an error, so that it is counted and seen.
+
+use serde_json::Value;
+
+use crate::error::BackendError;
+use crate::redact::Secrets;
+use crate::request::Request;
+
+/// How much of a malformed answer an error shows.
+const EXCERPT: usize = 200;
+
+/// Reads `bytes`, which came from `origin`. The value is there if the text is JSON, and certainly
+/// if the request has a schema or `must_parse` says so.
+pub(crate) fn read(
+    request: &Request,
+    bytes: Vec<u8>,
+    origin: &str,
+    must_parse: bool,
+    secrets: &Secrets,
+) -> Result<(String, Option<Value>), BackendError> {
+    let text = match String::from_utf8(bytes) {
+        Ok(text) => text,
+        Err(error) => {
+            let why = format!("{origin} is not UTF-8: {}", error.utf8_error());
+            return Err(malformed(
+                why,
+                &String::from_utf8_lossy(error.as_bytes()),
+                secrets,
+            ));
+        }
+    };
+    match serde_json::from_str(&text) {
+        Ok(value) => Ok((text, Some(value))),
+        Err(_) if !must_parse && request.schema.is_none() => Ok((text, None)),
+        Err(error) => Err(malformed(
+            format!("{origin} is not JSON: {error}"),
+            &text,
+            secrets,
+        )),
+    }
+}
+
+fn malformed(why: String, text: &str, secrets: &Secrets) -> BackendError {
+    BackendError::Malformed {
+        why,
+        excerpt: secrets.head(text, EXCERPT),
+    }
+}
+
+/// Whether there is nothing in it that could be an answer.
+pub(crate) fn is_blank(bytes: &[u8]) -> bool {
+    bytes.iter().all(u8::is_ascii_whitespace)
+}

@@ -1,0 +1,72 @@
+//! The backend that needs no network, key or server: the answer by rule is the answer.
+//!
+//! It is also the judge of all others: what a model adds, it adds to this. Must never fail for any
+//! reason but cancellation.
+
+use async_trait::async_trait;
+use runner_engine::process::Cancel;
+
+use crate::{Backend, BackendError, Description, Event, Reply, Request, Sink, Stop, Usage};
+
+/// Returns the rule answer that the request carries.
+#[derive(Clone, Debug)]
+pub struct Builtin {
+    name: String,
+}
+
+impl Builtin {
+    /// A builtin backend under the name that the configuration gives it.
+    pub fn new(name: impl Into<String>) -> Self {
+        Self { name: name.into() }
+    }
+}
+
+impl Default for Builtin {
+    fn default() -> Self {
+        Self::new("builtin")
+    }
+}
+
+#[async_trait]
+impl Backend for Builtin {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn describe(&self) -> Description {
+        Description {
+            kind: "builtin".to_owned(),
+            model: None,
+            containment: "in-process, no tools".to_owned(),
+        }
+    }
+
+    fn preflight(&self) -> Result<(), BackendError> {
+        Ok(())
+    }
+
+    async fn run(
+        &self,
+        request: &Request,
+        sink: &mut dyn Sink,
+        cancel: &Cancel,
+    ) -> Result<Reply, BackendError> {
+        if let Some(why) = cancel.why() {
+            return Err(BackendError::Cancelled { why });
+        }
+        let text = request.rule_answer.to_string();
+        let usage = Usage {
+            cost_micros: Some(0),
+            ..Usage::default()
+        };
+        sink.event(Event::Text(&text));
+        sink.event(Event::Usage(usage));
+        Ok(Reply {
+            text,
+            value: Some(request.rule_answer.clone()),
+            usage: Some(usage),
+            stop: Stop::End,
+            notes: Vec::new(),
+        })
+    }
+}

@@ -1,0 +1,101 @@
+//! A child process as one attempt at an answer: limits in, one kind of error out.
+//!
+//! Shared by every backend that is a program. Must never start a second attempt, and never hand on
+//! output of a tree that is not dead.
+
+use runner_engine::process::{
+    Cancel, ChildSpec, Ended, Limits, Reason, SpawnError, Status, Stream, Verdict, run,
+};
+
+use crate::error::{BackendError, Phase};
+use crate::redact::Secrets;
+use crate::request::RequestLimits;
+
+/// How much of the end of stderr an error shows.
+const STDERR_TAIL: usize = 2_000;
+
+/// The limits of a child. One that is `quiet` says nothing before its answer, so that only the
+/// total deadline can tell that it hangs. Connecting is starting it, which either happens or fails.
+pub(crate) fn limits(limits: &RequestLimits, quiet: bool, output_cap: usize) -> Limits {
+    let speaking = |deadline| (!quiet).then_some(deadline);
+    Limits {
+        first_byte: speaking(limits.first_byte),
+        idle: speaking(limits.idle),
+        total: Some(limits.total),
+        output_cap,
+        ..Limits::default()
+    }
+}
+
+/// Runs a child to its end, on this thread: only from `spawn_blocking`. Returns it if it ended by
+/// itself with exit code 0.
+pub(crate) fn attempt(
+    spec: &ChildSpec,
+    cancel: &Cancel,
+    secrets: &Secrets,
+) -> Result<Ended, BackendError> {
+    let ended =
+        run(spec, cancel, &mut |_, _| Verdict::Continue).map_err(|error| spawn_error(&error))?;
+    let program = spec.program.display();
+    let silent = |phase| {
+        Err(BackendError::Silent {
+            phase,
+            waited: ended.took(),
+        })
+    };
+    if ended.survivors > 0 {
+        return Err(BackendError::Crash {
+            status: ended.status.to_string(),
+            why: format!(
+                "{program}: {} processes of its tree cannot be killed",
+                ended.survivors
+            ),
+            stderr_tail: secrets.tail(&ended.stderr, STDERR_TAIL),
+        });
+    }
+    match ended.reason {
+        Reason::FirstByteDeadline => silent(Phase::FirstByte),
+        Reason::IdleDeadline => silent(Phase::Idle),
+        Reason::TotalDeadline => silent(Phase::Total),
+        Reason::Cancelled => Err(BackendError::Cancelled {
+            why: cancel.why().unwrap_or_default(),
+        }),
+        Reason::OutputCap { stream } => {
+            let stream = match stream {
+                Stream::Stdout => "stdout",
+                Stream::Stderr => "stderr",
+            };
+            let cap = spec.limits.output_cap;
+            let why = format!("{program} wrote more than {cap} bytes on {stream}");
+            Err(BackendError::Malformed {
+                why,
+                excerpt: String::new(),
+            })
+        }
+        Reason::Exited if ended.status == Status::Exit(0) => Ok(ended),
+        Reason::Exited => Err(BackendError::Crash {
+            status: ended.status.to_string(),
+            why: format!("{program} failed"),
+            stderr_tail: secrets.tail(&ended.stderr, STDERR_TAIL),
+        }),
+    }
+}
+
+/// What a child that was not started means for the caller.
+pub(crate) fn spawn_error(error: &SpawnError) -> BackendError {
+    match error {
+        SpawnError::NotFound { program, .. } | SpawnError::NotExecutable { program, .. } => {
+            BackendError::NotInstalled {
+                what: program.display().to_string(),
+                hint: error.to_string(),
+            }
+        }
+        SpawnError::Cwd { .. } => BackendError::Rejected {
+            why: error.to_string(),
+        },
+        SpawnError::Cancelled { why } => BackendError::Cancelled { why: why.clone() },
+        SpawnError::Io { source, .. } => BackendError::Unavailable {
+            why: format!("{error}: {source}"),
+        },
+    }
+}

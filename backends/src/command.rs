@@ -1,0 +1,216 @@
+//! Any program as a backend: the executor contract (`contracts/dream.md`).
+//!
+//! ```text
+//! request ──JSON──> stdin, and <run_dir>/request.json
+//!                       program, watched to the death of its whole tree
+//! answer  <──────── <run_dir>/<artifact>, if it is there and not empty; else stdout
+//! ```
+//!
+//! An exit code proves nothing: exit 0 without an answer is an error. The artifact must be JSON and
+//! a plain file with one name; it is read after the tree is dead, through a handle on the folder
+//! that was opened before the start. An artifact of an earlier attempt is removed first, so that an
+//! answer is always this request's. Must never take half of an answer, nor an answer of a program
+//! that failed.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use runner_engine::process::{Cancel, ChildSpec, Stdin, find_program};
+
+use crate::artifact::Folder;
+use crate::redact::Secrets;
+use crate::{Backend, BackendError, Description, Event, Reply, Request, Sink, Stop, answer, child};
+
+/// The file in the run folder that holds the request.
+pub const REQUEST_FILE: &str = "request.json";
+
+/// A program that answers requests.
+#[derive(Clone, Debug)]
+pub struct Command {
+    plan: Arc<Plan>,
+}
+
+/// How the program is run; the same for every request.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    pub name: String,
+    pub model: Option<String>,
+    /// A name to look for in `env`'s `PATH`, or an absolute path.
+    pub program: PathBuf,
+    pub args: Vec<String>,
+    /// The whole environment.
+    pub env: BTreeMap<String, String>,
+    /// Variables that it needs and that were not there.
+    pub missing: Vec<String>,
+    /// A plain file name.
+    pub artifact: String,
+    pub quiet: bool,
+    /// For each stream and for the artifact.
+    pub output_cap: usize,
+}
+
+impl Command {
+    pub(crate) fn new(plan: Plan) -> Self {
+        Self {
+            plan: Arc::new(plan),
+        }
+    }
+}
+
+#[async_trait]
+impl Backend for Command {
+    fn name(&self) -> &str {
+        &self.plan.name
+    }
+
+    fn describe(&self) -> Description {
+        Description {
+            kind: "command".to_owned(),
+            model: self.plan.model.clone(),
+            containment: "unconfined: not yet".to_owned(),
+        }
+    }
+
+    fn preflight(&self) -> Result<(), BackendError> {
+        self.plan.check()
+    }
+
+    async fn run(
+        &self,
+        request: &Request,
+        sink: &mut dyn Sink,
+        cancel: &Cancel,
+    ) -> Result<Reply, BackendError> {
+        let (plan, request, cancel) = (self.plan.clone(), request.clone(), cancel.clone());
+        let work = tokio::task::spawn_blocking(move || plan.run(&request, &cancel));
+        let reply = match work.await {
+            Ok(result) => result?,
+            Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
+            Err(_) => {
+                return Err(BackendError::Cancelled {
+                    why: "the runtime is shutting down".into(),
+                });
+            }
+        };
+        sink.event(Event::Text(&reply.text));
+        reply
+            .notes
+            .iter()
+            .for_each(|note| sink.event(Event::Note(note)));
+        Ok(reply)
+    }
+}
+
+impl Plan {
+    fn check(&self) -> Result<(), BackendError> {
+        if !self.missing.is_empty() {
+            let why = format!(
+                "backend {} names environment variables that are not set: {}",
+                self.name,
+                self.missing.join(", ")
+            );
+            return Err(BackendError::Rejected { why });
+        }
+        let path = self.env.get("PATH").map_or("", String::as_str);
+        match find_program(&self.program, Path::new("/"), path) {
+            Ok(_) => Ok(()),
+            Err(error) => Err(child::spawn_error(&error)),
+        }
+    }
+
+    fn run(&self, request: &Request, cancel: &Cancel) -> Result<Reply, BackendError> {
+        self.check()?;
+        let secrets = Secrets::of(&self.env);
+        let body = serde_json::to_vec(request).map_err(|error| BackendError::Rejected {
+            why: format!("request: {error}"),
+        })?;
+        let folder = match &request.run_dir {
+            Some(path) => Some(self.prepare(path, &body)?),
+            None => None,
+        };
+        let spec = ChildSpec {
+            program: self.program.clone(),
+            args: self.args.iter().map(OsString::from).collect(),
+            cwd: request
+                .run_dir
+                .clone()
+                .unwrap_or_else(|| PathBuf::from("/")),
+            env: self.env.clone(),
+            stdin: Stdin::Bytes(body),
+            limits: child::limits(&request.limits, self.quiet, self.output_cap),
+            marker: request.run_id().to_owned(),
+        };
+        let ended = child::attempt(&spec, cancel, &secrets)?;
+        let mut notes = Vec::new();
+        if ended.killed > 0 {
+            notes.push(format!(
+                "{} processes that it left behind were killed",
+                ended.killed
+            ));
+        }
+        let artifact = match &folder {
+            Some(folder) => self.artifact(folder)?,
+            None => None,
+        };
+        let (text, value) = match artifact {
+            Some(bytes) => {
+                if !answer::is_blank(&ended.stdout) {
+                    notes.push(format!(
+                        "{} bytes on stdout were ignored: {} is the answer",
+                        ended.stdout.len(),
+                        self.artifact
+                    ));
+                }
+                answer::read(request, bytes, &self.artifact, true, &secrets)?
+            }
+            None if answer::is_blank(&ended.stdout) => {
+                return Err(BackendError::Malformed {
+                    why: "exit 0 without an answer".to_owned(),
+                    excerpt: String::new(),
+                });
+            }
+            None => answer::read(request, ended.stdout, "stdout", false, &secrets)?,
+        };
+        Ok(Reply {
+            text,
+            value,
+            usage: None,
+            stop: Stop::End,
+            notes,
+        })
+    }
+
+    /// Opens the run folder, removes what an earlier attempt left, and writes the request.
+    fn prepare(&self, path: &Path, body: &[u8]) -> Result<Folder, BackendError> {
+        let rejected = |what: &str, error: std::io::Error| BackendError::Rejected {
+            why: format!(
+                "cannot {what} in the run folder {}: {error}",
+                path.display()
+            ),
+        };
+        let folder = Folder::open(path).map_err(|error| rejected("work", error))?;
+        for name in [REQUEST_FILE, &self.artifact] {
+            folder
+                .remove(name)
+                .map_err(|error| rejected(&format!("remove {name}"), error))?;
+        }
+        folder
+            .write_new(REQUEST_FILE, body)
+            .map_err(|error| rejected(&format!("write {REQUEST_FILE}"), error))?;
+        Ok(folder)
+    }
+
+    /// What the program wrote, unless that is nothing.
+    fn artifact(&self, folder: &Folder) -> Result<Option<Vec<u8>>, BackendError> {
+        match folder.read(&self.artifact, self.output_cap) {
+            Ok(bytes) => Ok(bytes.filter(|bytes| !answer::is_blank(bytes))),
+            Err(why) => Err(BackendError::Malformed {
+                why: format!("{} {why}", self.artifact),
+                excerpt: String::new(),
+            }),
+        }
+    }
+}

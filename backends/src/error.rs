@@ -1,0 +1,237 @@
+//! Why there is no answer, and what to do next.
+//!
+//! Each variant is one kind of next step, so that a caller never reads words to decide. Texts hold
+//! no secret of a child's environment. Must never carry part of an answer, but for the excerpt that
+//! shows what was malformed.
+
+use std::fmt;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use runner_engine::outcome::{Class, Outcome};
+use serde::{Deserialize, Serialize};
+
+use crate::request::millis;
+
+/// No answer. Data, so that a recording or a double can hold it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
+#[serde(tag = "error", rename_all = "kebab-case")]
+pub enum BackendError {
+    /// Wait until the named time, else back off.
+    #[error("rate-limited{}: {why}", until.map(|until| format!(" until {until}")).unwrap_or_default())]
+    RateLimited {
+        /// When the provider will answer again, if it said so.
+        until: Option<Timestamp>,
+        /// Its words.
+        why: String,
+    },
+    /// Try again later: the other side is overloaded or cannot be reached.
+    #[error("unavailable: {why}")]
+    Unavailable {
+        /// What was tried and what came back.
+        why: String,
+    },
+    /// Log in, or mend the key.
+    #[error("not authorised: {why}")]
+    Auth {
+        /// Which credential, and what the provider said.
+        why: String,
+    },
+    /// Install it.
+    #[error("{what} is not there: {hint}")]
+    NotInstalled {
+        /// The program or model.
+        what: String,
+        /// Where it was looked for, and what mends it.
+        hint: String,
+    },
+    /// Nothing came in time; the next attempt may do better, or needs longer deadlines.
+    #[error("silent: {phase} passed after {}", Seconds(*waited))]
+    Silent {
+        /// Which deadline passed.
+        phase: Phase,
+        /// How long the run had lasted.
+        #[serde(rename = "waited_ms", with = "millis")]
+        waited: Duration,
+    },
+    /// An answer came and cannot be used. Asking again may help; mending it is forbidden.
+    #[error("malformed: {why}{}", Excerpt(excerpt))]
+    Malformed {
+        /// What is wrong with it.
+        why: String,
+        /// Its beginning, redacted.
+        excerpt: String,
+    },
+    /// The other side, or our own check, will not take this request: change the request or the
+    /// configuration.
+    #[error("rejected: {why}")]
+    Rejected {
+        /// What was refused and why.
+        why: String,
+    },
+    /// The provider's own budget or credit is used up.
+    #[error("over budget: {why}")]
+    OverBudget {
+        /// Whose budget, and what was said.
+        why: String,
+    },
+    /// Somebody wanted it to stop.
+    #[error("cancelled: {why}")]
+    Cancelled {
+        /// Who or what.
+        why: String,
+    },
+    /// A program failed by itself; its own words say more.
+    #[error("{why} ({status}){}", Excerpt(stderr_tail))]
+    Crash {
+        /// How it ended: `exit 3`, `signal 11`.
+        status: String,
+        /// Which program.
+        why: String,
+        /// The end of what it said on stderr, redacted.
+        stderr_tail: String,
+    },
+}
+
+/// A deadline of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Phase {
+    /// Until the other side is there.
+    Connect,
+    /// Until it says anything.
+    FirstByte,
+    /// Between two signs of life.
+    Idle,
+    /// Over all.
+    Total,
+}
+
+impl BackendError {
+    /// Who must act.
+    pub fn class(&self) -> Class {
+        match self {
+            Self::RateLimited { .. } => Class::RateLimited,
+            Self::Auth { .. } => Class::Auth,
+            // A server that is not there is one that is not running: both exit with 69.
+            Self::NotInstalled { .. } | Self::Unavailable { .. } => Class::NotInstalled,
+            Self::Silent { .. } => Class::Silent,
+            Self::Malformed { .. } => Class::Malformed,
+            Self::Rejected { .. } => Class::Environment,
+            Self::OverBudget { .. } => Class::OverBudget,
+            // Neither is ever shown as a failure's class while `outcome` is used.
+            Self::Cancelled { .. } | Self::Crash { .. } => Class::Crash,
+        }
+    }
+
+    /// How a run ends that needed this answer and cannot go on without it. A limit whose end is
+    /// still ahead of `now` is a deferral; one whose end has passed is a failure like any other.
+    pub fn outcome(&self, now: Timestamp) -> Outcome {
+        let why = self.to_string();
+        match self {
+            Self::RateLimited {
+                until: Some(until), ..
+            } if *until > now => Outcome::Deferred { until: *until, why },
+            Self::Silent {
+                phase: Phase::Total,
+                ..
+            } => Outcome::TimedOut { why },
+            Self::Cancelled { why } => Outcome::Cancelled { why: why.clone() },
+            _ => Outcome::Failed {
+                class: self.class(),
+                why,
+            },
+        }
+    }
+}
+
+impl fmt::Display for Phase {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Connect => "the connect deadline",
+            Self::FirstByte => "the first-byte deadline",
+            Self::Idle => "the idle deadline",
+            Self::Total => "the total deadline",
+        })
+    }
+}
+
+struct Seconds(Duration);
+
+impl fmt::Display for Seconds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:.1} s", self.0.as_secs_f64())
+    }
+}
+
+struct Excerpt<'a>(&'a str);
+
+impl fmt::Display for Excerpt<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0.is_empty() {
+            Ok(())
+        } else {
+            write!(f, ": {:?}", self.0)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_limit_with_a_time_defers_and_one_without_fails() {
+        let now = Timestamp::from_second(1_790_000_000).unwrap();
+        let later = Timestamp::from_second(1_790_003_600).unwrap();
+        let limited = |until| BackendError::RateLimited {
+            until,
+            why: "5-hour limit".into(),
+        };
+        assert_eq!(limited(Some(later)).outcome(now).word(), "deferred");
+        assert_eq!(
+            limited(Some(now)).outcome(now).class(),
+            Some(Class::RateLimited)
+        );
+        assert_eq!(limited(None).outcome(now).class(), Some(Class::RateLimited));
+    }
+
+    #[test]
+    fn total_is_a_time_out_and_other_silences_are_failures() {
+        let silent = |phase| BackendError::Silent {
+            phase,
+            waited: Duration::from_millis(1500),
+        };
+        let now = Timestamp::UNIX_EPOCH;
+        assert_eq!(silent(Phase::Total).outcome(now).word(), "timed-out");
+        assert_eq!(
+            silent(Phase::Idle).outcome(now).class(),
+            Some(Class::Silent)
+        );
+        assert_eq!(
+            silent(Phase::Idle).to_string(),
+            "silent: the idle deadline passed after 1.5 s"
+        );
+        let cancelled = BackendError::Cancelled {
+            why: "ctrl-c".into(),
+        };
+        assert_eq!(
+            cancelled.outcome(now),
+            Outcome::Cancelled {
+                why: "ctrl-c".into()
+            }
+        );
+    }
+
+    #[test]
+    fn errors_survive_a_recording() {
+        let error = BackendError::Crash {
+            status: "exit 3".into(),
+            why: "/opt/x failed".into(),
+            stderr_tail: "boom".into(),
+        };
+        let text = serde_json::to_string(&error).unwrap();
+        assert_eq!(serde_json::from_str::<BackendError>(&text).unwrap(), error);
+        assert_eq!(error.to_string(), "/opt/x failed (exit 3): \"boom\"");
+    }
+}

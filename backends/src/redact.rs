@@ -1,0 +1,91 @@
+//! The secrets of a child's environment, kept out of errors.
+//!
+//! A child may print whatever it was given. Every value that its backend named, that is everything
+//! in its environment but the ordinary variables, is replaced wherever it occurs, before a text is
+//! cut: a cut could leave half a secret that no longer matches. Must never be the only guard: it
+//! knows nothing of secrets that a program found by itself.
+
+use std::collections::BTreeMap;
+
+/// Variables that every child gets and that are no secrets.
+pub(crate) const ORDINARY: [&str; 7] = ["PATH", "HOME", "USER", "LOGNAME", "LANG", "TZ", "TMPDIR"];
+
+/// Shorter values are switches (`1`, `true`): replacing them would only spoil texts.
+const SHORTEST: usize = 6;
+
+/// What must not be shown, longest first.
+#[derive(Clone, Default)]
+pub(crate) struct Secrets(Vec<(String, String)>);
+
+impl Secrets {
+    pub fn of(env: &BTreeMap<String, String>) -> Self {
+        let named = env
+            .iter()
+            .filter(|(name, value)| !ORDINARY.contains(&name.as_str()) && value.len() >= SHORTEST);
+        let mut secrets: Vec<_> = named
+            .map(|(name, value)| (value.clone(), format!("[{name}]")))
+            .collect();
+        secrets.sort_by_key(|(value, _)| std::cmp::Reverse(value.len()));
+        Self(secrets)
+    }
+
+    /// The first `length` bytes or so of `text`.
+    pub fn head(&self, text: &str, length: usize) -> String {
+        let clean = self.clean(text);
+        let end = clean.floor_char_boundary(length);
+        if end < clean.len() {
+            format!("{}…", &clean[..end])
+        } else {
+            clean
+        }
+    }
+
+    /// The last `length` bytes or so of `bytes`, without blank lines around.
+    pub fn tail(&self, bytes: &[u8], length: usize) -> String {
+        let clean = self.clean(&String::from_utf8_lossy(bytes));
+        let clean = clean.trim();
+        let start = clean.ceil_char_boundary(clean.len().saturating_sub(length));
+        if start > 0 {
+            format!("…{}", &clean[start..])
+        } else {
+            clean.to_owned()
+        }
+    }
+
+    fn clean(&self, text: &str) -> String {
+        self.0.iter().fold(text.to_owned(), |text, (value, name)| {
+            text.replace(value, name)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_secret_at_any_place_of_a_cut_is_gone() {
+        let env = BTreeMap::from([
+            ("KEY".to_owned(), "canary-123456".to_owned()),
+            ("PATH".to_owned(), "/usr/bin:/bin".to_owned()),
+            ("FLAG".to_owned(), "1".to_owned()),
+        ]);
+        let secrets = Secrets::of(&env);
+        for before in 0..40 {
+            let text = format!("{}canary-123456{}", "ä".repeat(before), "x1".repeat(30));
+            for length in 0..text.len() {
+                for cut in [
+                    secrets.head(&text, length),
+                    secrets.tail(text.as_bytes(), length),
+                ] {
+                    assert!(!cut.contains("123456") && !cut.contains("canary"), "{cut}");
+                }
+            }
+        }
+        assert_eq!(
+            secrets.tail(b"in /usr/bin:/bin 1\n", 100),
+            "in /usr/bin:/bin 1"
+        );
+        assert_eq!(secrets.head("canary-123456!", 100), "[KEY]!");
+    }
+}

@@ -1,0 +1,177 @@
+//! A double that does what it is told, step by step: for tests of jobs, and of this trait's suite.
+//!
+//! It enumerates the ways in which a backend can end, so that a job is tested against each. Must
+//! never do anything that the contract forbids: a job that passes against it meets nothing new.
+
+use std::collections::VecDeque;
+use std::sync::Mutex;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use runner_engine::process::Cancel;
+use serde_json::Value;
+
+use crate::error::Phase;
+use crate::redact::Secrets;
+use crate::{Backend, BackendError, Description, Event, Reply, Request, Sink, Stop, answer};
+
+/// What happens at one request.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Step {
+    /// This reply, as it is.
+    Reply(Reply),
+    /// This value, with its JSON as text and no usage stated.
+    Answer(Value),
+    /// This text, read as a model's text is: an error if the request has a schema and it is not
+    /// JSON, or if it is blank.
+    Text(String),
+    /// This error.
+    Error(BackendError),
+    /// Nothing, until cancelled or the first-byte deadline.
+    Hang,
+    /// This text to the sink, then nothing until cancelled or the idle deadline.
+    Stall(String),
+}
+
+/// Answers from a list of steps, one a request.
+#[derive(Debug)]
+pub struct Scripted {
+    name: String,
+    preflight: Option<BackendError>,
+    steps: Mutex<VecDeque<Step>>,
+    asked: Mutex<Vec<Request>>,
+}
+
+impl Scripted {
+    /// A double under this name. Once the steps are used up, it is `Unavailable`.
+    pub fn new(name: impl Into<String>, steps: impl IntoIterator<Item = Step>) -> Self {
+        Self {
+            name: name.into(),
+            preflight: None,
+            steps: Mutex::new(steps.into_iter().collect()),
+            asked: Mutex::default(),
+        }
+    }
+
+    /// The same double with a preflight that fails.
+    #[must_use]
+    pub fn failing_preflight(mut self, error: BackendError) -> Self {
+        self.preflight = Some(error);
+        self
+    }
+
+    /// Every request so far, in order.
+    pub fn asked(&self) -> Vec<Request> {
+        self.asked
+            .lock()
+            .expect("nothing panics while it holds the list")
+            .clone()
+    }
+
+    fn next(&self, request: &Request) -> Option<Step> {
+        let mut asked = self
+            .asked
+            .lock()
+            .expect("nothing panics while it holds the list");
+        asked.push(request.clone());
+        self.steps
+            .lock()
+            .expect("nothing panics while it holds the steps")
+            .pop_front()
+    }
+}
+
+#[async_trait]
+impl Backend for Scripted {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn describe(&self) -> Description {
+        Description {
+            kind: "scripted".to_owned(),
+            model: None,
+            containment: "in-process, no tools".to_owned(),
+        }
+    }
+
+    fn preflight(&self) -> Result<(), BackendError> {
+        self.preflight.clone().map_or(Ok(()), Err)
+    }
+
+    async fn run(
+        &self,
+        request: &Request,
+        sink: &mut dyn Sink,
+        cancel: &Cancel,
+    ) -> Result<Reply, BackendError> {
+        if let Some(why) = cancel.why() {
+            return Err(BackendError::Cancelled { why });
+        }
+        let limits = &request.limits;
+        let Some(step) = self.next(request) else {
+            let why = format!("the script of {} has no step for {}", self.name, request.id);
+            return Err(BackendError::Unavailable { why });
+        };
+        let reply = match step {
+            Step::Reply(reply) => reply,
+            Step::Answer(value) => plain(value.to_string(), Some(value)),
+            Step::Text(text) if answer::is_blank(text.as_bytes()) => {
+                let why = "an empty answer".to_owned();
+                return Err(BackendError::Malformed {
+                    why,
+                    excerpt: String::new(),
+                });
+            }
+            Step::Text(text) => {
+                let secrets = Secrets::default();
+                let read = answer::read(request, text.into_bytes(), "the text", false, &secrets);
+                let (text, value) = read?;
+                plain(text, value)
+            }
+            Step::Error(error) => return Err(error),
+            Step::Hang => {
+                return Err(
+                    silence(Phase::FirstByte, limits.first_byte, limits.total, cancel).await,
+                );
+            }
+            Step::Stall(text) => {
+                sink.event(Event::Text(&text));
+                return Err(silence(Phase::Idle, limits.idle, limits.total, cancel).await);
+            }
+        };
+        sink.event(Event::Text(&reply.text));
+        if let Some(usage) = reply.usage {
+            sink.event(Event::Usage(usage));
+        }
+        Ok(reply)
+    }
+}
+
+fn plain(text: String, value: Option<Value>) -> Reply {
+    Reply {
+        text,
+        value,
+        usage: None,
+        stop: Stop::End,
+        notes: Vec::new(),
+    }
+}
+
+/// Says nothing until the first of the two deadlines, or until cancelled.
+async fn silence(
+    phase: Phase,
+    deadline: Duration,
+    total: Duration,
+    cancel: &Cancel,
+) -> BackendError {
+    let (phase, waited) = if deadline <= total {
+        (phase, deadline)
+    } else {
+        (Phase::Total, total)
+    };
+    match tokio::time::timeout(waited, cancel.cancelled()).await {
+        Ok(why) => BackendError::Cancelled { why },
+        Err(_) => BackendError::Silent { phase, waited },
+    }
+}

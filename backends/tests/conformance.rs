@@ -1,0 +1,589 @@
+//! One suite for every backend: the contract in the doc of `Backend`, clause by clause.
+//!
+//! A row of [`IMPLEMENTATIONS`] can put its backend into a [`Situation`], or says that it cannot;
+//! what it cannot is counted and printed. A new backend joins by adding its row. Programs are shell
+//! scripts in a temporary folder; no test sleeps.
+#![allow(clippy::unwrap_used)] // a test's own set-up may fail loudly
+#![allow(clippy::print_stdout)] // the count of what was not applicable has to be seen
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::future::Future;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use runner_backends::{
+    Backend, BackendError, BackendSpec, Builtin, NullSink, OwnedEvent, Phase, Reply, Request,
+    RequestLimits, Scripted, Source, Step, Stop, Usage, VecSink, build,
+};
+use runner_engine::outcome::Class;
+use runner_engine::process::Cancel;
+use runner_engine::process::tree::kill_marked;
+use runner_engine::time::boot_time;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+/// A value of the child's environment that no error may show.
+const CANARY: &str = "canary-5f1c0d-secret";
+const DEADLINE: Duration = Duration::from_millis(200);
+const NEVER: Duration = Duration::from_secs(60);
+/// How far past a deadline a loaded machine may be; far below `NEVER`.
+const SLACK: Duration = Duration::from_secs(8);
+const OUTPUT_CAP: usize = 256 * 1024;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Situation {
+    Good,
+    GoodInAFile,
+    UsageStated,
+    UsageUnknown,
+    SilentStart,
+    Stall,
+    Drip,
+    Deaf,
+    CancelledBefore,
+    CancelledMidway,
+    Prose,
+    NotText,
+    Empty,
+    OverLong,
+    LinkedFile,
+    HalfFile,
+    Crashes,
+    LeavesProcesses,
+    MissingProgram,
+    MissingVariable,
+    NoAuth,
+    RateLimited,
+    Refused,
+    Unreachable,
+    LeaksOnCrash,
+    LeaksMalformed,
+}
+use Situation as S;
+
+const SITUATIONS: [Situation; 26] = [
+    S::Good,
+    S::GoodInAFile,
+    S::UsageStated,
+    S::UsageUnknown,
+    S::SilentStart,
+    S::Stall,
+    S::Drip,
+    S::Deaf,
+    S::CancelledBefore,
+    S::CancelledMidway,
+    S::Prose,
+    S::NotText,
+    S::Empty,
+    S::OverLong,
+    S::LinkedFile,
+    S::HalfFile,
+    S::Crashes,
+    S::LeavesProcesses,
+    S::MissingProgram,
+    S::MissingVariable,
+    S::NoAuth,
+    S::RateLimited,
+    S::Refused,
+    S::Unreachable,
+    S::LeaksOnCrash,
+    S::LeaksMalformed,
+];
+
+/// A backend in a situation.
+struct Case {
+    backend: Arc<dyn Backend>,
+    /// What a good answer to this request is.
+    answer: fn(&Request) -> Value,
+    /// How often a model was asked so far.
+    calls: Box<dyn Fn() -> usize>,
+    /// A named pipe that the backend opens once it is at work; without one, it is at work as soon
+    /// as its future has been polled.
+    begun: Option<PathBuf>,
+}
+
+type Factory = fn(Situation, &Path) -> Option<Case>;
+
+const IMPLEMENTATIONS: [(&str, Factory); 3] = [
+    ("builtin", builtin),
+    ("scripted", scripted),
+    ("command", command),
+];
+
+fn builtin(situation: Situation, _: &Path) -> Option<Case> {
+    match situation {
+        S::Good | S::UsageStated | S::CancelledBefore => Some(Case {
+            backend: Arc::new(Builtin::new("under-test")),
+            answer: |request| request.rule_answer.clone(),
+            calls: Box::new(|| 0),
+            begun: None,
+        }),
+        _ => None,
+    }
+}
+
+fn scripted(situation: Situation, _: &Path) -> Option<Case> {
+    let usage = Some(Usage {
+        input_tokens: 9,
+        output_tokens: 3,
+        ..Usage::default()
+    });
+    let stated = Reply {
+        text: "[1]".into(),
+        value: Some(json!([1])),
+        usage,
+        stop: Stop::End,
+        notes: Vec::new(),
+    };
+    let why = String::from("said the script");
+    let step = match situation {
+        S::Good | S::UsageUnknown | S::CancelledBefore => Step::Answer(json!([1])),
+        S::UsageStated => Step::Reply(stated),
+        S::SilentStart | S::CancelledMidway => Step::Hang,
+        S::Stall => Step::Stall("[1".into()),
+        S::Prose => Step::Text("Sure! Here is the JSON:\n```json\n[1]\n```".into()),
+        S::Empty => Step::Text(" \n".into()),
+        S::Crashes => Step::Error(BackendError::Crash {
+            status: "exit 3".into(),
+            why,
+            stderr_tail: String::new(),
+        }),
+        S::NoAuth => Step::Error(BackendError::Auth { why }),
+        S::RateLimited => Step::Error(BackendError::RateLimited { until: None, why }),
+        S::Refused => Step::Error(BackendError::Rejected { why }),
+        S::Unreachable => Step::Error(BackendError::Unavailable { why }),
+        _ => return None,
+    };
+    let backend = Arc::new(Scripted::new("under-test", [step.clone(), step]));
+    let asked = backend.clone();
+    Some(Case {
+        backend,
+        answer: |_| json!([1]),
+        calls: Box::new(move || asked.asked().len()),
+        begun: None,
+    })
+}
+
+fn command(situation: Situation, place: &Path) -> Option<Case> {
+    // Each run leaves one line in `calls`, outside of its run folder.
+    let body = match situation {
+        S::Good | S::UsageUnknown | S::CancelledBefore => "cat",
+        S::GoodInAFile => "echo thinking aloud; cat >proposals.json",
+        S::SilentStart => "exec sleep 1000",
+        S::Stall => "printf '[1'; exec sleep 1000",
+        S::Drip => "while :; do printf ' '; sleep 0.02; done",
+        S::Deaf => "exec <&-; echo '[1]'; exec >&- 2>&-; exec sleep 1000",
+        S::CancelledMidway => "echo >\"$FIFO\"; exec sleep 1000",
+        S::Prose => "printf 'Sure! Here is the JSON:\\n```json\\n[1]\\n```\\n'",
+        S::NotText => "printf '\"\\377\\376\"'",
+        S::Empty => "cat >/dev/null; echo",
+        S::OverLong => "exec yes",
+        S::LinkedFile => "echo '[1]' >other; ln -s other proposals.json; echo '[1]'",
+        S::HalfFile => "printf '[1, ' >proposals.json; echo '[1]'",
+        S::Crashes => "cat; echo '[1]' >proposals.json; echo broken >&2; exit 3",
+        S::LeavesProcesses => "setsid -f sleep 1000; sleep 1000 & cat",
+        S::LeaksOnCrash => "echo \"using $SECRET for $SECRET\" >&2; exit 1",
+        S::LeaksMalformed => "echo \"my key is $SECRET\"",
+        S::MissingProgram | S::MissingVariable => "cat",
+        S::UsageStated | S::NoAuth | S::RateLimited | S::Refused | S::Unreachable => return None,
+    };
+    let script = place.join("agent.sh");
+    let calls = place.join("calls");
+    let fifo = place.join("fifo");
+    fs::write(&script, format!("echo call >>\"$CALLS\"\n{body}\n")).unwrap();
+    let begun = (situation == S::CancelledMidway).then(|| {
+        let mode = rustix::fs::Mode::RWXU;
+        rustix::fs::mkfifoat(rustix::fs::CWD, &fifo, mode).unwrap();
+        fifo.clone()
+    });
+    let env: BTreeMap<String, String> = [
+        ("PATH", "/usr/bin:/bin"),
+        ("SECRET", CANARY),
+        ("CALLS", calls.to_str().unwrap()),
+        ("FIFO", fifo.to_str().unwrap()),
+        ("NOT_NAMED", "never handed on"),
+    ]
+    .map(|(name, value)| (name.to_owned(), value.to_owned()))
+    .into();
+    let mut names = vec!["SECRET".to_owned(), "CALLS".to_owned(), "FIFO".to_owned()];
+    if situation == S::MissingVariable {
+        names.push("NOBODY_SET_THIS".to_owned());
+    }
+    let program = if situation == S::MissingProgram {
+        "no-such-agent"
+    } else {
+        "sh"
+    };
+    let spec = BackendSpec {
+        name: "under-test".into(),
+        kind: "command".into(),
+        program: Some(program.into()),
+        args: vec![script.to_str().unwrap().into()],
+        env: names,
+        output_cap: Some(OUTPUT_CAP),
+        ..BackendSpec::default()
+    };
+    Some(Case {
+        backend: build(&spec, &env).unwrap(),
+        // The scripts answer with the request itself.
+        answer: |request| serde_json::to_value(request).unwrap(),
+        calls: Box::new(move || fs::read_to_string(&calls).map_or(0, |text| text.lines().count())),
+        begun,
+    })
+}
+
+fn request(situation: Situation, run_dir: &Path, number: u32) -> Request {
+    let mut limits = RequestLimits {
+        max_output_tokens: 1_000,
+        connect: NEVER,
+        first_byte: NEVER,
+        idle: NEVER,
+        total: NEVER,
+    };
+    match situation {
+        S::SilentStart => limits.first_byte = DEADLINE,
+        S::Stall => limits.idle = DEADLINE,
+        S::Drip | S::Deaf => limits.total = DEADLINE,
+        _ => {}
+    }
+    // Longer than a pipe holds, so that a program that does not read would block its writer.
+    let fenced = format!(
+        "<<<UNTRUSTED {number}>>>{}<<<END {number}>>>",
+        "ä".repeat(40_000)
+    );
+    Request {
+        id: format!(
+            "conformance-{}-{situation:?}-{number}/1",
+            std::process::id()
+        ),
+        purpose: "conformance".into(),
+        instructions: "choose".into(),
+        sources: vec![Source {
+            label: "ideas/a.md".into(),
+            fenced,
+        }],
+        rule_answer: json!([{"id": number, "status": "sidenote"}]),
+        offer: json!({"ids": [number]}),
+        schema: Some(json!({"type": "array"})),
+        limits,
+        run_dir: Some(run_dir.to_owned()),
+    }
+}
+
+/// What the contract says about this situation.
+enum Expected {
+    Answer,
+    Error(Class, fn(&BackendError) -> bool),
+}
+
+fn expected(situation: Situation) -> Expected {
+    use BackendError as E;
+    use Expected::{Answer, Error};
+    match situation {
+        S::Good | S::GoodInAFile | S::UsageStated | S::UsageUnknown | S::LeavesProcesses => Answer,
+        S::SilentStart => Error(Class::Silent, |error| {
+            phase(error) == Some(Phase::FirstByte)
+        }),
+        S::Stall => Error(Class::Silent, |error| phase(error) == Some(Phase::Idle)),
+        S::Drip | S::Deaf => Error(Class::Silent, |error| phase(error) == Some(Phase::Total)),
+        S::CancelledBefore | S::CancelledMidway => Error(Class::Crash, |error| {
+            *error
+                == E::Cancelled {
+                    why: "told to".into(),
+                }
+        }),
+        S::Prose
+        | S::NotText
+        | S::Empty
+        | S::OverLong
+        | S::LinkedFile
+        | S::HalfFile
+        | S::LeaksMalformed => Error(Class::Malformed, |error| {
+            matches!(error, E::Malformed { .. })
+        }),
+        S::Crashes | S::LeaksOnCrash => {
+            Error(Class::Crash, |error| matches!(error, E::Crash { .. }))
+        }
+        S::MissingProgram => Error(Class::NotInstalled, |error| {
+            matches!(error, E::NotInstalled { .. })
+        }),
+        S::MissingVariable | S::Refused => Error(Class::Environment, |error| {
+            matches!(error, E::Rejected { .. })
+        }),
+        S::NoAuth => Error(Class::Auth, |error| matches!(error, E::Auth { .. })),
+        S::RateLimited => Error(Class::RateLimited, |error| {
+            matches!(error, E::RateLimited { .. })
+        }),
+        S::Unreachable => Error(Class::NotInstalled, |error| {
+            matches!(error, E::Unavailable { .. })
+        }),
+    }
+}
+
+fn phase(error: &BackendError) -> Option<Phase> {
+    match error {
+        BackendError::Silent { phase, .. } => Some(*phase),
+        _ => None,
+    }
+}
+
+fn block_on<T>(future: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .build()
+        .unwrap()
+        .block_on(future)
+}
+
+/// A folder with a run folder in it.
+fn place() -> (TempDir, PathBuf) {
+    let place = tempfile::tempdir().unwrap();
+    let run_dir = place.path().join("run");
+    fs::create_dir(&run_dir).unwrap();
+    (place, run_dir)
+}
+
+/// Every case that can be made, with its name.
+fn each_case(mut check: impl FnMut(&str, Situation, Case, &Path)) {
+    for (name, factory) in IMPLEMENTATIONS {
+        for situation in SITUATIONS {
+            let (place, run_dir) = place();
+            if let Some(case) = factory(situation, place.path()) {
+                check(
+                    &format!("{name} in {situation:?}"),
+                    situation,
+                    case,
+                    &run_dir,
+                );
+            }
+        }
+    }
+}
+
+/// Asks once, pulling the token where the situation wants it.
+fn ask(
+    situation: Situation,
+    case: &Case,
+    request: &Request,
+    sink: &mut VecSink,
+) -> Result<Reply, BackendError> {
+    let cancel = Cancel::new().unwrap();
+    if situation == S::CancelledBefore {
+        cancel.cancel("told to");
+    }
+    block_on(async {
+        let pull = async {
+            if situation == S::CancelledMidway {
+                if let Some(fifo) = case.begun.clone() {
+                    tokio::task::spawn_blocking(move || fs::read(fifo).unwrap())
+                        .await
+                        .unwrap();
+                }
+                cancel.cancel("told to");
+            }
+        };
+        tokio::join!(case.backend.run(request, sink, &cancel), pull).0
+    })
+}
+
+#[test]
+fn every_situation_ends_as_the_contract_says() {
+    let mut applicable = 0;
+    each_case(|name, situation, case, run_dir| {
+        applicable += 1;
+        let request = request(situation, run_dir, 1);
+        let before = request.clone();
+        let mut sink = VecSink::default();
+        let began = boot_time();
+        let result = ask(situation, &case, &request, &mut sink);
+        let took = boot_time() - began;
+        assert!(took < DEADLINE + SLACK, "{name} took {took:?}");
+        assert_eq!(request, before, "{name} changed the request");
+        assert_eq!(case.backend.name(), "under-test", "{name}");
+        assert_eq!(
+            kill_marked(request.run_id()).count,
+            0,
+            "{name} left a process"
+        );
+        match (expected(situation), result) {
+            (Expected::Answer, Ok(reply)) => {
+                let answer = (case.answer)(&request);
+                assert_eq!(reply.value.as_ref(), Some(&answer), "{name}");
+                let text: Value = serde_json::from_str(&reply.text).unwrap();
+                assert_eq!(text, answer, "{name}: the text is not the value's");
+                let heard = OwnedEvent::Text(reply.text.clone());
+                assert!(sink.events.contains(&heard), "{name} told the sink nothing");
+                let noted = reply.notes.iter().any(|note| note.contains("were killed"));
+                assert_eq!(
+                    noted,
+                    situation == S::LeavesProcesses,
+                    "{name}: {:?}",
+                    reply.notes
+                );
+                match situation {
+                    S::UsageUnknown => assert_eq!(reply.usage, None, "{name}"),
+                    S::UsageStated => assert!(reply.usage.is_some(), "{name}"),
+                    _ => {}
+                }
+            }
+            (Expected::Error(class, is_it), Err(error)) => {
+                assert!(is_it(&error), "{name}: {error:?}");
+                assert_eq!(error.class(), class, "{name}: {error:?}");
+                let all = format!(
+                    "{error} {error:?} {}",
+                    serde_json::to_string(&error).unwrap()
+                );
+                assert!(!all.contains(CANARY), "{name} shows a secret: {all}");
+                let outcome = error.outcome(Timestamp::UNIX_EPOCH);
+                let timed_out = phase(&error) == Some(Phase::Total);
+                assert_eq!(
+                    outcome.word() == "timed-out",
+                    timed_out,
+                    "{name}: {outcome}"
+                );
+                if phase(&error).is_some() {
+                    assert!(took >= DEADLINE, "{name} gave up after {took:?}");
+                }
+            }
+            (_, result) => panic!("{name}: {result:?}"),
+        }
+    });
+    let (rows, columns) = (IMPLEMENTATIONS.len(), SITUATIONS.len());
+    println!(
+        "conformance: {rows} implementations × {columns} situations, {} not applicable",
+        rows * columns - applicable
+    );
+}
+
+#[test]
+fn preflight_makes_no_call_and_finds_what_is_missing() {
+    each_case(|name, situation, case, _| {
+        let preflight = case.backend.preflight();
+        let missing = matches!(situation, S::MissingProgram | S::MissingVariable);
+        assert_eq!(preflight.is_err(), missing, "{name}: {preflight:?}");
+        assert_eq!((case.calls)(), 0, "{name} made a call");
+        if let Err(error) = preflight {
+            assert!(!error.to_string().contains(CANARY), "{name}: {error}");
+        }
+    });
+    let error = BackendError::Auth {
+        why: "no key".into(),
+    };
+    let double = Scripted::new("double", []).failing_preflight(error.clone());
+    assert_eq!(double.preflight(), Err(error));
+}
+
+#[test]
+fn one_run_is_one_attempt() {
+    each_case(|name, situation, case, run_dir| {
+        let request = request(situation, run_dir, 1);
+        let _ = ask(situation, &case, &request, &mut VecSink::default());
+        let none = matches!(
+            situation,
+            S::CancelledBefore | S::MissingProgram | S::MissingVariable
+        ) || name.starts_with("builtin");
+        assert_eq!((case.calls)(), usize::from(!none), "{name}");
+    });
+}
+
+#[test]
+fn two_runs_side_by_side_do_not_mix() {
+    for (name, factory) in IMPLEMENTATIONS {
+        let ((place, one_dir), (_other, two_dir)) = (self::place(), self::place());
+        let case = factory(S::Good, place.path()).unwrap();
+        let (one, two) = (request(S::Good, &one_dir, 1), request(S::Good, &two_dir, 2));
+        let cancel = Cancel::new().unwrap();
+        let (mut first, mut second) = (NullSink, VecSink::default());
+        let (left, right) = block_on(async {
+            tokio::join!(
+                case.backend.run(&one, &mut first, &cancel),
+                case.backend.run(&two, &mut second, &cancel)
+            )
+        });
+        assert_eq!(left.unwrap().value, Some((case.answer)(&one)), "{name}");
+        assert_eq!(right.unwrap().value, Some((case.answer)(&two)), "{name}");
+    }
+}
+
+#[test]
+fn a_description_says_what_confines() {
+    let mut described = BTreeSet::new();
+    each_case(|name, _, case, _| {
+        let description = case.backend.describe();
+        assert_eq!(description, case.backend.describe(), "{name}");
+        assert!(!description.containment.is_empty(), "{name}");
+        described.insert(description.kind);
+    });
+    assert_eq!(
+        described,
+        IMPLEMENTATIONS.map(|(name, _)| name.to_owned()).into()
+    );
+}
+
+#[test]
+fn a_programs_folder_holds_the_request_and_no_older_answer() {
+    let (place, run_dir) = place();
+    fs::write(
+        run_dir.join("proposals.json"),
+        "[\"of an earlier attempt\"]",
+    )
+    .unwrap();
+    std::os::unix::fs::symlink("/etc/passwd", run_dir.join("request.json")).unwrap();
+    let case = command(S::Empty, place.path()).unwrap();
+    let request = request(S::Empty, &run_dir, 1);
+    let error = ask(S::Empty, &case, &request, &mut VecSink::default()).unwrap_err();
+    assert_eq!(error.to_string(), "malformed: exit 0 without an answer");
+    let written = fs::read(run_dir.join("request.json")).unwrap();
+    assert_eq!(
+        serde_json::from_slice::<Request>(&written).unwrap(),
+        request
+    );
+}
+
+#[test]
+fn a_programs_file_wins_over_what_it_says() {
+    let (place, run_dir) = place();
+    let case = command(S::GoodInAFile, place.path()).unwrap();
+    let request = request(S::GoodInAFile, &run_dir, 1);
+    let reply = ask(S::GoodInAFile, &case, &request, &mut VecSink::default()).unwrap();
+    let ignored = "15 bytes on stdout were ignored: proposals.json is the answer";
+    assert_eq!((reply.usage, reply.notes), (None, vec![ignored.to_owned()]));
+}
+
+#[test]
+fn without_a_schema_text_may_be_text() {
+    let (place, run_dir) = place();
+    let case = command(S::Prose, place.path()).unwrap();
+    let request = Request {
+        schema: None,
+        ..request(S::Prose, &run_dir, 1)
+    };
+    let reply = ask(S::Prose, &case, &request, &mut VecSink::default()).unwrap();
+    assert!(reply.text.starts_with("Sure!"));
+    assert_eq!(reply.value, None);
+}
+
+#[test]
+fn a_quiet_program_has_only_its_total_deadline() {
+    let (place, run_dir) = place();
+    let script = place.path().join("agent.sh");
+    fs::write(&script, "sleep 0.3; echo '[1]'").unwrap();
+    let spec = BackendSpec {
+        name: "quiet".into(),
+        kind: "command".into(),
+        program: Some("/bin/sh".into()),
+        args: vec![script.to_str().unwrap().into()],
+        quiet: true,
+        ..BackendSpec::default()
+    };
+    let env = BTreeMap::from([("PATH".to_owned(), "/usr/bin:/bin".to_owned())]);
+    let backend = build(&spec, &env).unwrap();
+    let mut request = request(S::Good, &run_dir, 1);
+    request.limits.first_byte = Duration::from_millis(50);
+    let cancel = Cancel::new().unwrap();
+    let reply = block_on(backend.run(&request, &mut NullSink, &cancel)).unwrap();
+    assert_eq!(reply.value, Some(json!([1])));
+}

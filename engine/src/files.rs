@@ -1,0 +1,126 @@
+//! The one atomic writer for state files that are no part of a placement: failmarks, markers,
+//! reports, caches.
+//!
+//! A reader sees the old file or the new one, and after the call returns, so does one after a
+//! power cut. It must never be used for a project's live artifacts (those are placed), and never
+//! writes into a file that exists.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::process;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// A state file that could not be written; the one that was there is untouched.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot write {}: {source}", .path.display())]
+pub struct WriteError {
+    /// The file that was meant.
+    pub path: PathBuf,
+    /// What the system said.
+    pub source: io::Error,
+}
+
+/// Puts `bytes` at `path` with exactly these permission bits: a temporary file in the same folder,
+/// sync, rename, sync of the folder. The folder must exist. A symbolic link at `path` is replaced,
+/// not followed.
+///
+/// # Errors
+/// The temporary file could not be made, written or synced: nothing changed. Or the rename's
+/// folder could not be synced: the new content is in place and may not outlive a power cut.
+pub fn write_atomic(path: &Path, bytes: &[u8], mode: u32) -> Result<(), WriteError> {
+    write(path, bytes, mode).map_err(|source| WriteError { path: path.to_owned(), source })
+}
+
+fn write(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
+    let unusable = || io::Error::new(io::ErrorKind::InvalidInput, "the path names no file");
+    let name = path.file_name().ok_or_else(unusable)?.to_string_lossy();
+    let folder = match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    let (temp, mut file) = make_temp(folder, &name)?;
+    let done = file
+        .write_all(bytes)
+        .and_then(|()| file.set_permissions(fs::Permissions::from_mode(mode & 0o7777)))
+        .and_then(|()| file.sync_all())
+        .and_then(|()| fs::rename(&temp, path));
+    if let Err(error) = done {
+        let _ = fs::remove_file(&temp);
+        return Err(error);
+    }
+    File::open(folder)?.sync_all()
+}
+
+/// A new file beside the target. Its name is this process's and this call's; one that a dead
+/// process left under the same name is stepped over, never reused.
+fn make_temp(folder: &Path, name: &str) -> io::Result<(PathBuf, File)> {
+    static CALLS: AtomicU64 = AtomicU64::new(0);
+    let stem: String = name.chars().take(40).collect();
+    loop {
+        let call = CALLS.fetch_add(1, Ordering::Relaxed);
+        let temp = folder.join(format!(".{stem}.{}-{call}.tmp", process::id()));
+        match OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temp) {
+            Ok(file) => return Ok((temp, file)),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    fn names(folder: &Path) -> Vec<String> {
+        let mut names: Vec<String> = fs::read_dir(folder)
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn the_new_content_is_there_with_its_mode_and_nothing_else() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("state.json");
+        write_atomic(&path, b"one", 0o600).unwrap();
+        write_atomic(&path, b"two", 0o640).unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"two");
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o7777, 0o640);
+        assert_eq!(names(folder.path()), ["state.json"]);
+    }
+
+    #[test]
+    fn a_failure_leaves_the_old_file_and_no_other() {
+        let folder = tempfile::tempdir().unwrap();
+        let taken = folder.path().join("taken");
+        fs::create_dir_all(taken.join("full")).unwrap();
+        let error = write_atomic(&taken, b"x", 0o600).unwrap_err();
+        assert!(error.to_string().contains("taken"), "{error}");
+        assert_eq!(names(folder.path()), ["taken"]);
+        assert!(write_atomic(&folder.path().join("no/such/file"), b"x", 0o600).is_err());
+        assert!(write_atomic(Path::new("/"), b"x", 0o600).is_err());
+        assert!(write_atomic(Path::new(".."), b"x", 0o600).is_err());
+    }
+
+    #[test]
+    fn other_names_for_the_old_file_keep_the_old_content() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, twin) = (folder.path().join("a"), folder.path().join("b"));
+        fs::write(&twin, "theirs").unwrap();
+        fs::hard_link(&twin, &path).unwrap();
+        write_atomic(&path, b"ours", 0o600).unwrap();
+        assert_eq!(fs::read(&twin).unwrap(), b"theirs");
+
+        let link = folder.path().join("link");
+        symlink(&twin, &link).unwrap();
+        write_atomic(&link, b"ours", 0o600).unwrap();
+        assert_eq!(fs::read(&twin).unwrap(), b"theirs");
+        assert_eq!(fs::read(&link).unwrap(), b"ours");
+    }
+}

@@ -1,0 +1,176 @@
+//! Git, asked as a program.
+//!
+//! The user's own `git` gives the answers that the user's own `git` will act on; a library would
+//! sometimes give others (it does for tracked files under an ignore rule). Every call clears `GIT_*`,
+//! runs no hook, no pager, no file-system monitor, and takes no optional lock, so that asking never
+//! changes or blocks anything. This module must never run a git command that writes.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use crate::process::{self, Cancel, ChildSpec, Limits, SpawnError, Status, Stdin, Verdict};
+
+/// The longest a question may take.
+const PATIENCE: Duration = Duration::from_secs(120);
+/// The longest answer: the subjects and paths of a very long history.
+const LONGEST: usize = 256 * 1024 * 1024;
+
+/// A question to git that got no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum GitError {
+    /// The folder is not inside a work tree.
+    #[error("{path} is not in a git repository")]
+    NotARepository {
+        /// The folder.
+        path: PathBuf,
+    },
+    /// Git could not be started.
+    #[error("cannot run git")]
+    Spawn(#[source] SpawnError),
+    /// Git said no.
+    #[error("git {args} ended with {status}: {stderr}")]
+    Failed {
+        /// The arguments after the pinned ones.
+        args: String,
+        /// Its exit code or signal.
+        status: Status,
+        /// The first lines it wrote to stderr.
+        stderr: String,
+    },
+}
+
+/// A work tree to ask about.
+#[derive(Clone, Debug)]
+pub struct Git {
+    root: PathBuf,
+    env: BTreeMap<String, String>,
+    marker: String,
+}
+
+impl Git {
+    /// Questions about the work tree at `root`; `env` is the environment a child may have (`PATH`,
+    /// `HOME`), `marker` the run that asks.
+    pub fn new(root: &Path, env: &BTreeMap<String, String>, marker: &str) -> Self {
+        let mut env: BTreeMap<String, String> = env
+            .iter()
+            .filter(|(name, _)| matches!(name.as_str(), "PATH" | "HOME" | "USER" | "LOGNAME"))
+            .map(|(name, value)| (name.clone(), value.clone()))
+            .collect();
+        env.insert("LC_ALL".to_owned(), "C".to_owned());
+        env.insert("GIT_TERMINAL_PROMPT".to_owned(), "0".to_owned());
+        Self { root: root.to_owned(), env, marker: marker.to_owned() }
+    }
+
+    /// The work tree.
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// What git prints.
+    ///
+    /// # Errors
+    /// [`GitError::Failed`] for any exit code but 0.
+    pub fn ask(&self, args: &[&str]) -> Result<Vec<u8>, GitError> {
+        self.ask_with(args, Stdin::Null)
+    }
+
+    /// What git prints when it reads `stdin`.
+    ///
+    /// # Errors
+    /// [`GitError::Failed`] for any exit code but 0.
+    pub fn ask_with(&self, args: &[&str], stdin: Stdin) -> Result<Vec<u8>, GitError> {
+        let (status, stdout, stderr) = self.call(args, stdin)?;
+        if status == Status::Exit(0) {
+            return Ok(stdout);
+        }
+        let stderr = String::from_utf8_lossy(&stderr).lines().take(3).collect::<Vec<_>>().join("; ");
+        if stderr.contains("not a git repository") {
+            return Err(GitError::NotARepository { path: self.root.clone() });
+        }
+        Err(GitError::Failed { args: args.join(" "), status, stderr })
+    }
+
+    /// Whether git answers 0 (yes) or 1 (no); anything else is an error.
+    ///
+    /// # Errors
+    /// [`GitError::Failed`] for any exit code but 0 and 1.
+    pub fn says_yes(&self, args: &[&str]) -> Result<bool, GitError> {
+        let (status, _, stderr) = self.call(args, Stdin::Null)?;
+        match status {
+            Status::Exit(0) => Ok(true),
+            Status::Exit(1) => Ok(false),
+            status => Err(GitError::Failed {
+                args: args.join(" "),
+                status,
+                stderr: String::from_utf8_lossy(&stderr).lines().take(3).collect::<Vec<_>>().join("; "),
+            }),
+        }
+    }
+
+    /// The top of the work tree.
+    ///
+    /// # Errors
+    /// [`GitError::NotARepository`].
+    pub fn top(&self) -> Result<PathBuf, GitError> {
+        let out = self.ask(&["rev-parse", "--show-toplevel"])?;
+        Ok(PathBuf::from(String::from_utf8_lossy(&out).trim_end_matches('\n').to_owned()))
+    }
+
+    /// The commit that is checked out; `None` in a repository without commits.
+    ///
+    /// # Errors
+    /// [`GitError`].
+    pub fn head(&self) -> Result<Option<String>, GitError> {
+        if !self.says_yes(&["rev-parse", "--verify", "--quiet", "HEAD"])? {
+            return Ok(None);
+        }
+        let out = self.ask(&["rev-parse", "HEAD"])?;
+        Ok(Some(String::from_utf8_lossy(&out).trim().to_owned()))
+    }
+
+    /// The full hash of a commit that exists here.
+    ///
+    /// # Errors
+    /// [`GitError`].
+    pub fn commit(&self, hash: &str) -> Result<Option<String>, GitError> {
+        if hash.len() < 7 || !hash.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+            return Ok(None);
+        }
+        let name = format!("{hash}^{{commit}}");
+        let (status, stdout, _) = self.call(&["rev-parse", "--verify", "--quiet", &name], Stdin::Null)?;
+        Ok((status == Status::Exit(0)).then(|| String::from_utf8_lossy(&stdout).trim().to_owned()))
+    }
+
+    fn call(&self, args: &[&str], stdin: Stdin) -> Result<(Status, Vec<u8>, Vec<u8>), GitError> {
+        let pinned = [
+            "--no-optional-locks",
+            "--no-pager",
+            "-c",
+            "core.hooksPath=/dev/null",
+            "-c",
+            "core.fsmonitor=false",
+            "-c",
+            "core.quotePath=false",
+            "-c",
+            "color.ui=false",
+        ];
+        let spec = ChildSpec {
+            program: PathBuf::from("git"),
+            args: pinned.iter().chain(args).map(OsString::from).collect(),
+            cwd: self.root.clone(),
+            env: self.env.clone(),
+            stdin,
+            limits: Limits { total: Some(PATIENCE), output_cap: LONGEST, ..Limits::default() },
+            marker: self.marker.clone(),
+        };
+        let cancel = Cancel::new().map_err(|source| GitError::Spawn(SpawnError::Io {
+            program: PathBuf::from("git"),
+            what: "make a cancel token",
+            source,
+        }))?;
+        let ended = process::run(&spec, &cancel, &mut |_, _| Verdict::Continue).map_err(GitError::Spawn)?;
+        Ok((ended.status, ended.stdout, ended.stderr))
+    }
+}

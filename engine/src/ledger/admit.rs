@@ -1,0 +1,151 @@
+//! Admission, recorded: the decision, the reservation and the run's row in one transaction.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use rusqlite::params;
+
+use super::{
+    Amounts, Budget, Fault, JobId, Ledger, LedgerError, Level, NightId, Result, Summary, accounts, millis,
+    occurrences, runs, to_json,
+};
+use crate::admission::{self, Decision, Facts};
+use crate::ids::{Fence, RunId};
+use crate::outcome::Outcome;
+use crate::owner::Owner;
+use crate::time::Moment;
+
+/// What a run asks to be admitted with.
+#[derive(Clone, Debug)]
+pub struct Enter<'a> {
+    /// The requested run.
+    pub run: &'a RunId,
+    /// The process that will run it.
+    pub owner: &'a Owner,
+    /// What is known.
+    pub facts: &'a Facts,
+    /// The most it may spend.
+    pub want: Budget,
+    /// The accounts that it spends from.
+    pub levels: &'a [Level],
+    /// How long it may take in all.
+    pub total: Duration,
+    /// Where it stages, relative to the project.
+    pub staging: &'a str,
+    /// Both clocks.
+    pub now: Moment,
+}
+
+/// The answer.
+#[derive(Debug)]
+pub enum Admission {
+    /// It runs now.
+    Admitted(Admitted),
+    /// It does not, and its occurrence stands like this.
+    Declined(Outcome),
+}
+
+/// Proof that a run was admitted: made by [`Ledger::admit`] and by nothing else.
+#[derive(Debug)]
+pub struct Admitted {
+    run: RunId,
+    job: JobId,
+    night: Option<NightId>,
+    fence: Fence,
+    reserved: Amounts,
+    deadline: Duration,
+    seed: u64,
+    started: Timestamp,
+}
+
+impl Admitted {
+    /// The run.
+    pub fn run(&self) -> &RunId {
+        &self.run
+    }
+    /// Its job.
+    pub fn job(&self) -> JobId {
+        self.job
+    }
+    /// Its night.
+    pub fn night(&self) -> Option<NightId> {
+        self.night
+    }
+    /// Its fence: every later commit carries it.
+    pub fn fence(&self) -> Fence {
+        self.fence
+    }
+    /// What it may spend.
+    pub fn reserved(&self) -> Amounts {
+        self.reserved
+    }
+    /// The boot time at which it must be over.
+    pub fn deadline(&self) -> Duration {
+        self.deadline
+    }
+    /// The seed of all its choices, fixed by its id.
+    pub fn seed(&self) -> u64 {
+        self.seed
+    }
+    /// When it was admitted.
+    pub fn started(&self) -> Timestamp {
+        self.started
+    }
+}
+
+impl Ledger {
+    /// Decides on a requested run and records the decision. Call it with the deciding lock held.
+    ///
+    /// # Errors
+    /// [`LedgerError::NotFound`] when the run is no longer waiting to be started: another process
+    /// had it, or settled it, first.
+    pub fn admit(&mut self, enter: &Enter<'_>) -> Result<Admission> {
+        self.write(|tx| {
+            let Some(waiting) = runs::waiting(tx, enter.run)? else {
+                return Err(Fault::Known(LedgerError::NotFound {
+                    what: "run waiting to be started named",
+                    name: enter.run.to_string(),
+                }));
+            };
+            let now = enter.now.wall;
+            let fits = accounts::fit(tx, enter.want, enter.levels)?;
+            let reserved = match admission::decide(enter.facts, fits, now) {
+                Decision::Admit(reserved) => reserved,
+                Decision::Decline(outcome) => {
+                    runs::settle_row(tx, enter.run, &outcome, &Summary::default(), now)?;
+                    return Ok(Admission::Declined(outcome));
+                }
+            };
+            let fence: i64 = tx.query_row(
+                "UPDATE jobs SET fence = fence + 1 WHERE id = ?1 RETURNING fence",
+                [waiting.job.0],
+                |row| row.get(0),
+            )?;
+            let deadline = enter.now.boot.saturating_add(enter.total);
+            tx.execute(
+                "UPDATE runs SET state = 'running', fence = ?2, started = ?3, owner = ?4, deadline = ?5,
+                 staging = ?6 WHERE id = ?1",
+                params![
+                    enter.run.as_str(),
+                    fence,
+                    millis(now),
+                    to_json(enter.owner),
+                    i64::try_from(deadline.as_millis()).unwrap_or(i64::MAX),
+                    enter.staging
+                ],
+            )?;
+            accounts::reserve(tx, enter.run, enter.levels, reserved)?;
+            let occurrence = occurrences::by_id(tx, &waiting.occurrence)?;
+            Ok(Admission::Admitted(Admitted {
+                run: enter.run.clone(),
+                job: waiting.job,
+                night: occurrence.night,
+                fence: Fence(fence),
+                reserved,
+                deadline,
+                seed: waiting.seed,
+                started: now,
+            }))
+        })
+    }
+}

@@ -1,0 +1,209 @@
+//! Jobs: a projection of the config files, with what is due next.
+
+use jiff::Timestamp;
+use rusqlite::{Connection, OptionalExtension as _, Row, params};
+
+use super::{Fault, JobId, Ledger, LedgerError, Result, from_json, id, millis, moment, moment_opt, to_json};
+use crate::ids::ProjectId;
+use crate::schedule::Schedule;
+
+/// A job as the config files describe it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NewJob {
+    /// Its name within the project.
+    pub name: String,
+    /// What it does: `dream`, `command`, `prompt`.
+    pub kind: String,
+    /// When it is due.
+    pub schedule: Schedule,
+    /// Whether clocks may start it.
+    pub enabled: bool,
+}
+
+/// A job as the ledger knows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JobRow {
+    /// Its row.
+    pub id: JobId,
+    /// Its project.
+    pub project: ProjectId,
+    /// Its name within the project.
+    pub name: String,
+    /// What it does.
+    pub kind: String,
+    /// When it is due.
+    pub schedule: Schedule,
+    /// Whether clocks may start it.
+    pub enabled: bool,
+    /// The next moment at which a clock makes it due.
+    pub next_due: Option<Timestamp>,
+    /// Not to be started before this moment.
+    pub paused_until: Option<Timestamp>,
+}
+
+/// A job whose `next_due` has come.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DueJob {
+    /// The job.
+    pub job: JobRow,
+    /// Moments up to here are recorded.
+    pub watermark: Timestamp,
+}
+
+const COLUMNS: &str =
+    "id, project, name, kind, schedule, enabled, next_due, paused_until, watermark";
+
+impl Ledger {
+    /// Brings the jobs of `project` to what its config files say, and remembers their `stamp`. A new
+    /// or changed schedule starts now; a job that is gone keeps its history and is never due again.
+    pub fn project_jobs(
+        &mut self,
+        project: &ProjectId,
+        stamp: &str,
+        jobs: &[NewJob],
+        now: Timestamp,
+    ) -> Result<()> {
+        self.write(|tx| {
+            tx.execute(
+                "UPDATE jobs SET enabled = 0, next_due = NULL WHERE project = ?1
+                 AND name NOT IN (SELECT value FROM json_each(?2))",
+                params![project.as_str(), to_json(&jobs.iter().map(|job| &job.name).collect::<Vec<_>>())],
+            )?;
+            for job in jobs {
+                let schedule = to_json(&job.schedule);
+                let known: Option<(String, bool)> = tx
+                    .query_row(
+                        "SELECT schedule, enabled FROM jobs WHERE project = ?1 AND name = ?2",
+                        params![project.as_str(), job.name],
+                        |row| Ok((row.get(0)?, row.get(1)?)),
+                    )
+                    .optional()?;
+                let next = next_due(job, now)?;
+                match known {
+                    Some((same, enabled)) if same == schedule && enabled == job.enabled => {
+                        tx.execute(
+                            "UPDATE jobs SET kind = ?3 WHERE project = ?1 AND name = ?2",
+                            params![project.as_str(), job.name, job.kind],
+                        )?;
+                    }
+                    Some(_) => {
+                        tx.execute(
+                            "UPDATE jobs SET kind = ?3, schedule = ?4, enabled = ?5, next_due = ?6, watermark = ?7
+                             WHERE project = ?1 AND name = ?2",
+                            params![project.as_str(), job.name, job.kind, schedule, job.enabled, next, millis(now)],
+                        )?;
+                    }
+                    None => {
+                        tx.execute(
+                            "INSERT INTO jobs (project, name, kind, schedule, enabled, next_due, watermark)
+                             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+                            params![project.as_str(), job.name, job.kind, schedule, job.enabled, next, millis(now)],
+                        )?;
+                    }
+                }
+            }
+            tx.execute(
+                "UPDATE projects SET config_stamp = ?2 WHERE id = ?1",
+                params![project.as_str(), stamp],
+            )?;
+            Ok(())
+        })
+    }
+
+    /// The jobs of a project, by name.
+    pub fn jobs(&self, project: &ProjectId) -> Result<Vec<JobRow>> {
+        self.view(|db| {
+            let sql = format!("SELECT {COLUMNS} FROM jobs WHERE project = ?1 ORDER BY name");
+            let mut statement = db.prepare(&sql)?;
+            let rows = statement.query_map([project.as_str()], raw)?;
+            rows.map(|row| Ok(due_job(row?)?.job)).collect()
+        })
+    }
+
+    /// One job by name.
+    ///
+    /// # Errors
+    /// [`LedgerError::NotFound`].
+    pub fn job(&self, project: &ProjectId, name: &str) -> Result<JobRow> {
+        let found = self.view(|db| {
+            let sql = format!("SELECT {COLUMNS} FROM jobs WHERE project = ?1 AND name = ?2");
+            db.query_row(&sql, params![project.as_str(), name], raw).optional()?.map(due_job).transpose()
+        })?;
+        found
+            .map(|due| due.job)
+            .ok_or_else(|| LedgerError::NotFound { what: "job", name: name.to_owned() })
+    }
+
+    /// One job by row.
+    pub fn job_by_id(&self, wanted: JobId) -> Result<JobRow> {
+        self.view(|db| by_id(db, wanted))
+    }
+
+    /// The jobs that a clock has made due; the cost follows their number.
+    pub fn due_jobs(&self, now: Timestamp) -> Result<Vec<DueJob>> {
+        self.view(|db| {
+            let sql = format!(
+                "SELECT {COLUMNS} FROM jobs WHERE enabled AND next_due IS NOT NULL AND next_due <= ?1
+                 ORDER BY next_due, id"
+            );
+            let mut statement = db.prepare_cached(&sql)?;
+            let rows = statement.query_map([millis(now)], raw)?;
+            rows.map(|row| due_job(row?)).collect()
+        })
+    }
+}
+
+pub(super) fn by_id(db: &Connection, wanted: JobId) -> Result<JobRow, Fault> {
+    let sql = format!("SELECT {COLUMNS} FROM jobs WHERE id = ?1");
+    Ok(due_job(db.query_row(&sql, [wanted.0], raw)?)?.job)
+}
+
+fn next_due(job: &NewJob, now: Timestamp) -> Result<Option<i64>, Fault> {
+    if !job.enabled {
+        return Ok(None);
+    }
+    let next = job.schedule.next_after(now, now).map_err(|error| Fault::Nonsense(error.to_string()))?;
+    Ok(next.map(millis))
+}
+
+struct Raw {
+    id: i64,
+    project: String,
+    name: String,
+    kind: String,
+    schedule: String,
+    enabled: bool,
+    next_due: Option<i64>,
+    paused_until: Option<i64>,
+    watermark: i64,
+}
+
+fn raw(row: &Row<'_>) -> rusqlite::Result<Raw> {
+    Ok(Raw {
+        id: row.get(0)?,
+        project: row.get(1)?,
+        name: row.get(2)?,
+        kind: row.get(3)?,
+        schedule: row.get(4)?,
+        enabled: row.get(5)?,
+        next_due: row.get(6)?,
+        paused_until: row.get(7)?,
+        watermark: row.get(8)?,
+    })
+}
+
+fn due_job(raw: Raw) -> Result<DueJob, Fault> {
+    Ok(DueJob {
+        watermark: moment(raw.watermark)?,
+        job: JobRow {
+            id: JobId(raw.id),
+            project: id(raw.project)?,
+            name: raw.name,
+            kind: raw.kind,
+            schedule: from_json(&raw.schedule)?,
+            enabled: raw.enabled,
+            next_due: moment_opt(raw.next_due)?,
+            paused_until: moment_opt(raw.paused_until)?,
+        },
+    })
+}

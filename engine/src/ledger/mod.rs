@@ -1,0 +1,220 @@
+//! The ledger: one SQLite file that knows what was due, what ran, what it spent and what it is
+//! placing.
+//!
+//! Writers open it with [`Ledger::open`], readers with [`Ledger::read`]. Every write is one
+//! `BEGIN IMMEDIATE` transaction that does no other IO, so a wait is short and bounded. It must
+//! never be made anew over a damaged one: [`LedgerError::Damaged`] stops everything until a person
+//! acts. Every process that has it open holds a shared `flock` on `ledger.lock`; a migration needs
+//! that lock alone.
+
+mod accounts;
+mod admit;
+mod events;
+mod jobs;
+mod nights;
+mod occurrences;
+mod open;
+mod placements;
+mod projects;
+mod runs;
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+use jiff::Timestamp;
+use rusqlite::{Connection, ErrorCode, Transaction, TransactionBehavior};
+
+pub use accounts::{Amounts, Budget, Level, RequestId, Spent};
+pub use admit::{Admission, Admitted, Enter};
+pub use events::Event;
+pub use jobs::{DueJob, JobRow, NewJob};
+pub use nights::{Night, NightId};
+pub use occurrences::{NewOccurrence, OccurrenceRow, Recorded};
+pub use projects::Project;
+pub use runs::{Filter, RunRow, RunState, Summary, Unsettled};
+
+/// The row number of a job; names are unique only within a project.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct JobId(pub i64);
+
+/// The open ledger.
+pub struct Ledger {
+    db: Connection,
+    path: PathBuf,
+    /// Shared `flock`, held for as long as the ledger is open; absent for readers.
+    _open: Option<File>,
+}
+
+/// What can go wrong between us and the file.
+#[derive(Debug, thiserror::Error)]
+pub enum LedgerError {
+    /// The file is there and is not a whole ledger.
+    #[error("the ledger {path} is damaged: {why}")]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// What was found.
+        why: String,
+    },
+    /// A later version of runner has written it.
+    #[error("the ledger {path} has format {found}, this program knows {known}")]
+    Newer {
+        /// The file.
+        path: PathBuf,
+        /// Its format.
+        found: i64,
+        /// Ours.
+        known: i64,
+    },
+    /// There is none yet, and a reader does not make one.
+    #[error("there is no ledger at {path}")]
+    Missing {
+        /// Where it would be.
+        path: PathBuf,
+    },
+    /// The folder or the file cannot be written.
+    #[error("cannot write the ledger {path}: {why}")]
+    CannotWrite {
+        /// The file.
+        path: PathBuf,
+        /// The system's reason.
+        why: String,
+    },
+    /// It must be brought to a new format, and another process has it open.
+    #[error("the ledger {path} needs a new format while another runner has it open")]
+    InUse {
+        /// The file.
+        path: PathBuf,
+    },
+    /// A commit came from a run that was taken over.
+    #[error("run {run} was taken over: its fence {fence} is no longer the job's")]
+    StaleFence {
+        /// The run.
+        run: String,
+        /// Its fence.
+        fence: i64,
+    },
+    /// Nothing has this name.
+    #[error("no {what} {name}")]
+    NotFound {
+        /// What was looked for.
+        what: &'static str,
+        /// Its name.
+        name: String,
+    },
+    /// A row that cannot be what this program wrote.
+    #[error("the ledger {path} holds a row that makes no sense: {why}")]
+    Nonsense {
+        /// The file.
+        path: PathBuf,
+        /// The row and its flaw.
+        why: String,
+    },
+    /// Any other answer of SQLite.
+    #[error("the ledger {path} could not be used")]
+    Sql {
+        /// The file.
+        path: PathBuf,
+        /// SQLite's answer.
+        source: rusqlite::Error,
+    },
+}
+
+/// The result of a ledger call.
+pub type Result<T, E = LedgerError> = std::result::Result<T, E>;
+
+impl Ledger {
+    /// Where it lies.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Runs `work` in one immediate transaction and commits it.
+    fn write<T>(&mut self, work: impl FnOnce(&Transaction<'_>) -> Result<T, Fault>) -> Result<T> {
+        let path = self.path.clone();
+        let run = || -> Result<T, Fault> {
+            let tx = self.db.transaction_with_behavior(TransactionBehavior::Immediate)?;
+            let value = work(&tx)?;
+            tx.commit()?;
+            Ok(value)
+        };
+        run().map_err(|fault| fault.at(&path))
+    }
+
+    /// Runs `work` on a consistent view.
+    fn view<T>(&self, work: impl FnOnce(&Connection) -> Result<T, Fault>) -> Result<T> {
+        work(&self.db).map_err(|fault| fault.at(&self.path))
+    }
+}
+
+/// What a transaction may end with, before it knows which file it was about.
+enum Fault {
+    Sql(rusqlite::Error),
+    Nonsense(String),
+    Known(LedgerError),
+}
+
+impl From<rusqlite::Error> for Fault {
+    fn from(error: rusqlite::Error) -> Self {
+        Self::Sql(error)
+    }
+}
+
+impl Fault {
+    fn at(self, path: &Path) -> LedgerError {
+        let path = path.to_owned();
+        match self {
+            Self::Known(error) => error,
+            Self::Nonsense(why) => LedgerError::Nonsense { path, why },
+            Self::Sql(source) => match source.sqlite_error_code() {
+                Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => {
+                    LedgerError::Damaged { path, why: source.to_string() }
+                }
+                Some(
+                    ErrorCode::ReadOnly
+                    | ErrorCode::DiskFull
+                    | ErrorCode::CannotOpen
+                    | ErrorCode::PermissionDenied
+                    | ErrorCode::SystemIoFailure,
+                ) => LedgerError::CannotWrite { path, why: source.to_string() },
+                _ => LedgerError::Sql { path, source },
+            },
+        }
+    }
+}
+
+/// Milliseconds since the epoch, as the tables hold them.
+fn millis(at: Timestamp) -> i64 {
+    at.as_millisecond()
+}
+
+/// A moment from a table.
+fn moment(millis: i64) -> Result<Timestamp, Fault> {
+    Timestamp::from_millisecond(millis).map_err(|error| Fault::Nonsense(error.to_string()))
+}
+
+/// A moment from a table, where there may be none.
+fn moment_opt(millis: Option<i64>) -> Result<Option<Timestamp>, Fault> {
+    millis.map(moment).transpose()
+}
+
+/// Something stored as JSON.
+fn from_json<T: serde::de::DeserializeOwned>(text: &str) -> Result<T, Fault> {
+    serde_json::from_str(text).map_err(|error| Fault::Nonsense(format!("{error} in {text:?}")))
+}
+
+/// Something to store as JSON.
+fn to_json<T: serde::Serialize>(value: &T) -> String {
+    serde_json::to_string(value).expect("the ledger's own types have string keys only")
+}
+
+/// An id from a table.
+fn id<T: std::str::FromStr>(text: String) -> Result<T, Fault>
+where
+    T::Err: std::fmt::Display,
+{
+    text.parse().map_err(|error: T::Err| Fault::Nonsense(error.to_string()))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,151 @@
+//! The ledger as the log of placements: a manifest before the first rename, an outcome after the
+//! last sync, each one transaction that checks the fence.
+
+use jiff::Timestamp;
+use rusqlite::{Connection, OptionalExtension as _, params};
+
+use super::{Fault, Ledger, LedgerError, Result, Summary, from_json, millis, runs, to_json};
+use crate::ids::{Fence, RunId};
+use crate::placement::{LogError, Manifest, PlacementLog, Recorded};
+
+/// The log of one run, with what its row gets besides.
+pub struct RunLog<'a> {
+    ledger: &'a mut Ledger,
+    summary: Option<&'a Summary>,
+    now: Timestamp,
+}
+
+impl Ledger {
+    /// The log through which the placement of a run is recorded; `summary` is kept with its
+    /// manifest, a recovery gives none and keeps what is there.
+    pub fn placement_log<'a>(&'a mut self, summary: Option<&'a Summary>, now: Timestamp) -> RunLog<'a> {
+        RunLog { ledger: self, summary, now }
+    }
+
+    /// Takes a dead run over: its own fence is stale from now on, and the new one is the caller's.
+    /// Call it with the deciding lock held and the run's processes gone.
+    pub fn take_over(&mut self, run: &RunId) -> Result<Fence> {
+        self.write(|tx| {
+            let fence: i64 = tx.query_row(
+                "UPDATE jobs SET fence = fence + 1 WHERE id = (SELECT job FROM runs WHERE id = ?1)
+                 RETURNING fence",
+                [run.as_str()],
+                |row| row.get(0),
+            )?;
+            tx.execute(
+                "UPDATE runs SET fence = ?2 WHERE id = ?1 AND state <> 'settled'",
+                params![run.as_str(), fence],
+            )?;
+            Ok(Fence(fence))
+        })
+    }
+
+    /// Notes that a target was neither what a placement expected nor what it makes.
+    pub fn note_conflict(&mut self, run: &RunId, conflict: &str) -> Result<()> {
+        self.write(|tx| {
+            tx.execute(
+                "UPDATE placements SET conflict = ?2 WHERE run = ?1",
+                params![run.as_str(), conflict],
+            )?;
+            Ok(())
+        })
+    }
+}
+
+impl PlacementLog for RunLog<'_> {
+    fn manifest(&self, run: &RunId) -> Result<Option<Recorded>, LogError> {
+        self.ledger
+            .view(|db| {
+                let found: Option<(String, Option<i64>)> = db
+                    .query_row(
+                        "SELECT manifest, placed FROM placements WHERE run = ?1",
+                        [run.as_str()],
+                        |row| Ok((row.get(0)?, row.get(1)?)),
+                    )
+                    .optional()?;
+                found
+                    .map(|(manifest, placed)| {
+                        Ok(Recorded { manifest: from_json(&manifest)?, settled: placed.is_some() })
+                    })
+                    .transpose()
+            })
+            .map_err(store)
+    }
+
+    fn commit_manifest(&mut self, run: &RunId, fence: Fence, manifest: &Manifest) -> Result<(), LogError> {
+        let (summary, now) = (self.summary, self.now);
+        let done = self.ledger.write(|tx| {
+            if let Err(refused) = fenced(tx, run, fence)? {
+                return Ok(Err(refused));
+            }
+            let added = tx.execute(
+                "INSERT INTO placements (run, fence, manifest, committed) VALUES (?1, ?2, ?3, ?4)
+                 ON CONFLICT (run) DO NOTHING",
+                params![run.as_str(), fence.0, to_json(manifest), millis(now)],
+            )?;
+            if added == 0 {
+                return Ok(Err(LogError::ManifestExists { run: run.clone() }));
+            }
+            if let Some(summary) = summary {
+                tx.execute(
+                    "UPDATE runs SET summary = ?2 WHERE id = ?1",
+                    params![run.as_str(), to_json(summary)],
+                )?;
+            }
+            Ok(Ok(()))
+        });
+        done.map_err(store)?
+    }
+
+    fn commit_outcome(&mut self, run: &RunId, fence: Fence) -> Result<(), LogError> {
+        let now = self.now;
+        let done = self.ledger.write(|tx| {
+            let found: Option<(String, Option<i64>, Option<String>)> = tx
+                .query_row(
+                    "SELECT p.manifest, p.placed, r.summary FROM placements p JOIN runs r ON r.id = p.run
+                     WHERE p.run = ?1",
+                    [run.as_str()],
+                    |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)),
+                )
+                .optional()?;
+            let Some((manifest, placed, summary)) = found else {
+                return Ok(Err(LogError::NoManifest { run: run.clone() }));
+            };
+            if placed.is_some() {
+                return Ok(Err(LogError::Settled { run: run.clone() }));
+            }
+            if let Err(refused) = fenced(tx, run, fence)? {
+                return Ok(Err(refused));
+            }
+            let manifest: Manifest = from_json(&manifest)?;
+            let summary: Summary = summary.as_deref().map(from_json).transpose()?.unwrap_or_default();
+            tx.execute(
+                "UPDATE placements SET placed = ?2 WHERE run = ?1",
+                params![run.as_str(), millis(now)],
+            )?;
+            runs::settle_row(tx, run, &manifest.outcome, &summary, now)?;
+            Ok(Ok(()))
+        });
+        done.map_err(store)?
+    }
+}
+
+/// Whether `fence` is the job's and the run is still the running one.
+fn fenced(db: &Connection, run: &RunId, fence: Fence) -> Result<Result<(), LogError>, Fault> {
+    match runs::check_fence(db, run, Some(fence)) {
+        Ok(()) => Ok(Ok(())),
+        Err(Fault::Known(LedgerError::StaleFence { .. })) => {
+            let current: i64 = db.query_row(
+                "SELECT j.fence FROM runs r JOIN jobs j ON j.id = r.job WHERE r.id = ?1",
+                [run.as_str()],
+                |row| row.get(0),
+            )?;
+            Ok(Err(LogError::StaleFence { run: run.clone(), held: fence, current: Fence(current) }))
+        }
+        Err(fault) => Err(fault),
+    }
+}
+
+fn store(error: LedgerError) -> LogError {
+    LogError::Store(Box::new(error))
+}

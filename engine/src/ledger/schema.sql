@@ -1,0 +1,141 @@
+-- The ledger: what was due, what ran, what it spent, what it is placing. Times are milliseconds
+-- since the Unix epoch, UTC. Outcomes are the JSON of `runner_engine::outcome::Outcome`.
+
+CREATE TABLE projects (
+    id            TEXT PRIMARY KEY,
+    path          TEXT NOT NULL UNIQUE,   -- canonical
+    device        INTEGER NOT NULL,
+    inode         INTEGER NOT NULL,
+    created       INTEGER NOT NULL,
+    config_stamp  TEXT NOT NULL DEFAULT '' -- stat of the files that the jobs were read from
+) STRICT;
+
+-- A projection of the config files; only `watermark`, `fence` and `paused_until` are the ledger's.
+CREATE TABLE jobs (
+    id           INTEGER PRIMARY KEY,
+    project      TEXT NOT NULL REFERENCES projects (id),
+    name         TEXT NOT NULL,
+    kind         TEXT NOT NULL,
+    schedule     TEXT NOT NULL,           -- JSON of `runner_engine::schedule::Schedule`
+    enabled      INTEGER NOT NULL,
+    next_due     INTEGER,                 -- null: no clock makes it due
+    watermark    INTEGER NOT NULL,        -- moments up to here are recorded
+    paused_until INTEGER,
+    fence        INTEGER NOT NULL DEFAULT 0,
+    UNIQUE (project, name)
+) STRICT;
+CREATE INDEX jobs_due ON jobs (next_due) WHERE enabled AND next_due IS NOT NULL;
+
+CREATE TABLE nights (
+    id      INTEGER PRIMARY KEY,
+    project TEXT NOT NULL REFERENCES projects (id),
+    name    TEXT NOT NULL,                -- the civil date, with a number when there are several
+    opens   INTEGER NOT NULL,
+    closes  INTEGER NOT NULL,
+    closed  INTEGER,                      -- set when its report is due
+    UNIQUE (project, name)
+) STRICT;
+CREATE INDEX nights_open ON nights (closes) WHERE closed IS NULL;
+
+CREATE TABLE occurrences (
+    id       TEXT PRIMARY KEY,
+    job      INTEGER NOT NULL REFERENCES jobs (id),
+    key      TEXT NOT NULL,
+    due      INTEGER NOT NULL,
+    recorded INTEGER NOT NULL,
+    night    INTEGER REFERENCES nights (id),
+    by_hand  INTEGER NOT NULL,
+    again_at INTEGER,                     -- a deferral: not before this moment
+    outcome  TEXT,                        -- null: open
+    settled  INTEGER,
+    UNIQUE (job, key)
+) STRICT;
+CREATE INDEX occurrences_deferred ON occurrences (again_at) WHERE settled IS NULL AND again_at IS NOT NULL;
+CREATE INDEX occurrences_night ON occurrences (night) WHERE night IS NOT NULL;
+
+CREATE TABLE runs (
+    id            TEXT PRIMARY KEY,
+    occurrence    TEXT NOT NULL REFERENCES occurrences (id),
+    job           INTEGER NOT NULL REFERENCES jobs (id),
+    attempt       INTEGER NOT NULL,
+    state         TEXT NOT NULL CHECK (state IN ('requested', 'running', 'settled')),
+    fence         INTEGER,                -- given at admission
+    requested     INTEGER NOT NULL,
+    started       INTEGER,
+    finished      INTEGER,
+    starter       TEXT NOT NULL,          -- the process that will spawn it
+    owner         TEXT,                   -- the process that runs it
+    deadline      INTEGER,                -- boot-time milliseconds, with the owner's boot id
+    seed          INTEGER NOT NULL,
+    staging       TEXT,                   -- relative to the project; swept when the run is settled
+    model_calls   INTEGER NOT NULL DEFAULT 0,
+    outcome       TEXT,
+    summary       TEXT,
+    UNIQUE (occurrence, attempt),
+    CHECK ((state = 'settled') = (outcome IS NOT NULL))
+) STRICT;
+CREATE INDEX runs_unsettled ON runs (state) WHERE state <> 'settled';
+-- Never two at once: an occurrence has at most one unsettled run.
+CREATE UNIQUE INDEX runs_one_live ON runs (occurrence) WHERE state <> 'settled';
+CREATE INDEX runs_by_job ON runs (job, id);
+
+CREATE TABLE placements (
+    run       TEXT PRIMARY KEY REFERENCES runs (id),
+    fence     INTEGER NOT NULL,
+    manifest  TEXT NOT NULL,
+    committed INTEGER NOT NULL,
+    placed    INTEGER,                    -- its outcome is committed
+    conflict  TEXT                        -- a target that was neither before nor after
+) STRICT;
+
+-- What has been spent, by level and key. Caps are the configuration's and are not stored.
+CREATE TABLE accounts (
+    level   TEXT NOT NULL,
+    key     TEXT NOT NULL,
+    calls   INTEGER NOT NULL DEFAULT 0,
+    tokens  INTEGER NOT NULL DEFAULT 0,
+    micros  INTEGER NOT NULL DEFAULT 0,   -- millionths of a dollar
+    seconds INTEGER NOT NULL DEFAULT 0,
+    ideas   INTEGER NOT NULL DEFAULT 0,
+    PRIMARY KEY (level, key)
+) STRICT, WITHOUT ROWID;
+
+-- What a run may spend at most, held against each of its levels until the run is settled.
+CREATE TABLE reservations (
+    run     TEXT NOT NULL REFERENCES runs (id),
+    level   TEXT NOT NULL,
+    key     TEXT NOT NULL,
+    calls   INTEGER NOT NULL,
+    tokens  INTEGER NOT NULL,
+    micros  INTEGER NOT NULL,
+    seconds INTEGER NOT NULL,
+    ideas   INTEGER NOT NULL,
+    open    INTEGER NOT NULL DEFAULT 1,
+    PRIMARY KEY (run, level, key)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX reservations_open ON reservations (level, key) WHERE open;
+
+-- One model call each: reserved out of its run's reservation, settled when its usage is known.
+CREATE TABLE requests (
+    id       INTEGER PRIMARY KEY,
+    run      TEXT NOT NULL REFERENCES runs (id),
+    made     INTEGER NOT NULL,
+    backend  TEXT NOT NULL,
+    calls    INTEGER NOT NULL,
+    tokens   INTEGER NOT NULL,
+    micros   INTEGER NOT NULL,
+    ideas    INTEGER NOT NULL,
+    settled  INTEGER,
+    note     TEXT
+) STRICT;
+CREATE INDEX requests_by_run ON requests (run);
+
+CREATE TABLE events (
+    id      INTEGER PRIMARY KEY,
+    at      INTEGER NOT NULL,
+    project TEXT,
+    run     TEXT,
+    kind    TEXT NOT NULL,
+    detail  TEXT NOT NULL
+) STRICT;
+CREATE INDEX events_by_run ON events (run) WHERE run IS NOT NULL;

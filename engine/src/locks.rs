@@ -1,0 +1,310 @@
+//! The two locks of a run.
+//!
+//! The *deciding* lock is an `flock` on a file in the state folder that is never deleted: the kernel
+//! frees it with the process, so alive ⇔ held. The *contract's* lock file lies in the project for
+//! other programs to see; its mere presence never blocks us. Order: contract lock, deciding lock,
+//! ledger; never wait for a lock inside a transaction. Neither lock is ever taken by age.
+
+use std::fs::{self, File, TryLockError};
+use std::io::{self, Read as _, Seek as _, Write as _};
+use std::path::{Path, PathBuf};
+
+use jiff::{SignedDuration, Timestamp};
+use serde::{Deserialize, Serialize};
+
+use crate::ids::{ProjectId, RunId};
+use crate::owner::Owner;
+
+/// How long a lock file that is not ours is respected.
+const FOREIGN: SignedDuration = SignedDuration::from_hours(1);
+
+/// Who holds a lock: diagnosis, written into the file by the holder.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Holder {
+    /// The process.
+    #[serde(flatten)]
+    pub owner: Owner,
+    /// Its run.
+    pub run: RunId,
+    /// Since when.
+    pub since: Timestamp,
+}
+
+/// Why a lock was not to be had.
+#[derive(Debug, thiserror::Error)]
+pub enum LockError {
+    /// Somebody has it.
+    #[error("{}", held(.holder.as_ref(), .path))]
+    Held {
+        /// Who, if the file says so already.
+        holder: Option<Box<Holder>>,
+        /// The file.
+        path: PathBuf,
+    },
+    /// Another program's lock file is there and is young.
+    #[error("lock held by another program: {path} ({content}), younger than an hour")]
+    Foreign {
+        /// The file.
+        path: PathBuf,
+        /// Its first line.
+        content: String,
+    },
+    /// The file could not be used.
+    #[error("cannot lock {path}")]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// The system's reason.
+        source: io::Error,
+    },
+}
+
+fn held(holder: Option<&Box<Holder>>, path: &Path) -> String {
+    match holder {
+        Some(holder) => format!(
+            "lock held by PID {} since {} (run {})",
+            holder.owner.pid, holder.since, holder.run
+        ),
+        None => format!("lock held ({})", path.display()),
+    }
+}
+
+/// The deciding lock of one job of one project, held until dropped.
+#[derive(Debug)]
+pub struct JobLock {
+    file: File,
+}
+
+/// Where the deciding lock of a job lies under the state folder.
+pub fn job_lock_path(state: &Path, project: &ProjectId, job: &str) -> PathBuf {
+    let safe: String = job
+        .chars()
+        .map(|c| if c.is_ascii_alphanumeric() || c == '-' || c == '_' { c } else { '.' })
+        .collect();
+    state.join("locks").join(project.as_str()).join(format!("{safe}.lock"))
+}
+
+impl JobLock {
+    /// Takes the lock if it is free. The file is opened close-on-exec, so no child inherits it.
+    ///
+    /// # Errors
+    /// [`LockError::Held`] names the holder.
+    pub fn try_take(path: &Path) -> Result<Self, LockError> {
+        let io = |source| LockError::Io { path: path.to_owned(), source };
+        if let Some(folder) = path.parent() {
+            fs::create_dir_all(folder).map_err(io)?;
+        }
+        let mut file = File::options()
+            .create(true)
+            .truncate(false)
+            .read(true)
+            .write(true)
+            .open(path)
+            .map_err(io)?;
+        match file.try_lock() {
+            Ok(()) => Ok(Self { file }),
+            Err(TryLockError::WouldBlock) => {
+                let mut text = String::new();
+                // The holder may be about to write its name; then there is none yet.
+                let _unreadable = file.read_to_string(&mut text);
+                let holder = serde_json::from_str(&text).ok();
+                Err(LockError::Held { holder, path: path.to_owned() })
+            }
+            Err(TryLockError::Error(source)) => Err(io(source)),
+        }
+    }
+
+    /// Waits for the lock: only for one whose holder has been killed, never inside a transaction.
+    ///
+    /// # Errors
+    /// [`LockError::Io`].
+    pub fn take_from_the_dead(path: &Path) -> Result<Self, LockError> {
+        let io = |source| LockError::Io { path: path.to_owned(), source };
+        let file = File::options().read(true).write(true).open(path).map_err(io)?;
+        file.lock().map_err(io)?;
+        Ok(Self { file })
+    }
+
+    /// Writes into the file who holds it, for those who meet it held.
+    ///
+    /// # Errors
+    /// [`io::Error`] when the file cannot be written; the lock is held all the same.
+    pub fn sign(&mut self, holder: &Holder) -> io::Result<()> {
+        let text = serde_json::to_vec(holder).expect("a holder has string keys only");
+        self.file.set_len(0)?;
+        self.file.rewind()?;
+        self.file.write_all(&text)
+    }
+}
+
+impl Drop for JobLock {
+    fn drop(&mut self) {
+        // Explicitly: a child between fork and exec may still have a copy of the descriptor, and
+        // closing ours alone would then leave the lock held.
+        let _already_gone = self.file.unlock();
+    }
+}
+
+/// The lock file that a contract puts into the project, removed when dropped if it is still ours.
+#[derive(Debug)]
+pub struct ContractLock {
+    path: PathBuf,
+    content: String,
+}
+
+impl ContractLock {
+    /// Takes it for others to see. A file that runner wrote is left until [`ContractLock::claim`]:
+    /// the deciding lock tells whether its writer lives. Another program's is respected while it is
+    /// younger than an hour.
+    ///
+    /// # Errors
+    /// [`LockError::Foreign`], [`LockError::Io`].
+    pub fn take(path: &Path, holder: &Holder, now: Timestamp) -> Result<Self, LockError> {
+        let io = |source| LockError::Io { path: path.to_owned(), source };
+        if let Some(folder) = path.parent() {
+            fs::create_dir_all(folder).map_err(io)?;
+        }
+        let lock = Self {
+            path: path.to_owned(),
+            content: format!("{}\n{MARK} {} {}\n", holder.owner.pid, holder.run, holder.since),
+        };
+        match fs::symlink_metadata(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => lock.create()?,
+            Err(error) => return Err(io(error)),
+            Ok(data) if !data.is_file() => {
+                return Err(io(io::Error::other("it is there and is no regular file")));
+            }
+            Ok(data) => {
+                let found = head(path).map_err(io)?;
+                let changed = data.modified().map_err(io)?;
+                let age = Timestamp::try_from(changed).map(|at| now.duration_since(at));
+                if !ours(&found) && age.is_ok_and(|age| age < FOREIGN) {
+                    let content = found.lines().next().unwrap_or_default().to_owned();
+                    return Err(LockError::Foreign { path: path.to_owned(), content });
+                }
+            }
+        }
+        Ok(lock)
+    }
+
+    /// Writes our name over what a dead run or another program left; call it with the deciding lock
+    /// held. Returns what was there, if it was another program's.
+    ///
+    /// # Errors
+    /// [`LockError::Io`].
+    pub fn claim(&self) -> Result<Option<String>, LockError> {
+        let io = |source| LockError::Io { path: self.path.clone(), source };
+        let found = match head(&self.path) {
+            Ok(found) if found == self.content => return Ok(None),
+            Ok(found) => found,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                self.create()?;
+                return Ok(None);
+            }
+            Err(error) => return Err(io(error)),
+        };
+        fs::remove_file(&self.path).map_err(io)?;
+        self.create()?;
+        Ok((!ours(&found)).then_some(found))
+    }
+
+    fn create(&self) -> Result<(), LockError> {
+        File::options()
+            .create_new(true)
+            .write(true)
+            .open(&self.path)
+            .and_then(|mut file| file.write_all(self.content.as_bytes()))
+            .or_else(|error| match error.kind() {
+                // Another starter of ours was faster; the deciding lock is next.
+                io::ErrorKind::AlreadyExists => Ok(()),
+                _ => Err(error),
+            })
+            .map_err(|source| LockError::Io { path: self.path.clone(), source })
+    }
+}
+
+fn ours(content: &str) -> bool {
+    content.lines().nth(1).is_some_and(|line| line.starts_with(MARK))
+}
+
+/// The word by which we know our own lock files; the first line stays a bare PID for others.
+const MARK: &str = "runner";
+
+fn head(path: &Path) -> io::Result<String> {
+    let mut bytes = Vec::new();
+    File::open(path)?.take(400).read_to_end(&mut bytes)?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+impl Drop for ContractLock {
+    fn drop(&mut self) {
+        if head(&self.path).is_ok_and(|found| found == self.content) {
+            let _already_gone = fs::remove_file(&self.path);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn holder() -> Holder {
+        let now = Timestamp::UNIX_EPOCH;
+        Holder { owner: Owner { pid: 7, start: 1, boot: "b".into() }, run: RunId::new(now), since: now }
+    }
+
+    #[test]
+    fn the_second_taker_hears_who_holds_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("p/dream.lock");
+        let mut first = JobLock::try_take(&path).unwrap();
+        assert!(matches!(JobLock::try_take(&path), Err(LockError::Held { holder: None, .. })));
+        first.sign(&holder()).unwrap();
+        let error = JobLock::try_take(&path).unwrap_err().to_string();
+        assert!(error.starts_with("lock held by PID 7 since 1970"), "{error}");
+        drop(first);
+        JobLock::try_take(&path).unwrap();
+        assert!(path.exists(), "the deciding lock's file is never deleted");
+    }
+
+    #[test]
+    fn a_contract_lock_of_ours_never_blocks_and_a_young_foreign_one_does() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("dreams/.lock");
+        let now = Timestamp::now();
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, "4242\n").unwrap();
+        let refused = ContractLock::take(&path, &holder(), now).unwrap_err();
+        assert!(refused.to_string().contains("4242"), "{refused}");
+        let later = now.saturating_add(SignedDuration::from_hours(2)).unwrap();
+        let lock = ContractLock::take(&path, &holder(), later).unwrap();
+        assert_eq!(lock.claim().unwrap().as_deref(), Some("4242\n"));
+        drop(lock);
+        assert!(!path.exists());
+        fs::write(&path, "4242\nrunner left over\n").unwrap();
+        let lock = ContractLock::take(&path, &holder(), now).unwrap();
+        assert_eq!(lock.claim().unwrap(), None);
+        assert!(fs::read_to_string(&path).unwrap().starts_with("7\nrunner "));
+        drop(lock);
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn a_starter_that_lost_leaves_the_winners_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("dreams/.lock");
+        let winner = ContractLock::take(&path, &holder(), Timestamp::UNIX_EPOCH).unwrap();
+        let loser = ContractLock::take(&path, &holder(), Timestamp::UNIX_EPOCH).unwrap();
+        drop(loser);
+        assert!(path.exists());
+        drop(winner);
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn job_names_cannot_leave_the_lock_folder() {
+        let project = ProjectId::new(Timestamp::UNIX_EPOCH);
+        let path = job_lock_path(Path::new("/s"), &project, "../../etc/x");
+        assert_eq!(path.parent().unwrap(), Path::new("/s/locks").join(project.as_str()));
+    }
+}

@@ -1,0 +1,40 @@
+//! Who holds or started something: a process, told apart from a later one with the same number.
+//!
+//! For people and for finding the dead; never a lock by itself. A lock is a lock because the kernel
+//! holds it.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::process::tree;
+
+/// A process of this host.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Owner {
+    /// Its number.
+    pub pid: u32,
+    /// When it started, in the kernel's ticks since boot.
+    pub start: u64,
+    /// The boot in which that number means something.
+    pub boot: String,
+}
+
+impl Owner {
+    /// This process.
+    pub fn me() -> Self {
+        let pid = std::process::id();
+        Self { pid, start: tree::start_time(pid).unwrap_or(0), boot: tree::boot_id().unwrap_or_default() }
+    }
+
+    /// Whether it is the same process and still there.
+    pub fn is_alive(&self) -> bool {
+        Some(&self.boot) == tree::boot_id().as_ref() && tree::is_alive(self.pid, self.start)
+    }
+}
+
+impl fmt::Display for Owner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "PID {}", self.pid)
+    }
+}

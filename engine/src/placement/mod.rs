@@ -1,0 +1,251 @@
+//! Placement: verified bytes move to where they belong, all of them or none, whatever happens.
+//!
+//! The one journal in the house. A job drafts its artifacts into a staging folder under the root
+//! of the targets ([`Draft`], behind `Scope`), its caller verifies them, and [`place`] does the
+//! rest; [`recover`], under the job's lock, finishes what a dead run began.
+//!
+//! ```text
+//! drafted ──seal──> staged ──(b) commit manifest──> recorded ──(c) renames, syncs──> in place
+//!    │                 │                                │ ▲                             │
+//!    └──── dead ───────┴──> discarded            crash  └─┘ recover: roll forward       │
+//!                                                       │               (d) commit outcome
+//!                           a target is neither         ▼                               ▼
+//!                           before nor after ──> conflict (kept,    settled ──clean──> done
+//!                                                until it is mended)
+//! ```
+//!
+//! Before (b) the live tree is untouched; after (d) it is wholly new; between them every target is
+//! whole, and recovery completes it. What promises this is the order of syncs, and what proves it
+//! is `tests/crash_simulation.rs`; `docs/RELIABILITY.md` has the model and the figures.
+//!
+//! It must never write into a live file, never replace bytes it has not compared, never overwrite
+//! what somebody else wrote, never move anything before its manifest is durable, and never decide
+//! whether the bytes are good: that is the caller's, before.
+
+mod apply;
+mod fs;
+mod log;
+mod manifest;
+mod path;
+mod plant;
+mod real;
+mod stage;
+#[cfg(test)]
+mod tests;
+
+pub use fs::{Found, FsError, PlacementFs, Trouble};
+pub use log::{LogError, MemoryLog, PlacementLog, Recorded};
+pub use manifest::{BadManifest, Entry, Manifest};
+pub use path::{BadPath, RelPath};
+#[doc(hidden)]
+pub use plant::{Faults, Plant, Planted, Sound};
+pub(crate) use real::read_bounded;
+pub use real::{RealFs, Regular};
+pub use stage::{Draft, NEW_FILE_MODE};
+
+use crate::ids::{Fence, RunId};
+use crate::outcome::Outcome;
+use apply::Carrier;
+use stage::clean;
+
+/// Somebody else changed a target. Their bytes are in it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{target} was changed by somebody else: it holds {found}, neither the old nor the new")]
+pub struct Conflict {
+    /// Which target.
+    pub target: RelPath,
+    /// What it holds, or what stands in the way.
+    pub found: Found,
+}
+
+/// A placement that did not finish.
+#[derive(Debug, thiserror::Error)]
+pub enum PlaceError {
+    /// A target changed before anything was recorded: nothing was touched, staging is gone.
+    #[error("nothing was placed")]
+    Changed(#[source] Conflict),
+    /// A target changed after the manifest was recorded. Entries before it are in place; staging
+    /// is kept; every recovery says the same until the target holds the old or the new content.
+    #[error("the placement stopped half-way")]
+    Conflict(#[source] Conflict),
+    /// A staged file does not hold what it should.
+    #[error("{staged}, staged for {target}, is damaged: it holds {found}")]
+    Staged {
+        /// What it was meant for.
+        target: RelPath,
+        /// The staged file.
+        staged: RelPath,
+        /// What it holds.
+        found: Found,
+    },
+    /// The manifest contradicts itself.
+    #[error(transparent)]
+    Manifest(#[from] BadManifest),
+    /// The ledger refused: taken over, or done already.
+    #[error(transparent)]
+    Log(#[from] LogError),
+    /// The disk refused.
+    #[error(transparent)]
+    Fs(#[from] FsError),
+}
+
+/// A placement that is complete and settled.
+#[derive(Debug)]
+pub struct Placed {
+    /// How many targets were written or removed.
+    pub entries: usize,
+    /// Why staging could not be removed; it holds nothing that is needed, and [`recover`] tries
+    /// again.
+    pub leftover: Option<FsError>,
+}
+
+/// What recovery found and did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Recovery {
+    /// The run had recorded nothing: the live tree is as it was, staging is gone. The run itself
+    /// is still to be settled by the caller.
+    Nothing,
+    /// The placement is complete, and the run settled with this outcome.
+    RolledForward(Outcome),
+    /// The run was settled already; staging is gone.
+    Cleaned,
+}
+
+/// Places what `manifest` names, whose staged files are durable and verified: checks every target,
+/// records the manifest, moves, syncs, commits the outcome, removes staging. Called by the run's
+/// own process, which holds the job's lock.
+///
+/// # Errors
+/// Before the manifest is recorded an error leaves the live tree untouched and no staging; after
+/// it, the next [`recover`] carries on from whatever state this one left.
+pub fn place(
+    fs: &impl PlacementFs,
+    log: &mut impl PlacementLog,
+    manifest: &Manifest,
+) -> Result<Placed, PlaceError> {
+    place_with(Sound, fs, log, manifest)
+}
+
+/// Finishes or discards what a dead `run` left. Called under the job's lock, with the `fence` that
+/// the caller holds and the `staging` folder that the run was given; a recorded manifest names
+/// its own. Any number of calls, interrupted anywhere, come to the same end.
+///
+/// # Errors
+/// [`PlaceError::Conflict`]: somebody else's bytes stand where ours belong; nothing of theirs was
+/// touched, staging is kept, and the answer stays the same until a person mends it. Or the disk or
+/// the ledger refused, or a staged file was damaged: nothing was overwritten, and the next call
+/// tries again.
+pub fn recover(
+    fs: &impl PlacementFs,
+    log: &mut impl PlacementLog,
+    run: &RunId,
+    fence: Fence,
+    staging: &RelPath,
+) -> Result<Recovery, PlaceError> {
+    recover_with(Sound, fs, log, run, fence, staging)
+}
+
+#[doc(hidden)]
+pub fn place_with<F: Faults>(
+    faults: F,
+    fs: &impl PlacementFs,
+    log: &mut impl PlacementLog,
+    manifest: &Manifest,
+) -> Result<Placed, PlaceError> {
+    let Manifest { run, fence, staging, .. } = manifest;
+    manifest.check()?;
+    let recorded = check_all(fs, manifest)
+        .and_then(|()| Ok(log.commit_manifest(run, *fence, manifest)?));
+    if let Err(error) = recorded {
+        // A store that failed may still have recorded it: only its own word counts.
+        if matches!(log.manifest(run), Ok(None)) {
+            clean(fs, staging)?;
+        }
+        return Err(error);
+    }
+    if faults.has(Plant::ManifestBeforeStaging) {
+        for entry in &manifest.entries {
+            entry.staged.as_ref().map_or(Ok(()), |staged| fs.sync_file(staged))?;
+        }
+        fs.sync_dir(Some(staging))?;
+    }
+    let carrier = Carrier { faults, fs, manifest, recovering: false };
+    if faults.has(Plant::OutcomeBeforeRenames) {
+        log.commit_outcome(run, *fence)?;
+        carrier.carry_out()?;
+    } else {
+        carrier.carry_out()?;
+        match log.commit_outcome(run, *fence) {
+            Err(LogError::StaleFence { .. }) if faults.has(Plant::StaleOutcomeAccepted) => {}
+            done => done?,
+        }
+        if faults.has(Plant::OutcomeBeforeSync) {
+            carrier.sync_targets()?;
+        }
+    }
+    let leftover = clean(fs, staging).err();
+    Ok(Placed { entries: manifest.entries.len(), leftover })
+}
+
+#[doc(hidden)]
+pub fn recover_with<F: Faults>(
+    faults: F,
+    fs: &impl PlacementFs,
+    log: &mut impl PlacementLog,
+    run: &RunId,
+    fence: Fence,
+    staging: &RelPath,
+) -> Result<Recovery, PlaceError> {
+    let Some(Recorded { manifest, settled }) = log.manifest(run)? else {
+        clean(fs, staging)?;
+        return Ok(Recovery::Nothing);
+    };
+    if faults.has(Plant::RecoveryDiscards) {
+        clean(fs, staging)?;
+        return Ok(Recovery::Nothing);
+    }
+    if settled && !faults.has(Plant::RecoveryRepeatsSettled) {
+        clean(fs, &manifest.staging)?;
+        return Ok(Recovery::Cleaned);
+    }
+    let carrier = Carrier { faults, fs, manifest: &manifest, recovering: true };
+    if let Err(error) = carrier.carry_out() {
+        if faults.has(Plant::ConflictDropsStaging) {
+            clean(fs, &manifest.staging)?;
+        }
+        return Err(error);
+    }
+    let held = if faults.has(Plant::RecoveryUsesDeadFence) { manifest.fence } else { fence };
+    match log.commit_outcome(run, held) {
+        Err(LogError::StaleFence { current, .. }) if faults.has(Plant::RecoveryIgnoresFence) => {
+            log.commit_outcome(run, current)?;
+        }
+        done => done?,
+    }
+    if faults.has(Plant::OutcomeBeforeSync) {
+        carrier.sync_targets()?;
+    }
+    if !faults.has(Plant::RecoveryLeavesStaging) {
+        clean(fs, &manifest.staging)?;
+    }
+    Ok(Recovery::RolledForward(manifest.outcome.clone()))
+}
+
+/// Every target is still what the draft saw (or already what it will be), and every staged file
+/// is what it should be: found out before anything is recorded, a change costs nothing.
+fn check_all(fs: &impl PlacementFs, manifest: &Manifest) -> Result<(), PlaceError> {
+    for entry in &manifest.entries {
+        let found = fs.look(&entry.target)?;
+        if !found.is(entry.before) && !found.is(entry.after) {
+            let target = entry.target.clone();
+            return Err(PlaceError::Changed(Conflict { target, found }));
+        }
+        let Some(staged) = &entry.staged else { continue };
+        let found = fs.look(staged)?;
+        if !found.is(entry.after) {
+            let (target, staged) = (entry.target.clone(), staged.clone());
+            return Err(PlaceError::Staged { target, staged, found });
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,325 @@
+//! The real disk under a placement, from one held folder.
+//!
+//! Every path is walked by the kernel from the root's handle with `openat2`: beneath it, through
+//! no symbolic link, no magic link and no mount point. Names are then acted on relative to the
+//! handle of their folder, so nothing is looked up twice by its path. It must never open a target
+//! for writing, follow a link, or touch what is not a regular file. Needs Linux 5.6.
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::OwnedFd;
+use std::path::Path;
+
+use rustix::fs::{
+    AtFlags, CWD, Dir, FileType, Mode, OFlags, RenameFlags, ResolveFlags, fchmod, fstat, mkdirat,
+    openat2, renameat, renameat_with, unlinkat,
+};
+use rustix::io::Errno;
+
+use super::fs::{Found, FsError, PlacementFs, Trouble};
+use super::path::RelPath;
+use crate::digest::Digest;
+
+/// How a path may be walked.
+const WALK: ResolveFlags = ResolveFlags::BENEATH
+    .union(ResolveFlags::NO_SYMLINKS)
+    .union(ResolveFlags::NO_MAGICLINKS)
+    .union(ResolveFlags::NO_XDEV);
+/// How often a walk is tried again that raced with a rename.
+const TRIES: usize = 16;
+
+/// A held folder, and the acts beneath it.
+#[derive(Debug)]
+pub struct RealFs {
+    root: OwnedFd,
+}
+
+/// A regular file, opened for reading, and what was known of it at that moment.
+#[derive(Debug)]
+pub struct Regular {
+    /// The open file.
+    pub file: File,
+    /// Its permission bits.
+    pub mode: u32,
+    /// How many names it has.
+    pub links: u64,
+    /// Its length in bytes.
+    pub length: u64,
+}
+
+impl RealFs {
+    /// Holds the folder `root`.
+    ///
+    /// # Errors
+    /// It is not there, is no folder, or may not be read.
+    pub fn open(root: &Path) -> Result<Self, FsError> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let root_handle = rustix::fs::openat(CWD, root, flags, Mode::empty());
+        match root_handle {
+            Ok(root) => Ok(Self { root }),
+            Err(errno) => Err(FsError {
+                act: "open the root",
+                path: root.display().to_string(),
+                trouble: trouble(errno),
+            }),
+        }
+    }
+
+    /// Opens a regular file; `None` if there is nothing.
+    ///
+    /// # Errors
+    /// [`Trouble::NotAFile`] for a link, a folder, a FIFO, a device, a socket, and for any path
+    /// that goes through a link, a file or a mount point.
+    pub fn regular(&self, path: &RelPath) -> Result<Option<Regular>, FsError> {
+        const ACT: &str = "read";
+        // A look without opening: the open of a device or FIFO could block or act.
+        let peek = OFlags::PATH | OFlags::NOFOLLOW;
+        let Some(handle) = self.walk(ACT, path, peek)? else { return Ok(None) };
+        self.only_regular(ACT, path, &handle)?;
+        let read = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
+        let Some(handle) = self.walk(ACT, path, read)? else { return Ok(None) };
+        let stat = self.only_regular(ACT, path, &handle)?;
+        Ok(Some(Regular {
+            file: File::from(handle),
+            mode: stat.st_mode & 0o7777,
+            links: stat.st_nlink,
+            length: u64::try_from(stat.st_size).unwrap_or(0),
+        }))
+    }
+
+    /// The device of the deepest folder above `path` that exists: a rename between two devices
+    /// is not possible.
+    ///
+    /// # Errors
+    /// The path cannot be walked.
+    pub fn device(&self, path: &RelPath) -> Result<u64, FsError> {
+        let mut folder = path.parent();
+        loop {
+            match self.folder("examine", folder.as_ref(), OFlags::PATH) {
+                Ok(handle) => {
+                    let stat = fstat(&handle);
+                    return stat.map(|stat| stat.st_dev).map_err(fail("examine", path));
+                }
+                Err(FsError { trouble: Trouble::Missing, .. }) if folder.is_some() => {
+                    folder = folder.and_then(|gone| gone.parent());
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Walks to `path`; `None` if it is not there.
+    fn walk(
+        &self,
+        act: &'static str,
+        path: &RelPath,
+        flags: OFlags,
+    ) -> Result<Option<OwnedFd>, FsError> {
+        match self.openat2(path.as_str(), flags, Mode::empty()) {
+            Ok(handle) => Ok(Some(handle)),
+            Err(Errno::NOENT) => Ok(None),
+            Err(errno) => Err(fail(act, path)(errno)),
+        }
+    }
+
+    fn openat2(&self, path: &str, flags: OFlags, mode: Mode) -> Result<OwnedFd, Errno> {
+        let mut tries = 0;
+        loop {
+            match openat2(&self.root, path, flags | OFlags::CLOEXEC, mode, WALK) {
+                Err(Errno::AGAIN | Errno::INTR) if tries < TRIES => tries += 1,
+                done => return done,
+            }
+        }
+    }
+
+    /// The folder `dir`, or the root.
+    fn folder(
+        &self,
+        act: &'static str,
+        dir: Option<&RelPath>,
+        flags: OFlags,
+    ) -> Result<OwnedFd, FsError> {
+        let path = dir.map_or(".", RelPath::as_str);
+        self.openat2(path, flags | OFlags::DIRECTORY, Mode::empty()).map_err(|errno| FsError {
+            act,
+            path: path.to_owned(),
+            trouble: trouble(errno),
+        })
+    }
+
+    /// The folder that `path` lies in.
+    fn parent(&self, act: &'static str, path: &RelPath) -> Result<OwnedFd, FsError> {
+        self.folder(act, path.parent().as_ref(), OFlags::PATH)
+    }
+
+    fn only_regular(
+        &self,
+        act: &'static str,
+        path: &RelPath,
+        handle: &OwnedFd,
+    ) -> Result<rustix::fs::Stat, FsError> {
+        let stat = fstat(handle).map_err(fail(act, path))?;
+        let what = match FileType::from_raw_mode(stat.st_mode) {
+            FileType::RegularFile => return Ok(stat),
+            FileType::Symlink => "a symbolic link",
+            FileType::Directory => "a folder",
+            FileType::Fifo => "a FIFO",
+            FileType::Socket => "a socket",
+            _ => "a device",
+        };
+        Err(FsError { act, path: path.to_string(), trouble: Trouble::NotAFile(what) })
+    }
+
+    fn rename(
+        &self,
+        act: &'static str,
+        from: &RelPath,
+        to: &RelPath,
+        flags: RenameFlags,
+    ) -> Result<(), FsError> {
+        let (source, target) = (self.parent(act, from)?, self.parent(act, to)?);
+        let done = if flags.is_empty() {
+            renameat(&source, from.name(), &target, to.name())
+        } else {
+            renameat_with(&source, from.name(), &target, to.name(), flags)
+        };
+        done.map_err(|errno| FsError {
+            act,
+            path: format!("{from} to {to}"),
+            trouble: match errno {
+                Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP if !flags.is_empty() => {
+                    Trouble::Unsupported
+                }
+                errno => trouble(errno),
+            },
+        })
+    }
+}
+
+impl PlacementFs for RealFs {
+    fn look(&self, path: &RelPath) -> Result<Found, FsError> {
+        match self.regular(path) {
+            Ok(None) => Ok(Found::Absent),
+            Ok(Some(mut regular)) => {
+                let (digest, _) = Digest::of_reader(&mut regular.file).map_err(|error| FsError {
+                    act: "read",
+                    path: path.to_string(),
+                    trouble: error.into(),
+                })?;
+                Ok(Found::Content(digest))
+            }
+            Err(FsError { trouble: Trouble::NotAFile(what), .. }) => Ok(Found::NotAFile(what)),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn write_new(&self, path: &RelPath, bytes: &[u8], mode: u32) -> Result<(), FsError> {
+        const ACT: &str = "write";
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
+        let private = Mode::RUSR | Mode::WUSR;
+        let handle = self.openat2(path.as_str(), flags, private).map_err(fail(ACT, path))?;
+        let mut file = File::from(handle);
+        let written = file.write_all(bytes).map_err(Trouble::from).and_then(|()| {
+            fchmod(&file, Mode::from_raw_mode(mode & 0o7777)).map_err(trouble)
+        });
+        written.map_err(|trouble| {
+            // Half a file helps nobody; if even this fails, staging is discarded as a whole.
+            let _ = self.remove_file(path);
+            FsError { act: ACT, path: path.to_string(), trouble }
+        })
+    }
+
+    fn sync_file(&self, path: &RelPath) -> Result<(), FsError> {
+        const ACT: &str = "sync";
+        let Some(regular) = self.regular(path)? else {
+            return Err(fail(ACT, path)(Errno::NOENT));
+        };
+        rustix::fs::fsync(&regular.file).map_err(fail(ACT, path))
+    }
+
+    fn create_dir(&self, path: &RelPath) -> Result<(), FsError> {
+        const ACT: &str = "make the folder";
+        let parent = self.parent(ACT, path)?;
+        let all = Mode::RWXU | Mode::RWXG | Mode::RWXO;
+        match mkdirat(&parent, path.name(), all) {
+            Ok(()) => Ok(()),
+            Err(Errno::EXIST) => self.folder(ACT, Some(path), OFlags::PATH).map(drop),
+            Err(errno) => Err(fail(ACT, path)(errno)),
+        }
+    }
+
+    fn sync_dir(&self, dir: Option<&RelPath>) -> Result<(), FsError> {
+        const ACT: &str = "sync the folder";
+        let handle = self.folder(ACT, dir, OFlags::RDONLY)?;
+        rustix::fs::fsync(&handle).map_err(|errno| FsError {
+            act: ACT,
+            path: dir.map_or(".", RelPath::as_str).to_owned(),
+            trouble: trouble(errno),
+        })
+    }
+
+    fn rename_noreplace(&self, from: &RelPath, to: &RelPath) -> Result<(), FsError> {
+        self.rename("rename", from, to, RenameFlags::NOREPLACE)
+    }
+
+    fn exchange(&self, one: &RelPath, other: &RelPath) -> Result<(), FsError> {
+        self.rename("exchange", one, other, RenameFlags::EXCHANGE)
+    }
+
+    fn rename_replace(&self, from: &RelPath, to: &RelPath) -> Result<(), FsError> {
+        self.rename("rename", from, to, RenameFlags::empty())
+    }
+
+    fn list(&self, dir: &RelPath) -> Result<Option<Vec<String>>, FsError> {
+        const ACT: &str = "list";
+        let handle = match self.folder(ACT, Some(dir), OFlags::RDONLY) {
+            Ok(handle) => handle,
+            Err(FsError { trouble: Trouble::Missing, .. }) => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let mut names = Vec::new();
+        for item in Dir::new(handle).map_err(fail(ACT, dir))? {
+            let item = item.map_err(fail(ACT, dir))?;
+            match item.file_name().to_str() {
+                Ok("." | "..") => {}
+                Ok(name) => names.push(name.to_owned()),
+                Err(_) => return Err(fail(ACT, dir)(Errno::ILSEQ)),
+            }
+        }
+        Ok(Some(names))
+    }
+
+    fn remove_file(&self, path: &RelPath) -> Result<(), FsError> {
+        const ACT: &str = "remove";
+        let parent = self.parent(ACT, path)?;
+        unlinkat(&parent, path.name(), AtFlags::empty()).map_err(fail(ACT, path))
+    }
+
+    fn remove_dir(&self, path: &RelPath) -> Result<(), FsError> {
+        const ACT: &str = "remove the folder";
+        let parent = self.parent(ACT, path)?;
+        unlinkat(&parent, path.name(), AtFlags::REMOVEDIR).map_err(fail(ACT, path))
+    }
+}
+
+/// Reads at most `limit` bytes; `None` if there are more.
+pub(crate) fn read_bounded(file: &mut File, limit: u64) -> io::Result<Option<Vec<u8>>> {
+    let mut bytes = Vec::new();
+    file.take(limit.saturating_add(1)).read_to_end(&mut bytes)?;
+    Ok((bytes.len() as u64 <= limit).then_some(bytes))
+}
+
+fn fail<'a>(act: &'static str, path: &'a RelPath) -> impl FnOnce(Errno) -> FsError + 'a {
+    move |errno| FsError { act, path: path.to_string(), trouble: trouble(errno) }
+}
+
+fn trouble(errno: Errno) -> Trouble {
+    match errno {
+        Errno::NOENT => Trouble::Missing,
+        Errno::EXIST => Trouble::Exists,
+        Errno::LOOP => Trouble::NotAFile("a symbolic link, or behind one"),
+        Errno::NOTDIR => Trouble::NotAFile("behind something that is no folder"),
+        Errno::XDEV => Trouble::NotAFile("on another file system, or outside of the root"),
+        errno => Trouble::Io(errno.into()),
+    }
+}

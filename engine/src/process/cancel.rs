@@ -1,0 +1,166 @@
+//! One request to stop, seen by everything that a run has started.
+//!
+//! ```text
+//! asked not ──cancel(why)──> cancelled(why)        the first reason stays
+//! ```
+//!
+//! Whoever blocks in `poll(2)` watches the file descriptor, whoever awaits a future awaits
+//! [`Cancel::cancelled`]; both see the same token. Must never be undone, and never kill anything
+//! itself: the owner of a process does that, in its own order.
+
+use std::future::poll_fn;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::task::{Poll, Waker};
+use std::time::Duration;
+
+use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd};
+
+use super::wait;
+
+/// A token that many hold and any may pull. Clones are the same token.
+#[derive(Clone, Debug)]
+pub struct Cancel {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    /// Becomes readable at the cancellation and stays so: nobody ever reads it.
+    raised: OwnedFd,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    why: Option<String>,
+    wakers: Vec<Waker>,
+}
+
+impl Cancel {
+    /// A token that nobody has pulled.
+    ///
+    /// # Errors
+    /// No file descriptor is left.
+    pub fn new() -> io::Result<Self> {
+        let raised = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        Ok(Self {
+            shared: Arc::new(Shared {
+                raised,
+                state: Mutex::default(),
+            }),
+        })
+    }
+
+    /// Asks everything that holds the token to stop. Only the first reason is kept.
+    pub fn cancel(&self, why: impl Into<String>) {
+        let wakers = {
+            let mut state = self.state();
+            if state.why.is_some() {
+                return;
+            }
+            state.why = Some(why.into());
+            std::mem::take(&mut state.wakers)
+        };
+        // A write of 1 to an eventfd at 0 cannot fail or block.
+        let _ = rustix::io::write(&self.shared.raised, &1_u64.to_ne_bytes());
+        wakers.into_iter().for_each(Waker::wake);
+    }
+
+    /// Whether it was pulled.
+    pub fn is_cancelled(&self) -> bool {
+        self.state().why.is_some()
+    }
+
+    /// Who or what pulled it.
+    pub fn why(&self) -> Option<String> {
+        self.state().why.clone()
+    }
+
+    /// Blocks until it is pulled or `timeout` has passed; whether it was pulled.
+    pub fn wait(&self, timeout: Option<Duration>) -> bool {
+        let mut fds = [PollFd::new(self, PollFlags::IN)];
+        wait::poll_within(&mut fds, timeout);
+        self.is_cancelled()
+    }
+
+    /// Completes when it is pulled, with the reason. Needs no particular runtime.
+    pub async fn cancelled(&self) -> String {
+        poll_fn(|context| {
+            let mut state = self.state();
+            match &state.why {
+                Some(why) => Poll::Ready(why.clone()),
+                None => {
+                    if !state
+                        .wakers
+                        .iter()
+                        .any(|waker| waker.will_wake(context.waker()))
+                    {
+                        state.wakers.push(context.waker().clone());
+                    }
+                    Poll::Pending
+                }
+            }
+        })
+        .await
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.shared
+            .state
+            .lock()
+            .expect("nothing panics while it holds the token's state")
+    }
+}
+
+impl AsFd for Cancel {
+    /// Readable from the cancellation on. Must only be polled, never read.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.shared.raised.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::pin::pin;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::task::{Context, Wake};
+
+    #[derive(Default)]
+    struct Count(AtomicUsize);
+    impl Wake for Count {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+
+    #[test]
+    fn the_first_reason_stays_and_clones_see_it() {
+        let token = Cancel::new().unwrap();
+        let other = token.clone();
+        assert!(!other.wait(Some(Duration::ZERO)));
+        token.cancel("ctrl-c");
+        other.cancel("later");
+        assert!(token.is_cancelled() && other.wait(None));
+        assert_eq!(other.why().as_deref(), Some("ctrl-c"));
+    }
+
+    #[test]
+    fn a_future_is_woken_once() {
+        let token = Cancel::new().unwrap();
+        let count = Arc::new(Count::default());
+        let waker = Waker::from(count.clone());
+        let mut context = Context::from_waker(&waker);
+        let mut future = pin!(token.cancelled());
+        assert!(future.as_mut().poll(&mut context).is_pending());
+        assert!(future.as_mut().poll(&mut context).is_pending());
+        token.cancel("shutdown");
+        assert_eq!(count.0.load(Ordering::SeqCst), 1);
+        assert_eq!(
+            future.as_mut().poll(&mut context),
+            Poll::Ready("shutdown".to_owned())
+        );
+    }
+}

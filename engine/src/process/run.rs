@@ -1,0 +1,320 @@
+//! The loop: wait for something, tell the supervisor, do what it says.
+//!
+//! Everything that can happen is a file descriptor: two outputs, the input's pipe, the child's
+//! pidfd, the cancel token and one alarm. One read a stream and a turn, so that a flood on one never
+//! hides a deadline. Must never block outside the one `poll`, and never decide anything.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags};
+use rustix::io::{Errno, ioctl_fionbio, ioctl_fionread};
+use rustix::process::{PidfdFlags, Signal, pidfd_open};
+
+use super::Ended;
+use super::cancel::Cancel;
+use super::spec::{ChildSpec, MARKER_VARIABLE, SpawnError, Stdin};
+use super::supervisor::{Effect, Event, Status, Stream, Supervisor};
+use super::sweep::Owned;
+use super::wait::{Alarm, poll_within};
+use crate::time::boot_time;
+
+const CHUNK: usize = 64 * 1024;
+
+/// What the observer of a child's output concludes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Go on.
+    Continue,
+    /// The final result has been seen: the child has its exit grace to end.
+    ResultSeen,
+}
+
+/// Runs one child to its end and its tree's, on this thread.
+///
+/// `on_output` sees what is kept of each stream, as it comes, in pieces of any size.
+///
+/// # Errors
+/// Nothing was started, or (`Io`) what was started could not be watched and has been killed.
+pub fn run(
+    spec: &ChildSpec,
+    cancel: &Cancel,
+    on_output: &mut dyn FnMut(Stream, &[u8]) -> Verdict,
+) -> Result<Ended, SpawnError> {
+    let program = spec.check(cancel)?;
+    let io = |what| {
+        let program = program.clone();
+        move |source: io::Error| SpawnError::Io {
+            program,
+            what,
+            source,
+        }
+    };
+    let mut alarm = Alarm::new().map_err(io("make a timer"))?;
+    let started = boot_time();
+    let mut owned = Owned::start(&spec.marker, || command(spec, &program).spawn())
+        .map_err(|error| spawn_error(program.clone(), error))?;
+    let mut session = Session::new(spec, &mut owned, started).map_err(io("watch it"))?;
+    session
+        .watch(&mut owned, cancel, &mut alarm, on_output)
+        .map_err(io("watch it"))?;
+    let Session {
+        supervisor,
+        kept: [stdout, stderr],
+        ..
+    } = session;
+    let buried = owned.bury();
+    Ok(Ended {
+        // KILL was sent; that it did not take effect is what `survivors` says.
+        status: supervisor
+            .status()
+            .unwrap_or(Status::Signal(Signal::KILL.as_raw())),
+        reason: supervisor.reason(),
+        stdout,
+        stderr,
+        stdout_truncated: supervisor.truncated(Stream::Stdout),
+        stderr_truncated: supervisor.truncated(Stream::Stderr),
+        started,
+        ended: boot_time(),
+        killed: buried.count,
+        lingered: supervisor.lingered(),
+        survivors: buried.survivors,
+    })
+}
+
+fn command(spec: &ChildSpec, program: &PathBuf) -> Command {
+    let mut command = Command::new(program);
+    command
+        .args(&spec.args)
+        .current_dir(&spec.cwd)
+        .env_clear()
+        .envs(&spec.env)
+        .env(MARKER_VARIABLE, &spec.marker)
+        .stdin(match spec.stdin {
+            Stdin::Null => Stdio::null(),
+            Stdin::Bytes(_) => Stdio::piped(),
+        })
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .process_group(0);
+    command
+}
+
+/// The program and the folder were there a moment ago, so what is missing is something else.
+fn spawn_error(program: PathBuf, error: io::Error) -> SpawnError {
+    let why = match error.raw_os_error().map(Errno::from_raw_os_error) {
+        Some(Errno::NOENT) => "the interpreter or loader that it names is not there",
+        Some(Errno::NOEXEC) => "it is no program of this machine and names no interpreter",
+        Some(Errno::ACCESS) => "no permission, for it or for its interpreter",
+        _ => {
+            return SpawnError::Io {
+                program,
+                what: "spawn",
+                source: error,
+            };
+        }
+    };
+    SpawnError::NotExecutable {
+        program,
+        why: why.to_owned(),
+    }
+}
+
+/// What a turn of the loop can find ready.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Ready {
+    Output(Stream),
+    Input,
+    Cancel,
+    Process,
+    Alarm,
+}
+
+struct Session<'a> {
+    supervisor: Supervisor,
+    streams: [Option<OwnedFd>; 2],
+    kept: [Vec<u8>; 2],
+    input: Option<(OwnedFd, &'a [u8])>,
+    process: Option<OwnedFd>,
+    heard_cancel: bool,
+    done: bool,
+    chunk: Vec<u8>,
+}
+
+type Observer<'o> = &'o mut dyn FnMut(Stream, &[u8]) -> Verdict;
+
+impl<'a> Session<'a> {
+    fn new(spec: &'a ChildSpec, owned: &mut Owned, started: Duration) -> io::Result<Self> {
+        let process = pidfd_open(owned.pid(), PidfdFlags::empty())?;
+        let child = owned.child();
+        let stdout = child.stdout.take().map(OwnedFd::from);
+        let stderr = child.stderr.take().map(OwnedFd::from);
+        let input = match (&spec.stdin, child.stdin.take()) {
+            (Stdin::Bytes(bytes), Some(pipe)) => Some((OwnedFd::from(pipe), bytes.as_slice())),
+            _ => None,
+        };
+        for pipe in [&stdout, &stderr]
+            .into_iter()
+            .flatten()
+            .chain(input.iter().map(|(pipe, _)| pipe))
+        {
+            ioctl_fionbio(pipe, true)?;
+        }
+        Ok(Self {
+            supervisor: Supervisor::new(spec.limits.clone(), started),
+            streams: [stdout, stderr],
+            kept: [Vec::new(), Vec::new()],
+            input,
+            process: Some(process),
+            heard_cancel: false,
+            done: false,
+            chunk: vec![0; CHUNK],
+        })
+    }
+
+    fn watch(
+        &mut self,
+        owned: &mut Owned,
+        cancel: &Cancel,
+        alarm: &mut Alarm,
+        on_output: Observer<'_>,
+    ) -> io::Result<()> {
+        while !self.done {
+            alarm.set(self.supervisor.next_deadline())?;
+            for ready in self.wait(cancel, alarm) {
+                match ready {
+                    Ready::Output(stream) => {
+                        self.read(stream, owned, on_output);
+                    }
+                    Ready::Input => self.write(),
+                    Ready::Cancel => {
+                        self.heard_cancel = true;
+                        self.tell(Event::Cancel, owned);
+                    }
+                    Ready::Process => self.exited(owned, on_output)?,
+                    Ready::Alarm => self.tell(Event::Tick, owned),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Output comes before the exit, so that what a child said last is never lost; the alarm comes
+    /// last, so that what came in time counts.
+    fn wait(&self, cancel: &Cancel, alarm: &Alarm) -> Vec<Ready> {
+        let mut sources = Vec::with_capacity(6);
+        for stream in [Stream::Stdout, Stream::Stderr] {
+            if let Some(pipe) = &self.streams[stream as usize] {
+                sources.push((Ready::Output(stream), pipe.as_fd(), PollFlags::IN));
+            }
+        }
+        if let Some((pipe, _)) = &self.input {
+            sources.push((Ready::Input, pipe.as_fd(), PollFlags::OUT));
+        }
+        if let Some(process) = &self.process {
+            sources.push((Ready::Process, process.as_fd(), PollFlags::IN));
+        }
+        if !self.heard_cancel {
+            sources.push((Ready::Cancel, cancel.as_fd(), PollFlags::IN));
+        }
+        sources.push((Ready::Alarm, alarm.as_fd(), PollFlags::IN));
+        let mut fds: Vec<PollFd<'_>> = sources
+            .iter()
+            .map(|(_, fd, flags)| PollFd::from_borrowed_fd(*fd, *flags))
+            .collect();
+        poll_within(&mut fds, None);
+        let ready = sources
+            .iter()
+            .zip(&fds)
+            .filter(|(_, fd)| !fd.revents().is_empty());
+        ready.map(|((ready, ..), _)| *ready).collect()
+    }
+
+    fn tell(&mut self, event: Event, owned: &mut Owned) {
+        for effect in self.supervisor.handle(event, boot_time()) {
+            match effect {
+                Effect::Terminate => owned.terminate(),
+                Effect::Kill => owned.kill_all(),
+                Effect::Finish => self.done = true,
+            }
+        }
+    }
+
+    /// One read; how many bytes came.
+    fn read(&mut self, stream: Stream, owned: &mut Owned, on_output: Observer<'_>) -> usize {
+        let Some(pipe) = &self.streams[stream as usize] else {
+            return 0;
+        };
+        let count = match rustix::io::read(pipe, &mut self.chunk[..]) {
+            Ok(count) => count,
+            Err(Errno::AGAIN | Errno::INTR) => return 0,
+            // A pipe has no other failures; a stream that cannot be read is at its end.
+            Err(_) => 0,
+        };
+        if count == 0 {
+            self.streams[stream as usize] = None;
+            self.tell(Event::Closed(stream), owned);
+            return 0;
+        }
+        let kept = &self.chunk[..count.min(self.supervisor.room(stream))];
+        self.kept[stream as usize].extend_from_slice(kept);
+        let verdict = if kept.is_empty() {
+            Verdict::Continue
+        } else {
+            on_output(stream, kept)
+        };
+        self.tell(
+            Event::Output {
+                stream,
+                bytes: count,
+            },
+            owned,
+        );
+        if verdict == Verdict::ResultSeen {
+            self.tell(Event::Result, owned);
+        }
+        count
+    }
+
+    /// Writes what the pipe takes. A child that does not read, or no longer, is its own affair.
+    fn write(&mut self) {
+        let Some((pipe, bytes)) = &mut self.input else {
+            return;
+        };
+        let written = match rustix::io::write(&*pipe, bytes) {
+            Err(Errno::AGAIN | Errno::INTR) => 0,
+            Err(_) => bytes.len(),
+            Ok(written) => written,
+        };
+        *bytes = &bytes[written..];
+        if bytes.is_empty() {
+            self.input = None;
+        }
+    }
+
+    /// What lay in the pipes when the child ended is all that it can have said itself.
+    fn exited(&mut self, owned: &mut Owned, on_output: Observer<'_>) -> io::Result<()> {
+        let Some(status) = owned.status()? else {
+            return Ok(());
+        };
+        self.process = None;
+        self.input = None;
+        for stream in [Stream::Stdout, Stream::Stderr] {
+            let waiting = self.streams[stream as usize].as_ref().map(ioctl_fionread);
+            let mut left = waiting.and_then(Result::ok).unwrap_or(0);
+            while left > 0 {
+                let count = self.read(stream, owned, on_output) as u64;
+                if count == 0 {
+                    break;
+                }
+                left = left.saturating_sub(count);
+            }
+        }
+        self.tell(Event::Exited(status), owned);
+        Ok(())
+    }
+}

@@ -1,0 +1,276 @@
+//! What to start, and whether it can be started: the checks before a spawn.
+//!
+//! A child sees exactly the environment that is written here, and its program is looked for in
+//! *that* environment's path, by us, so that what is missing is said by name. Must never consult
+//! runner's own environment, and never search the current folder.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rustix::fs::{Access, AtFlags, CWD, accessat};
+
+use super::cancel::Cancel;
+
+/// The variable that marks every process of a run, so that its tree can be found again.
+pub const MARKER_VARIABLE: &str = "RUNNER_RUN";
+
+/// One program to run to its end.
+#[derive(Clone, Debug)]
+pub struct ChildSpec {
+    /// A name to look for in `env`'s `PATH`, or a path; a relative path starts at `cwd`.
+    pub program: PathBuf,
+    /// Its arguments. Never a secret: every user can read them.
+    pub args: Vec<OsString>,
+    /// The folder it starts in.
+    pub cwd: PathBuf,
+    /// The whole environment, to which only `RUNNER_RUN` is added.
+    pub env: BTreeMap<String, String>,
+    /// What it reads.
+    pub stdin: Stdin,
+    /// How long and how much.
+    pub limits: Limits,
+    /// The run's id: the value of `RUNNER_RUN`.
+    pub marker: String,
+}
+
+/// What a child reads on its standard input, which never stays open.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Stdin {
+    /// `/dev/null`.
+    #[default]
+    Null,
+    /// These bytes, then the end of the file.
+    Bytes(Vec<u8>),
+}
+
+/// How long a child may take, on the boot-time clock, and how much it may say.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// From the start until any output. Default: none.
+    pub first_byte: Option<Duration>,
+    /// Between two pieces of output; also from the start, where `first_byte` is not set. Default:
+    /// none.
+    pub idle: Option<Duration>,
+    /// Over all, up to the first TERM. Default: none.
+    pub total: Option<Duration>,
+    /// From TERM to KILL. Default: 10 s.
+    pub term_to_kill: Duration,
+    /// From the result that the observer saw until the child must have ended. Default: 10 s.
+    pub exit_grace: Duration,
+    /// How long after the child's end its output is still read while another process holds the
+    /// pipe open. Default: 200 ms.
+    pub drain: Duration,
+    /// How long KILL may take before the child is given up as a survivor. Default: 10 s.
+    pub kill_wait: Duration,
+    /// How many bytes of each stream are kept; one more ends the child. Default: 64 MiB.
+    pub output_cap: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            first_byte: None,
+            idle: None,
+            total: None,
+            term_to_kill: Duration::from_secs(10),
+            exit_grace: Duration::from_secs(10),
+            drain: Duration::from_millis(200),
+            kill_wait: Duration::from_secs(10),
+            output_cap: 64 * 1024 * 1024,
+        }
+    }
+}
+
+/// Nothing was started.
+#[derive(Debug, thiserror::Error)]
+pub enum SpawnError {
+    /// No such program.
+    #[error("no program {} {}", program.display(), Searched(searched))]
+    NotFound {
+        /// As it was asked for.
+        program: PathBuf,
+        /// The folders of the child's `PATH`, or the one path that was meant.
+        searched: Vec<PathBuf>,
+    },
+    /// It is there, but it cannot be run.
+    #[error("cannot run {}: {why}", program.display())]
+    NotExecutable {
+        /// The file.
+        program: PathBuf,
+        /// What about it.
+        why: String,
+    },
+    /// The folder to start in cannot be used.
+    #[error("cannot start in {}: {why}", cwd.display())]
+    Cwd {
+        /// The folder.
+        cwd: PathBuf,
+        /// What about it.
+        why: String,
+    },
+    /// The token was pulled before the start.
+    #[error("cancelled before the start: {why}")]
+    Cancelled {
+        /// Who or what pulled it.
+        why: String,
+    },
+    /// The system refused.
+    #[error("cannot start {}: {what}", program.display())]
+    Io {
+        /// The program.
+        program: PathBuf,
+        /// The step.
+        what: &'static str,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+struct Searched<'a>(&'a [PathBuf]);
+
+impl std::fmt::Display for Searched<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.0 {
+            [] => f.write_str("(the child's PATH is empty)"),
+            folders => {
+                let folders: Vec<_> = folders.iter().map(|path| path.to_string_lossy()).collect();
+                write!(f, "(looked in {})", folders.join(", "))
+            }
+        }
+    }
+}
+
+impl ChildSpec {
+    /// The file that would be run: what a preflight asks, without starting anything.
+    ///
+    /// # Errors
+    /// [`SpawnError::NotFound`] or [`SpawnError::NotExecutable`].
+    pub fn find_program(&self) -> Result<PathBuf, SpawnError> {
+        find_program(
+            &self.program,
+            &self.cwd,
+            self.env.get("PATH").map_or("", String::as_str),
+        )
+    }
+
+    /// Everything that can be known to be wrong before a process exists.
+    pub(super) fn check(&self, cancel: &Cancel) -> Result<PathBuf, SpawnError> {
+        if let Some(why) = cancel.why() {
+            return Err(SpawnError::Cancelled { why });
+        }
+        let cwd = |why: String| SpawnError::Cwd {
+            cwd: self.cwd.clone(),
+            why,
+        };
+        match fs::metadata(&self.cwd) {
+            Ok(metadata) if metadata.is_dir() => {}
+            Ok(_) => return Err(cwd("it is not a folder".to_owned())),
+            Err(error) => return Err(cwd(error.to_string())),
+        }
+        self.find_program()
+    }
+}
+
+/// Finds what `program` names for a child with this `path`, the value of its `PATH`. Relative and
+/// empty parts of it are passed over: they would mean whatever folder the child happens to be in.
+pub fn find_program(program: &Path, cwd: &Path, path: &str) -> Result<PathBuf, SpawnError> {
+    if program.components().count() != 1 || program.is_absolute() {
+        let file = cwd.join(program);
+        return match runnable(&file) {
+            Verdict::Runnable => Ok(file),
+            Verdict::Not(why) => Err(SpawnError::NotExecutable { program: file, why }),
+            Verdict::Absent => Err(SpawnError::NotFound {
+                program: program.to_owned(),
+                searched: vec![file],
+            }),
+        };
+    }
+    let folders: Vec<PathBuf> = path
+        .split(':')
+        .map(PathBuf::from)
+        .filter(|folder| folder.is_absolute())
+        .collect();
+    let mut unfit = None;
+    for folder in &folders {
+        let file = folder.join(program);
+        match runnable(&file) {
+            Verdict::Runnable => return Ok(file),
+            Verdict::Not(why) => {
+                unfit.get_or_insert(SpawnError::NotExecutable { program: file, why });
+            }
+            Verdict::Absent => {}
+        }
+    }
+    Err(unfit.unwrap_or(SpawnError::NotFound {
+        program: program.to_owned(),
+        searched: folders,
+    }))
+}
+
+enum Verdict {
+    Runnable,
+    Absent,
+    Not(String),
+}
+
+fn runnable(file: &Path) -> Verdict {
+    let metadata = match fs::metadata(file) {
+        Ok(metadata) => metadata,
+        Err(error) => match error.kind() {
+            io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => return Verdict::Absent,
+            _ => return Verdict::Not(error.to_string()),
+        },
+    };
+    if !metadata.is_file() {
+        return Verdict::Not("it is not a file".to_owned());
+    }
+    match accessat(CWD, file, Access::EXEC_OK, AtFlags::EACCESS) {
+        Ok(()) => Verdict::Runnable,
+        Err(_) => Verdict::Not(format!(
+            "no permission (mode {:o})",
+            metadata.mode() & 0o7777
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn programs_are_found_in_the_childs_own_path_only() {
+        let folder = tempfile::tempdir().unwrap();
+        let (a, b) = (folder.path().join("a"), folder.path().join("b"));
+        for (place, mode) in [(&a, 0o644), (&b, 0o755)] {
+            fs::create_dir(place).unwrap();
+            fs::write(place.join("agent"), "#!/bin/sh\n").unwrap();
+            fs::set_permissions(place.join("agent"), fs::Permissions::from_mode(mode)).unwrap();
+        }
+        let find = |program: &str, path: &str| find_program(program.as_ref(), folder.path(), path);
+        let both = format!("{}:{}", a.display(), b.display());
+        assert_eq!(find("agent", &both).unwrap(), b.join("agent"));
+        assert_eq!(find("b/agent", "").unwrap(), b.join("agent"));
+        let unfit = find("agent", a.to_str().unwrap()).unwrap_err();
+        assert!(
+            unfit.to_string().contains("no permission (mode 644)"),
+            "{unfit}"
+        );
+        let missing = find("nobody", &both).unwrap_err().to_string();
+        assert!(
+            missing.contains("no program nobody") && missing.contains("/b)"),
+            "{missing}"
+        );
+        let relative = find("agent", ":b:.").unwrap_err().to_string();
+        assert!(relative.contains("PATH is empty"), "{relative}");
+        assert!(matches!(
+            find("./b", ""),
+            Err(SpawnError::NotExecutable { .. })
+        ));
+    }
+}

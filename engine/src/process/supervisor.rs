@@ -1,0 +1,435 @@
+//! When to stop a child: the decisions, without a process, a clock or a file.
+//!
+//! ```text
+//!  Starting ──output──> Running ──result──> Grace
+//!     │ first-byte, total  │ idle, total      │ exit grace, total         (deadlines)
+//!     └────────────┬───────┴──────────────────┘
+//!     deadline, cancel, cap                  any state ──exited──> Draining ──both streams
+//!                  v                                                  │       closed, drain──> Done
+//!              Terminating ──TERM to KILL──> Killing ──kill wait──> Done (given up)
+//!                  │ sends TERM                 │ sends KILL
+//! ```
+//!
+//! `handle` is told what happened and when, and says what to do; the loop that owns the process
+//! does it and nothing else. Must never read a clock, and never let a later reason replace the
+//! first one.
+
+use std::time::Duration;
+
+use super::spec::Limits;
+
+/// One of a child's output streams.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Stream {
+    /// Standard output.
+    Stdout,
+    /// Standard error.
+    Stderr,
+}
+
+/// How a child's process ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Status {
+    /// With this exit code.
+    Exit(i32),
+    /// By this signal.
+    Signal(i32),
+}
+
+/// Why a child ended, as far as its limits are concerned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// By itself, or, after its result, by the end of its grace.
+    Exited,
+    /// It never said anything.
+    FirstByteDeadline,
+    /// It fell silent.
+    IdleDeadline,
+    /// It took too long.
+    TotalDeadline,
+    /// It said too much.
+    OutputCap {
+        /// On this stream.
+        stream: Stream,
+    },
+    /// The token was pulled.
+    Cancelled,
+}
+
+/// What happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// Bytes came.
+    Output {
+        /// On this stream.
+        stream: Stream,
+        /// So many.
+        bytes: usize,
+    },
+    /// A stream came to its end.
+    Closed(Stream),
+    /// The observer saw the final result.
+    Result,
+    /// The token was pulled.
+    Cancel,
+    /// The process ended.
+    Exited(Status),
+    /// Time has passed.
+    Tick,
+}
+
+/// What to do about it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// Ask the process group to end.
+    Terminate,
+    /// End the whole tree.
+    Kill,
+    /// Stop watching; the process has ended or is given up.
+    Finish,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Starting,
+    Running { last: Duration },
+    Grace { until: Duration },
+    Terminating { kill_at: Duration },
+    Killing { give_up_at: Duration },
+    Draining { until: Duration },
+    Done,
+}
+
+/// The deadlines of one child.
+#[derive(Clone, Debug)]
+pub struct Supervisor {
+    limits: Limits,
+    started: Duration,
+    state: State,
+    reason: Reason,
+    lingered: bool,
+    status: Option<Status>,
+    seen: [usize; 2],
+    open: [bool; 2],
+}
+
+impl Supervisor {
+    /// A child that starts at `now` on the boot-time clock.
+    pub fn new(limits: Limits, now: Duration) -> Self {
+        Self {
+            limits,
+            started: now,
+            state: State::Starting,
+            reason: Reason::Exited,
+            lingered: false,
+            status: None,
+            seen: [0; 2],
+            open: [true; 2],
+        }
+    }
+
+    /// Takes one event and says what to do, in order.
+    #[must_use = "each effect has to be carried out"]
+    pub fn handle(&mut self, event: Event, now: Duration) -> Vec<Effect> {
+        match event {
+            Event::Output { stream, bytes } => self.output(stream, bytes, now),
+            Event::Closed(stream) => {
+                self.open[stream as usize] = false;
+                match self.state {
+                    State::Draining { .. } if self.open == [false; 2] => self.finish(),
+                    _ => Vec::new(),
+                }
+            }
+            Event::Result => {
+                if let State::Starting | State::Running { .. } = self.state {
+                    let until = now.saturating_add(self.limits.exit_grace);
+                    self.state = State::Grace { until };
+                }
+                Vec::new()
+            }
+            Event::Cancel => match self.state {
+                State::Starting | State::Running { .. } => self.stop(Reason::Cancelled, now),
+                // The result is there: what is left is to end.
+                State::Grace { .. } => self.linger(now),
+                _ => Vec::new(),
+            },
+            Event::Exited(status) => {
+                if matches!(self.state, State::Draining { .. } | State::Done) {
+                    return Vec::new();
+                }
+                self.status = Some(status);
+                if self.open == [false; 2] {
+                    return self.finish();
+                }
+                self.state = State::Draining {
+                    until: now.saturating_add(self.limits.drain),
+                };
+                Vec::new()
+            }
+            Event::Tick => self.tick(now),
+        }
+    }
+
+    /// The moment by which `Tick` must be told, if nothing happens before.
+    pub fn next_deadline(&self) -> Option<Duration> {
+        let total = self
+            .limits
+            .total
+            .map(|total| self.started.saturating_add(total));
+        match self.state {
+            State::Starting | State::Running { .. } => [self.silence().map(|(at, _)| at), total]
+                .into_iter()
+                .flatten()
+                .min(),
+            State::Grace { until } => Some(total.map_or(until, |total| total.min(until))),
+            State::Terminating { kill_at } => Some(kill_at),
+            State::Killing { give_up_at } => Some(give_up_at),
+            State::Draining { until } => Some(until),
+            State::Done => None,
+        }
+    }
+
+    /// Why it ended, once it has.
+    pub fn reason(&self) -> Reason {
+        self.reason
+    }
+
+    /// Whether it had to be ended after its result.
+    pub fn lingered(&self) -> bool {
+        self.lingered
+    }
+
+    /// How it ended; `None` while it runs, and for one that KILL did not end in time.
+    pub fn status(&self) -> Option<Status> {
+        self.status
+    }
+
+    /// How many bytes of the next `bytes` on `stream` may be kept.
+    pub fn room(&self, stream: Stream) -> usize {
+        self.limits
+            .output_cap
+            .saturating_sub(self.seen[stream as usize])
+    }
+
+    /// Whether more came on `stream` than may be kept.
+    pub fn truncated(&self, stream: Stream) -> bool {
+        self.seen[stream as usize] > self.limits.output_cap
+    }
+
+    fn output(&mut self, stream: Stream, bytes: usize, now: Duration) -> Vec<Effect> {
+        let seen = &mut self.seen[stream as usize];
+        *seen = seen.saturating_add(bytes);
+        let over = *seen > self.limits.output_cap;
+        match self.state {
+            State::Starting | State::Running { .. } if !over => {
+                self.state = State::Running { last: now };
+                Vec::new()
+            }
+            State::Starting | State::Running { .. } | State::Grace { .. } if over => {
+                self.stop(Reason::OutputCap { stream }, now)
+            }
+            // The end came first, but what is kept is still not the whole output.
+            State::Draining { .. } if over => {
+                if self.reason == Reason::Exited {
+                    self.reason = Reason::OutputCap { stream };
+                }
+                self.finish()
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    fn tick(&mut self, now: Duration) -> Vec<Effect> {
+        if self.next_deadline().is_none_or(|deadline| now < deadline) {
+            return Vec::new();
+        }
+        match self.state {
+            State::Starting | State::Running { .. } => match self.silence() {
+                Some((at, reason)) if now >= at => self.stop(reason, now),
+                _ => self.stop(Reason::TotalDeadline, now),
+            },
+            State::Grace { .. } => self.linger(now),
+            State::Terminating { .. } => {
+                let give_up_at = now.saturating_add(self.limits.kill_wait);
+                self.state = State::Killing { give_up_at };
+                vec![Effect::Kill]
+            }
+            State::Killing { .. } | State::Draining { .. } => self.finish(),
+            State::Done => Vec::new(),
+        }
+    }
+
+    fn silence(&self) -> Option<(Duration, Reason)> {
+        let Limits {
+            first_byte, idle, ..
+        } = self.limits;
+        let (since, limit, reason) = match self.state {
+            State::Starting if first_byte.is_some() => {
+                (self.started, first_byte, Reason::FirstByteDeadline)
+            }
+            State::Starting => (self.started, idle, Reason::IdleDeadline),
+            State::Running { last } => (last, idle, Reason::IdleDeadline),
+            _ => return None,
+        };
+        limit.map(|limit| (since.saturating_add(limit), reason))
+    }
+
+    fn linger(&mut self, now: Duration) -> Vec<Effect> {
+        self.lingered = true;
+        self.stop(Reason::Exited, now)
+    }
+
+    fn stop(&mut self, reason: Reason, now: Duration) -> Vec<Effect> {
+        self.reason = reason;
+        self.state = State::Terminating {
+            kill_at: now.saturating_add(self.limits.term_to_kill),
+        };
+        vec![Effect::Terminate]
+    }
+
+    fn finish(&mut self) -> Vec<Effect> {
+        self.state = State::Done;
+        vec![Effect::Finish]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OUT: Stream = Stream::Stdout;
+
+    fn at(seconds: u64) -> Duration {
+        Duration::from_secs(1_000 + seconds)
+    }
+
+    fn supervisor() -> Supervisor {
+        let seconds = |seconds| Some(Duration::from_secs(seconds));
+        let limits = Limits {
+            first_byte: seconds(20),
+            idle: seconds(30),
+            total: seconds(100),
+            output_cap: 10,
+            ..Limits::default()
+        };
+        Supervisor::new(limits, at(0))
+    }
+
+    fn output(bytes: usize) -> Event {
+        Event::Output { stream: OUT, bytes }
+    }
+
+    #[test]
+    fn a_silent_start_ends_by_term_then_kill_then_is_given_up() {
+        let mut child = supervisor();
+        assert_eq!(child.next_deadline(), Some(at(20)));
+        assert_eq!(child.handle(Event::Tick, at(19)), []);
+        assert_eq!(child.handle(Event::Tick, at(20)), [Effect::Terminate]);
+        assert_eq!(child.handle(Event::Tick, at(29)), []);
+        assert_eq!(child.handle(Event::Cancel, at(29)), []);
+        assert_eq!(child.handle(Event::Tick, at(30)), [Effect::Kill]);
+        assert_eq!(child.handle(Event::Tick, at(40)), [Effect::Finish]);
+        assert_eq!(
+            (child.reason(), child.status()),
+            (Reason::FirstByteDeadline, None)
+        );
+        assert_eq!(child.next_deadline(), None);
+    }
+
+    #[test]
+    fn output_moves_the_idle_deadline_but_never_the_total() {
+        let mut child = supervisor();
+        for second in [10, 39, 68, 97] {
+            assert_eq!(child.handle(output(1), at(second)), []);
+        }
+        assert_eq!(child.next_deadline(), Some(at(100)));
+        assert_eq!(child.handle(Event::Tick, at(100)), [Effect::Terminate]);
+        assert_eq!(child.reason(), Reason::TotalDeadline);
+
+        let mut child = supervisor();
+        assert_eq!(child.handle(output(1), at(10)), []);
+        // After a suspend both have passed: the earlier one is the reason.
+        assert_eq!(child.handle(Event::Tick, at(5_000)), [Effect::Terminate]);
+        assert_eq!(child.reason(), Reason::IdleDeadline);
+    }
+
+    #[test]
+    fn after_a_result_only_the_grace_counts() {
+        let mut child = supervisor();
+        assert_eq!(child.handle(output(5), at(1)), []);
+        assert_eq!(child.handle(Event::Result, at(1)), []);
+        assert_eq!(child.handle(output(5), at(9)), []);
+        assert_eq!(child.next_deadline(), Some(at(11)));
+        assert_eq!(child.handle(Event::Tick, at(11)), [Effect::Terminate]);
+        assert_eq!(child.handle(Event::Exited(Status::Signal(15)), at(12)), []);
+        assert_eq!(child.handle(Event::Closed(Stream::Stderr), at(12)), []);
+        assert_eq!(child.handle(Event::Closed(OUT), at(12)), [Effect::Finish]);
+        assert!(child.lingered());
+        assert_eq!(child.reason(), Reason::Exited);
+    }
+
+    #[test]
+    fn the_cap_is_the_last_byte_allowed() {
+        let mut child = supervisor();
+        assert_eq!(child.handle(output(10), at(1)), []);
+        assert_eq!((child.room(OUT), child.truncated(OUT)), (0, false));
+        assert_eq!(child.handle(output(1), at(2)), [Effect::Terminate]);
+        assert_eq!(child.handle(output(1_000), at(2)), []);
+        assert_eq!(child.reason(), Reason::OutputCap { stream: OUT });
+        assert!(child.truncated(OUT) && !child.truncated(Stream::Stderr));
+    }
+
+    #[test]
+    fn a_held_pipe_delays_the_end_by_the_drain_and_no_more() {
+        let mut child = supervisor();
+        assert_eq!(child.handle(Event::Exited(Status::Exit(0)), at(1)), []);
+        let end = at(1) + Limits::default().drain;
+        assert_eq!(child.next_deadline(), Some(end));
+        assert_eq!(child.handle(output(4), at(1)), []);
+        assert_eq!(child.handle(Event::Cancel, at(1)), []);
+        assert_eq!(child.next_deadline(), Some(end));
+        assert_eq!(child.handle(Event::Tick, end), [Effect::Finish]);
+        assert_eq!(
+            (child.reason(), child.status()),
+            (Reason::Exited, Some(Status::Exit(0)))
+        );
+    }
+
+    #[test]
+    fn no_order_of_events_loses_the_first_reason_or_the_end() {
+        // Every sequence of five events: it may only finish once, never without an exit or the
+        // end of the kill wait, and the reason never changes once it is another than `Exited`.
+        let events = [
+            output(6),
+            Event::Closed(OUT),
+            Event::Closed(Stream::Stderr),
+            Event::Result,
+            Event::Cancel,
+            Event::Exited(Status::Exit(1)),
+            Event::Tick,
+        ];
+        let count = events.len();
+        for code in 0..count.pow(5) {
+            let mut child = supervisor();
+            let (mut finished, mut reason) = (0, Reason::Exited);
+            for step in 0..5 {
+                let event = events[code / count.pow(step) % count];
+                let now = at(u64::from(step) * 15);
+                for effect in child.handle(event, now) {
+                    finished += usize::from(effect == Effect::Finish);
+                }
+                assert!(
+                    reason == Reason::Exited || reason == child.reason(),
+                    "sequence {code}"
+                );
+                reason = child.reason();
+                assert_eq!(
+                    finished == 1,
+                    child.next_deadline().is_none(),
+                    "sequence {code}"
+                );
+            }
+            assert!(finished <= 1, "sequence {code}");
+        }
+    }
+}

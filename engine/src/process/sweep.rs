@@ -1,0 +1,254 @@
+//! The child that is ours, and the promise that its tree is gone.
+//!
+//! ```text
+//! spawned ──kill_all──> (again) ──bury──> swept and reaped
+//!    └───────────── dropped ────────────────^
+//! ```
+//!
+//! A tree is found four ways: the child's process group, its descendants, the marker in their
+//! environment, and, since we are a subreaper, whatever lost its parent and came to us. The child
+//! itself stays a zombie until the group is dead, so that its number cannot name another group.
+//!
+//! Must never reap a child that another part of this process waits for: only registered children
+//! and adopted ones (never of our own process group) are touched. A process that uses this room must
+//! therefore start no process groups of its own by other means while a child runs.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::process::Child;
+use std::sync::{Mutex, MutexGuard};
+
+use rustix::process::{
+    Pid, Signal, WaitId, WaitIdOptions, getpgrp, getpid, kill_process_group, set_child_subreaper,
+    waitid,
+};
+
+use super::supervisor::Status;
+use super::tree::{self, Killed, Snapshot, Stat};
+
+/// The direct children that runs of this process watch, with their markers. Held over each spawn and
+/// each reaping, so that a child is either unborn or known.
+static CHILDREN: Mutex<BTreeMap<u32, String>> = Mutex::new(BTreeMap::new());
+
+fn children() -> MutexGuard<'static, BTreeMap<u32, String>> {
+    CHILDREN
+        .lock()
+        .expect("nothing panics while it holds the list of children")
+}
+
+/// A running child with everything below it; gone when dropped.
+#[derive(Debug)]
+pub(super) struct Owned {
+    child: Child,
+    pid: Pid,
+    marker: String,
+    /// The start time of the child: what is older cannot be of its tree.
+    since: u64,
+    seen: BTreeSet<(u32, u64)>,
+    killed: usize,
+    buried: bool,
+}
+
+impl Owned {
+    /// Starts a child, in a process group of its own, as `spawn` does.
+    pub fn start(
+        marker: &str,
+        spawn: impl FnOnce() -> std::io::Result<Child>,
+    ) -> std::io::Result<Self> {
+        set_child_subreaper(Some(getpid()))?;
+        let mut children = children();
+        let child = spawn()?;
+        children.insert(child.id(), marker.to_owned());
+        drop(children);
+        let pid = Pid::from_child(&child);
+        // It is there, if only as a zombie, for nobody but us can reap it.
+        let since = tree::start_time(child.id()).unwrap_or(0);
+        Ok(Self {
+            child,
+            pid,
+            marker: marker.to_owned(),
+            since,
+            seen: BTreeSet::new(),
+            killed: 0,
+            buried: false,
+        })
+    }
+
+    pub fn child(&mut self) -> &mut Child {
+        &mut self.child
+    }
+
+    pub fn pid(&self) -> Pid {
+        self.pid
+    }
+
+    /// How it ended, if it has; leaves it unreaped.
+    pub fn status(&self) -> std::io::Result<Option<Status>> {
+        let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
+        let status = waitid(WaitId::Pid(self.pid), options)?;
+        Ok(status.and_then(
+            |status| match (status.exit_status(), status.terminating_signal()) {
+                (Some(code), _) => Some(Status::Exit(code)),
+                (None, Some(signal)) => Some(Status::Signal(signal)),
+                (None, None) => None,
+            },
+        ))
+    }
+
+    /// Asks its process group to end.
+    pub fn terminate(&self) {
+        // Nobody left to hear it is no failure.
+        let _ = kill_process_group(self.pid, Signal::TERM);
+    }
+
+    /// Kills all of it that can be seen now, the child too, without waiting.
+    pub fn kill_all(&mut self) {
+        let members = members(self.child.id(), &self.marker, self.since);
+        let round = tree::kill_round(&mut self.seen, members);
+        // At once for the whole group: a process that is just being forked was in no list.
+        let _ = kill_process_group(self.pid, Signal::KILL);
+        self.killed += round.fresh;
+    }
+
+    /// Kills what is left, reaps it, and says how many besides the child had to be killed.
+    pub fn bury(mut self) -> Killed {
+        self.bury_now()
+    }
+
+    fn bury_now(&mut self) -> Killed {
+        self.buried = true;
+        let pid = self.child.id();
+        self.kill_all();
+        let swept = tree::sweep(&mut self.seen, members(pid, &self.marker, self.since));
+        let child_killed = usize::from(self.seen.contains(&(pid, self.since)));
+        let ended = matches!(self.status(), Ok(Some(_)) | Err(_));
+        let mut children = children();
+        if ended {
+            // It is dead, so this does not block; it may only have been reaped by a stranger.
+            let _ = self.child.wait();
+        }
+        children.remove(&pid);
+        reap_adopted(&children);
+        Killed {
+            count: (self.killed + swept.count).saturating_sub(child_killed),
+            survivors: swept.survivors,
+        }
+    }
+}
+
+impl Drop for Owned {
+    fn drop(&mut self) {
+        if !self.buried {
+            self.bury_now();
+        }
+    }
+}
+
+/// Who belongs to the tree of `child`.
+fn members<'a>(
+    child: u32,
+    marker: &'a str,
+    since: u64,
+) -> impl Fn(&Snapshot) -> BTreeSet<u32> + 'a {
+    move |all| {
+        let mut others = children().clone();
+        others.remove(&child);
+        let here = Here {
+            me: std::process::id(),
+            group: own_group(),
+            others,
+        };
+        let seeds = all.values().filter(|stat| {
+            stat.pid == child
+                || stat.group == child
+                || match tree::marker_of(stat.pid) {
+                    Some(found) if found == marker.as_bytes() => !marker.is_empty(),
+                    found => !here.is_anothers(found) && here.adopted_since(stat, since),
+                }
+        });
+        tree::with_descendants(all, seeds.map(|stat| stat.pid).collect())
+    }
+}
+
+/// What is needed to tell an adopted process from a child that somebody here waits for.
+struct Here {
+    me: u32,
+    group: u32,
+    others: BTreeMap<u32, String>,
+}
+
+impl Here {
+    fn is_anothers(&self, marker: Option<Vec<u8>>) -> bool {
+        marker.is_some_and(|marker| self.others.values().any(|other| other.as_bytes() == marker))
+    }
+
+    /// Without a marker that is known here (a child may clear its environment, or run a runner of
+    /// its own) nothing tells whose orphan it is, so while other children run here it is left to
+    /// the one that ends last.
+    fn adopted_since(&self, stat: &Stat, since: u64) -> bool {
+        self.others.is_empty() && self.is_adopted(stat) && stat.start >= since
+    }
+
+    fn is_adopted(&self, stat: &Stat) -> bool {
+        stat.parent == self.me && stat.group != self.group && !self.others.contains_key(&stat.pid)
+    }
+}
+
+fn reap_adopted(children: &BTreeMap<u32, String>) {
+    let here = Here {
+        me: std::process::id(),
+        group: own_group(),
+        others: children.clone(),
+    };
+    for stat in tree::snapshot().values() {
+        if stat.is_dead() && here.is_adopted(stat) {
+            let pid = i32::try_from(stat.pid).ok().and_then(Pid::from_raw);
+            let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG;
+            // Another thread may have been faster.
+            let _ = pid.map(|pid| waitid(WaitId::Pid(pid), options));
+        }
+    }
+}
+
+fn own_group() -> u32 {
+    getpgrp().as_raw_nonzero().get().unsigned_abs()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_orphans_are_adopted() {
+        let here = Here {
+            me: 10,
+            group: 10,
+            others: [(20, "other".to_owned())].into(),
+        };
+        let stat = |pid, parent, group| Stat {
+            pid,
+            state: b'S',
+            parent,
+            group,
+            start: 5,
+        };
+        assert!(here.is_adopted(&stat(30, 10, 30)));
+        assert!(!here.is_adopted(&stat(20, 10, 20)), "another run's child");
+        assert!(!here.is_adopted(&stat(31, 10, 10)), "a plain child of ours");
+        assert!(!here.is_adopted(&stat(32, 11, 32)), "somebody else's child");
+        assert!(
+            !here.adopted_since(&stat(30, 10, 30), 5),
+            "another run is still there"
+        );
+        assert!(here.is_anothers(Some(b"other".to_vec())));
+        assert!(!here.is_anothers(Some(b"nested".to_vec())) && !here.is_anothers(None));
+        let alone = Here {
+            others: BTreeMap::new(),
+            ..here
+        };
+        assert!(alone.adopted_since(&stat(30, 10, 30), 5));
+        assert!(
+            !alone.adopted_since(&stat(30, 10, 30), 6),
+            "older than the child"
+        );
+    }
+}

@@ -1,0 +1,344 @@
+//! Who is running: `/proc` read with care, and the killing of a dead run's tree.
+//!
+//! A process is named by its number *and* its start time, for numbers are given out again. A signal
+//! goes through a pidfd that was opened before the start time was checked, so it can only reach the
+//! process that was meant. Must never signal by number alone, never signal ourselves or an
+//! ancestor, and never take a zombie for a living process.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{self, File};
+use std::io::Read;
+use std::os::fd::OwnedFd;
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags};
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+
+use super::spec::MARKER_VARIABLE;
+use super::wait;
+use crate::time::boot_time;
+
+/// How long a sweep may take before what still lives is reported instead.
+const SWEEP_LIMIT: Duration = Duration::from_secs(10);
+
+/// No process has a larger environment than this: three quarters of the largest stack.
+const LARGEST_ENVIRONMENT: u64 = 8 * 1024 * 1024;
+
+/// What a kill of a tree did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Killed {
+    /// How many processes were ended.
+    pub count: usize,
+    /// How many could not be.
+    pub survivors: usize,
+}
+
+/// When process `pid` started, in clock ticks since boot; `None` when there is none.
+pub fn start_time(pid: u32) -> Option<u64> {
+    stat(pid).map(|stat| stat.start)
+}
+
+/// Whether the process that started at `start_time` still runs under `pid`. A zombie does not.
+pub fn is_alive(pid: u32, start_time: u64) -> bool {
+    stat(pid).is_some_and(|stat| stat.start == start_time && !stat.is_dead())
+}
+
+/// Names this boot of the host; numbers and start times of another boot mean nothing.
+pub fn boot_id() -> Option<String> {
+    let text = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
+    Some(text.trim().to_owned()).filter(|id| !id.is_empty())
+}
+
+/// Kills every process that carries `RUNNER_RUN=<marker>` or `RUNNER_RUN=<marker>/…`, but for
+/// ourselves and our ancestors, with its descendants; for recovery after a run whose owner is dead.
+///
+/// An empty marker names nobody.
+pub fn kill_marked(marker: &str) -> Killed {
+    if marker.is_empty() {
+        return Killed::default();
+    }
+    sweep(&mut BTreeSet::new(), |all| {
+        let seeds = all
+            .values()
+            .filter(|stat| carries(stat.pid, marker))
+            .map(|stat| stat.pid);
+        with_descendants(all, seeds.collect())
+    })
+}
+
+/// One line of `/proc/PID/stat`, as far as it matters here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Stat {
+    pub pid: u32,
+    pub state: u8,
+    pub parent: u32,
+    pub group: u32,
+    pub start: u64,
+}
+
+impl Stat {
+    pub fn is_dead(&self) -> bool {
+        matches!(self.state, b'Z' | b'X' | b'x')
+    }
+}
+
+pub(super) type Snapshot = BTreeMap<u32, Stat>;
+
+/// Process `pid`, as of now.
+pub(super) fn stat(pid: u32) -> Option<Stat> {
+    parse(&fs::read(format!("/proc/{pid}/stat")).ok()?)
+}
+
+/// All processes that can be seen, as of about now.
+pub(super) fn snapshot() -> Snapshot {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    pids.filter_map(stat).map(|stat| (stat.pid, stat)).collect()
+}
+
+/// Whether process `pid` was started for `marker`. What we may not read is not ours.
+pub(super) fn carries(pid: u32, marker: &str) -> bool {
+    marker_of(pid).is_some_and(|found| belongs(&found, marker))
+}
+
+/// Whether `found` is `marker` or, after a `/`, a part of it.
+pub(super) fn belongs(found: &[u8], marker: &str) -> bool {
+    match found.strip_prefix(marker.as_bytes()) {
+        Some(rest) => !marker.is_empty() && (rest.is_empty() || rest.starts_with(b"/")),
+        None => false,
+    }
+}
+
+/// The value of `RUNNER_RUN` that process `pid` was started with.
+pub(super) fn marker_of(pid: u32) -> Option<Vec<u8>> {
+    let file = File::open(format!("/proc/{pid}/environ")).ok()?;
+    let mut environ = Vec::new();
+    file.take(LARGEST_ENVIRONMENT)
+        .read_to_end(&mut environ)
+        .ok()?;
+    let mut entries = environ.split(|byte| *byte == 0);
+    let value = entries.find_map(|entry| {
+        entry
+            .strip_prefix(MARKER_VARIABLE.as_bytes())?
+            .strip_prefix(b"=")
+    })?;
+    Some(value.to_owned())
+}
+
+/// `seeds` and everything below them, but for ourselves and our ancestors: a seed that is one of
+/// those brings in nobody.
+pub(super) fn with_descendants(all: &Snapshot, seeds: BTreeSet<u32>) -> BTreeSet<u32> {
+    let spared = ourselves_and_ancestors(all);
+    let mut members: BTreeSet<u32> = seeds.difference(&spared).copied().collect();
+    loop {
+        let more: Vec<u32> = all
+            .values()
+            .filter(|stat| members.contains(&stat.parent) && !members.contains(&stat.pid))
+            .filter(|stat| !spared.contains(&stat.pid))
+            .map(|stat| stat.pid)
+            .collect();
+        if more.is_empty() {
+            return members;
+        }
+        members.extend(more);
+    }
+}
+
+/// Kills what `members` names until it names nobody alive. Counts only what is not yet in `seen`.
+pub(super) fn sweep(
+    seen: &mut BTreeSet<(u32, u64)>,
+    members: impl Fn(&Snapshot) -> BTreeSet<u32>,
+) -> Killed {
+    let end = boot_time() + SWEEP_LIMIT;
+    let mut count = 0;
+    loop {
+        let round = kill_round(seen, &members);
+        count += round.fresh;
+        if round.alive == 0 {
+            return Killed {
+                count,
+                survivors: 0,
+            };
+        }
+        wait_for_all(&round.dying, end.saturating_sub(boot_time()));
+        if boot_time() >= end {
+            return Killed {
+                count,
+                survivors: round.alive,
+            };
+        }
+    }
+}
+
+/// One pass over the processes.
+pub(super) struct Round {
+    /// How many of `members` were alive when the pass began.
+    pub alive: usize,
+    /// How many of them were signalled for the first time.
+    pub fresh: usize,
+    /// Handles to wait for their end.
+    pub dying: Vec<OwnedFd>,
+}
+
+/// Kills once what `members` names now, and does not wait.
+pub(super) fn kill_round(
+    seen: &mut BTreeSet<(u32, u64)>,
+    members: impl Fn(&Snapshot) -> BTreeSet<u32>,
+) -> Round {
+    let all = snapshot();
+    let mut round = Round {
+        alive: 0,
+        fresh: 0,
+        dying: Vec::new(),
+    };
+    for pid in members(&all) {
+        let Some(stat) = all.get(&pid).filter(|stat| !stat.is_dead()) else {
+            continue;
+        };
+        round.alive += 1;
+        if let Some(handle) = kill(stat) {
+            round.fresh += usize::from(seen.insert((stat.pid, stat.start)));
+            round.dying.push(handle);
+        }
+    }
+    round
+}
+
+fn kill(stat: &Stat) -> Option<OwnedFd> {
+    let pid = Pid::from_raw(i32::try_from(stat.pid).ok()?)?;
+    let handle = pidfd_open(pid, PidfdFlags::empty()).ok()?;
+    // Only now: the number may have been given away between the listing and the handle.
+    if start_time(stat.pid) != Some(stat.start) {
+        return None;
+    }
+    pidfd_send_signal(&handle, Signal::KILL).ok()?;
+    Some(handle)
+}
+
+fn wait_for_all(handles: &[OwnedFd], limit: Duration) {
+    let end = boot_time() + limit;
+    for handle in handles {
+        let left = end.saturating_sub(boot_time());
+        wait::poll_within(&mut [PollFd::new(handle, PollFlags::IN)], Some(left));
+    }
+}
+
+fn ourselves_and_ancestors(all: &Snapshot) -> BTreeSet<u32> {
+    let mut spared = BTreeSet::new();
+    let mut pid = std::process::id();
+    // A parent that was outside of the snapshot, or a number used twice, ends the walk.
+    while pid != 0 && spared.insert(pid) {
+        pid = all.get(&pid).map_or(0, |stat| stat.parent);
+    }
+    spared
+}
+
+/// The name of the program stands between parentheses and may hold anything, `)` and newlines
+/// included: the fields are counted from the last `)`.
+fn parse(line: &[u8]) -> Option<Stat> {
+    let open = line.iter().position(|byte| *byte == b'(')?;
+    let close = line.iter().rposition(|byte| *byte == b')')?;
+    let pid = std::str::from_utf8(line.get(..open)?)
+        .ok()?
+        .trim()
+        .parse()
+        .ok()?;
+    let mut fields = std::str::from_utf8(line.get(close + 1..)?)
+        .ok()?
+        .split_ascii_whitespace();
+    let state = *fields.next()?.as_bytes().first()?;
+    let parent = fields.next()?.parse().ok()?;
+    let group = fields.next()?.parse().ok()?;
+    // Field 22 of proc_pid_stat(5); the group is field 5.
+    let start = fields.nth(16)?.parse().ok()?;
+    Some(Stat {
+        pid,
+        state,
+        parent,
+        group,
+        start,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(comm: &str) -> String {
+        let rest = "S 7 8 9 34816 10 4194560 1 2 3 4 5 6 7 8 20 0 1 0 123456 8192 99";
+        format!("42 ({comm}) {rest}")
+    }
+
+    #[test]
+    fn a_name_may_hold_anything() {
+        let expected = Stat {
+            pid: 42,
+            state: b'S',
+            parent: 7,
+            group: 8,
+            start: 123_456,
+        };
+        for comm in ["sh", "a) R 1 1 1 (b", ")))", "", "x\n1 (y"] {
+            assert_eq!(parse(line(comm).as_bytes()), Some(expected), "{comm:?}");
+        }
+        let whole = line("sh");
+        for end in 0..whole.find("123456").unwrap() {
+            assert_eq!(parse(&whole.as_bytes()[..end]), None, "cut at {end}");
+        }
+        assert_eq!(parse(b"42 (\xff\xfe) S"), None);
+    }
+
+    #[test]
+    fn we_are_alive_and_nobody_else_is_us() {
+        let me = std::process::id();
+        let start = start_time(me).unwrap();
+        assert!(is_alive(me, start));
+        assert!(!is_alive(me, start + 1));
+        assert_eq!(start_time(u32::MAX), None);
+        assert_eq!(boot_id().unwrap().len(), 36);
+        assert!(ourselves_and_ancestors(&snapshot()).contains(&me));
+    }
+
+    #[test]
+    fn descendants_are_found_in_any_order_and_loops_end() {
+        // Beyond the largest number that Linux gives out, so that none of them is us.
+        const A: u32 = 5_000_000;
+        let entry = |pid, parent| {
+            (
+                pid,
+                Stat {
+                    pid,
+                    state: b'S',
+                    parent,
+                    group: 1,
+                    start: 0,
+                },
+            )
+        };
+        let all: Snapshot = [
+            entry(A + 9, A + 5),
+            entry(A + 5, A + 7),
+            entry(A + 7, 1),
+            entry(A + 8, A + 8),
+        ]
+        .into();
+        assert_eq!(
+            with_descendants(&all, [A + 7].into()),
+            [A + 5, A + 7, A + 9].into()
+        );
+        assert_eq!(with_descendants(&all, [A + 8].into()), [A + 8].into());
+        assert_eq!(
+            with_descendants(&all, [std::process::id()].into()),
+            BTreeSet::new()
+        );
+        assert_eq!(with_descendants(&all, BTreeSet::new()), BTreeSet::new());
+    }
+
+    #[test]
+    fn an_empty_marker_names_nobody() {
+        assert!(belongs(b"run", "run") && belongs(b"run/1", "run") && belongs(b"run/1/2", "run"));
+        assert!(!belongs(b"run2", "run") && !belongs(b"run", "run/1") && !belongs(b"/1", ""));
+        assert_eq!(kill_marked(""), Killed::default());
+        assert_eq!(kill_marked("nobody-has-this-marker"), Killed::default());
+    }
+}

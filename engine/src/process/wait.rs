@@ -1,0 +1,77 @@
+//! Waiting on file descriptors: the only two ways in which this room ever waits.
+//!
+//! [`Alarm`] is a timer on the boot-time clock, so that a deadline which passes while the host
+//! sleeps is noticed at once on waking; `poll`'s own timeout does not count suspend. Must never
+//! spin, and never sleep for a guessed time.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
+
+use rustix::event::{PollFd, Timespec, poll};
+use rustix::io::Errno;
+use rustix::time::{
+    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, timerfd_create, timerfd_settime,
+};
+
+use crate::time::boot_time;
+
+/// A timer that a `poll` can wait for; readable once its moment has passed.
+#[derive(Debug)]
+pub(super) struct Alarm {
+    timer: OwnedFd,
+    set: Option<Duration>,
+}
+
+impl Alarm {
+    pub(super) fn new() -> io::Result<Self> {
+        let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
+        Ok(Self {
+            timer: timerfd_create(TimerfdClockId::Boottime, flags)?,
+            set: None,
+        })
+    }
+
+    /// Rings at `at` on the boot-time clock; `None` never. A moment in the past rings at once.
+    pub(super) fn set(&mut self, at: Option<Duration>) -> io::Result<()> {
+        if self.set == at {
+            return Ok(());
+        }
+        // A zero value would disarm the timer.
+        let value = at.map_or(Duration::ZERO, |at| at.max(Duration::from_nanos(1)));
+        let once = Itimerspec {
+            it_interval: timespec(Duration::ZERO),
+            it_value: timespec(value),
+        };
+        timerfd_settime(&self.timer, TimerfdTimerFlags::ABSTIME, &once)?;
+        self.set = at;
+        Ok(())
+    }
+}
+
+impl AsFd for Alarm {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.timer.as_fd()
+    }
+}
+
+/// Waits for any of `fds`, at most `timeout`; signals do not end the wait early.
+pub(super) fn poll_within(fds: &mut [PollFd<'_>], timeout: Option<Duration>) {
+    let end = timeout.map(|timeout| boot_time() + timeout);
+    loop {
+        let left = end.map(|end| timespec(end.saturating_sub(boot_time())));
+        match poll(fds, left.as_ref()) {
+            Err(Errno::INTR) => {}
+            // The other errors (a bad pointer, no memory) leave the caller where a timeout would.
+            _ => return,
+        }
+    }
+}
+
+fn timespec(duration: Duration) -> Timespec {
+    // A timeout beyond the range is as good as none: 292 thousand million years.
+    Timespec {
+        tv_sec: i64::try_from(duration.as_secs()).unwrap_or(i64::MAX),
+        tv_nsec: duration.subsec_nanos().into(),
+    }
+}

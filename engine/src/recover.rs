@@ -1,0 +1,229 @@
+//! What becomes of runs whose process is gone or will not end.
+//!
+//! ```text
+//! requested, lock free, starter dead ──by a clock──> start it again
+//!                                    └─by hand────> lost
+//! running, lock free ──> kill what is left of it ──> take over ──> placement: roll forward ──> its outcome
+//!                                                              │             conflict ──> failed (guard)
+//!                                                              └ none: discard staging ──> lost (one retry
+//!                                                                        where its kind allows it)
+//! running, lock held, past its deadline and grace ──> kill it, wait for the lock ──> as above, timed-out
+//! ```
+//!
+//! Everything happens under the deciding lock of the run's job, and a run is looked at again once
+//! that lock is held. Must never touch a run whose lock is held and whose time is not over.
+
+use std::path::Path;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use rustix::process::{Pid, PidfdFlags, Signal};
+
+use crate::ids::RunId;
+use crate::ledger::{Event, Ledger, LedgerError, RunRow, RunState, Summary, Unsettled};
+use crate::locks::{JobLock, LockError, job_lock_path};
+use crate::outcome::{Class, Outcome};
+use crate::owner::Owner;
+use crate::placement::{self, PlaceError, RealFs, Recovery, RelPath};
+use crate::process::tree;
+use crate::time::Moment;
+
+/// How long after its total deadline a run may take to end by itself.
+pub const OVERRUN_GRACE: Duration = Duration::from_secs(30);
+/// Attempts at one occurrence, the lost one included.
+const ATTEMPTS: u32 = 2;
+
+/// What a driver of ticks brings.
+pub struct Driver<'a> {
+    /// The state folder.
+    pub state: &'a Path,
+    /// This process.
+    pub me: &'a Owner,
+    /// Whether a lost run of this kind is tried once more.
+    pub retries_lost: &'a dyn Fn(&str) -> bool,
+}
+
+/// What was done about one run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Recovered {
+    /// Its owner lives, or will start it.
+    Alone,
+    /// It never began and is to be started now, by us.
+    Start(RunId),
+    /// It was settled, and perhaps another attempt is to be started.
+    Settled {
+        /// How.
+        outcome: Outcome,
+        /// The next attempt.
+        retry: Option<RunId>,
+    },
+}
+
+/// Looks at one unsettled run and does what is due.
+///
+/// # Errors
+/// [`LedgerError`]; a single run's other troubles become its outcome.
+pub fn recover(
+    ledger: &mut Ledger,
+    driver: &Driver<'_>,
+    run: &Unsettled,
+    now: Moment,
+) -> Result<Recovered, LedgerError> {
+    let path = job_lock_path(driver.state, &run.project, &run.job_name);
+    let (lock, overran) = match JobLock::try_take(&path) {
+        Ok(lock) => (lock, false),
+        Err(LockError::Held { .. }) => {
+            let Some(owner) = overrun(run, now) else { return Ok(Recovered::Alone) };
+            kill(owner);
+            tree::kill_marked(run.id.as_str());
+            match JobLock::take_from_the_dead(&path) {
+                Ok(lock) => (lock, true),
+                Err(_) => return Ok(Recovered::Alone),
+            }
+        }
+        Err(_) => return Ok(Recovered::Alone),
+    };
+    // Only now, with the lock held, is what the row says final.
+    let run = &ledger.run(&run.id)?;
+    let done = match run.state {
+        RunState::Settled => Recovered::Alone,
+        RunState::Requested => never_began(ledger, driver, run, now.wall)?,
+        RunState::Running => dead(ledger, driver, run, overran, now)?,
+    };
+    drop(lock);
+    Ok(done)
+}
+
+/// The owner of a run that is past its deadline and grace in this boot.
+fn overrun(run: &RunRow, now: Moment) -> Option<&Owner> {
+    let owner = run.owner.as_ref().filter(|owner| owner.is_alive())?;
+    let over = Duration::from_millis(run.deadline?).saturating_add(OVERRUN_GRACE);
+    (now.boot > over).then_some(owner)
+}
+
+/// Kills exactly the process that `owner` names: the descriptor is taken before the check, so that
+/// the number cannot change hands in between.
+fn kill(owner: &Owner) {
+    let Some(pid) = i32::try_from(owner.pid).ok().and_then(Pid::from_raw) else { return };
+    let Ok(fd) = rustix::process::pidfd_open(pid, PidfdFlags::empty()) else { return };
+    if owner.is_alive() {
+        let _already_gone = rustix::process::pidfd_send_signal(&fd, Signal::KILL);
+    }
+}
+
+fn never_began(
+    ledger: &mut Ledger,
+    driver: &Driver<'_>,
+    run: &RunRow,
+    now: Timestamp,
+) -> Result<Recovered, LedgerError> {
+    if run.starter.is_alive() {
+        return Ok(Recovered::Alone);
+    }
+    if run.by_hand && run.night.is_none() {
+        let why = "the command that asked for it died before it began".to_owned();
+        let outcome = Outcome::Lost { why };
+        ledger.settle(&run.id, None, &outcome, &Summary::default(), now)?;
+        return Ok(Recovered::Settled { outcome, retry: None });
+    }
+    ledger.adopt(&run.id, driver.me)?;
+    Ok(Recovered::Start(run.id.clone()))
+}
+
+fn dead(
+    ledger: &mut Ledger,
+    driver: &Driver<'_>,
+    run: &RunRow,
+    overran: bool,
+    now: Moment,
+) -> Result<Recovered, LedgerError> {
+    let killed = tree::kill_marked(run.id.as_str());
+    let fence = ledger.take_over(&run.id)?;
+    let mut event = Event {
+        at: now.wall,
+        project: Some(run.project.clone()),
+        run: Some(run.id.clone()),
+        kind: "recovered".to_owned(),
+        detail: format!("its process is gone; {} left-over processes killed", killed.count),
+    };
+    if killed.survivors > 0 {
+        event.detail.push_str(&format!(", {} would not die", killed.survivors));
+    }
+    ledger.event(&event)?;
+    let lost = if overran {
+        Outcome::TimedOut { why: "it did not end by its total deadline and was killed".to_owned() }
+    } else {
+        Outcome::Lost { why: "its process died before it could settle".to_owned() }
+    };
+    let outcome = match replay(ledger, run, fence, now.wall) {
+        Ok(Replay::RolledForward(outcome)) => {
+            // The placement's own commit has settled the run.
+            return Ok(Recovered::Settled { outcome, retry: None });
+        }
+        Ok(Replay::Nothing) => lost,
+        Err(why) => Outcome::Failed { class: Class::Guard, why },
+    };
+    let retry = matches!(outcome, Outcome::Lost { .. })
+        && run.attempt < ATTEMPTS
+        && run.model_calls == 0
+        && (driver.retries_lost)(&run.kind);
+    let retry =
+        ledger.settle_dead(&run.id, &outcome, &run.summary, retry.then_some(driver.me), now.wall)?;
+    Ok(Recovered::Settled { outcome, retry })
+}
+
+enum Replay {
+    RolledForward(Outcome),
+    Nothing,
+}
+
+/// Rolls the placement of a dead run forward, or discards what it staged.
+fn replay(
+    ledger: &mut Ledger,
+    run: &RunRow,
+    fence: crate::ids::Fence,
+    now: Timestamp,
+) -> Result<Replay, String> {
+    let text = |error: &dyn std::error::Error| whole(error);
+    let Some(project) = ledger.project(&run.project).map_err(|error| text(&error))? else {
+        return Ok(Replay::Nothing);
+    };
+    let Some(staging) = &run.staging else { return Ok(Replay::Nothing) };
+    let staging = RelPath::new(staging).map_err(|error| text(&error))?;
+    let fs = match RealFs::open(&project.path) {
+        Ok(fs) => fs,
+        Err(error) => {
+            // The folder is gone or moved. With no manifest there was nothing to place anyway.
+            let log = ledger.placement_log(None, now);
+            return match crate::placement::PlacementLog::manifest(&log, &run.id) {
+                Ok(None) => Ok(Replay::Nothing),
+                _ => Err(format!("its artifacts cannot be placed: {}: {error}", project.path.display())),
+            };
+        }
+    };
+    let mut log = ledger.placement_log(None, now);
+    match placement::recover(&fs, &mut log, &run.id, fence, &staging) {
+        Ok(Recovery::Nothing) => Ok(Replay::Nothing),
+        Ok(_) => {
+            let row = ledger.run(&run.id).map_err(|error| text(&error))?;
+            Ok(Replay::RolledForward(row.outcome.unwrap_or(Outcome::Succeeded)))
+        }
+        Err(error @ PlaceError::Conflict { .. }) => {
+            let why = text(&error);
+            ledger.note_conflict(&run.id, &why).map_err(|error| text(&error))?;
+            Err(why)
+        }
+        Err(error) => Err(text(&error)),
+    }
+}
+
+/// An error and its causes in one line.
+fn whole(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text = format!("{text}: {error}");
+        cause = error.source();
+    }
+    text
+}

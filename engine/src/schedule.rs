@@ -1,0 +1,230 @@
+//! When a job is due: pure arithmetic over a watermark, in a zone.
+//!
+//! Wall-clock triggers follow the calendar of their zone: a time that a spring gap swallows is due
+//! once, at the end of the gap; one that autumn repeats is due once, at its first pass. Intervals
+//! follow elapsed time. This module must never read a clock.
+
+use std::fmt;
+
+use jiff::civil::Time;
+use jiff::tz::{AmbiguousOffset, TimeZone};
+use jiff::{SignedDuration, Timestamp, ToSpan as _};
+use serde::{Deserialize, Serialize};
+
+/// How many moments of a missed stretch are counted one by one; beyond it the count is a floor.
+const COUNTED: u64 = 10_000;
+
+/// What makes a job due.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Trigger {
+    /// Only a person or another job.
+    Manual,
+    /// Each time this long has passed.
+    Every(SignedDuration),
+    /// Once a civil day at this time.
+    Daily(Time),
+}
+
+/// A trigger with all that is needed to evaluate it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Schedule {
+    /// What makes it due.
+    pub trigger: Trigger,
+    /// The IANA zone of the civil times.
+    pub zone: String,
+    /// Whether its occurrences open a night, and for how long that stays open.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub night: Option<SignedDuration>,
+}
+
+/// The zone's name is not in the IANA database.
+#[derive(Debug, thiserror::Error)]
+#[error("unknown time zone {0:?} (names look like Europe/Berlin or UTC)")]
+pub struct UnknownZone(pub String);
+
+/// What has become due since the watermark.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Due {
+    /// The moment to run for, if any.
+    pub fire: Option<Timestamp>,
+    /// Moments that passed with nothing there to run them.
+    pub missed: Option<Missed>,
+    /// Everything up to here is accounted for.
+    pub watermark: Timestamp,
+    /// The next moment after it.
+    pub next: Option<Timestamp>,
+}
+
+/// A stretch of missed moments.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Missed {
+    /// The first of them.
+    pub first: Timestamp,
+    /// The last of them.
+    pub last: Timestamp,
+    /// How many.
+    pub count: u64,
+}
+
+impl Schedule {
+    /// A job that only a person starts.
+    pub fn manual() -> Self {
+        Self { trigger: Trigger::Manual, zone: "UTC".to_owned(), night: None }
+    }
+
+    /// The first moment strictly after `after` at which the trigger is due; `anchor` is where an
+    /// interval counts from.
+    pub fn next_after(&self, after: Timestamp, anchor: Timestamp) -> Result<Option<Timestamp>, UnknownZone> {
+        match &self.trigger {
+            Trigger::Manual => Ok(None),
+            Trigger::Every(period) => Ok(next_interval(*period, after, anchor)),
+            Trigger::Daily(time) => {
+                let zone = TimeZone::get(&self.zone).map_err(|_| UnknownZone(self.zone.clone()))?;
+                let mut day = after.to_zoned(zone.clone()).date();
+                for _ in 0..4 {
+                    let at = civil_instant(&zone, day.to_datetime(*time));
+                    if let Some(at) = at.filter(|at| *at > after) {
+                        return Ok(Some(at));
+                    }
+                    let Ok(tomorrow) = day.tomorrow() else { return Ok(None) };
+                    day = tomorrow;
+                }
+                Ok(None)
+            }
+        }
+    }
+
+    /// What became due in `(watermark, now]`: the last moment fires if it lies within `window` of
+    /// `now` (the catch-up policy `last`); the others are one stretch of missed moments.
+    pub fn due(&self, watermark: Timestamp, now: Timestamp, window: SignedDuration) -> Result<Due, UnknownZone> {
+        let mut last: Option<Timestamp> = None;
+        let mut missed: Option<Missed> = None;
+        let mut next = self.next_after(watermark, watermark)?;
+        while let Some(at) = next.filter(|at| *at <= now) {
+            if let Some(older) = last.replace(at) {
+                add(&mut missed, older);
+            }
+            next = if missed.as_ref().is_some_and(|missed| missed.count >= COUNTED) {
+                self.last_before(now, at)?
+            } else {
+                self.next_after(at, watermark)?
+            };
+        }
+        let fire = last.filter(|at| now.duration_since(*at) <= window);
+        if fire.is_none() && let Some(late) = last {
+            add(&mut missed, late);
+        }
+        Ok(Due { fire, missed, watermark: last.unwrap_or(watermark), next })
+    }
+
+    /// Jumps from `at` to shortly before `now` when a stretch is too long to be walked.
+    fn last_before(&self, now: Timestamp, at: Timestamp) -> Result<Option<Timestamp>, UnknownZone> {
+        let step = match &self.trigger {
+            Trigger::Every(period) => *period,
+            _ => SignedDuration::from_hours(50),
+        };
+        let from = now.saturating_sub(step).unwrap_or(now);
+        self.next_after(from.max(at), at)
+    }
+}
+
+fn add(missed: &mut Option<Missed>, at: Timestamp) {
+    match missed {
+        None => *missed = Some(Missed { first: at, last: at, count: 1 }),
+        Some(stretch) => {
+            stretch.last = at;
+            stretch.count += 1;
+        }
+    }
+}
+
+fn next_interval(period: SignedDuration, after: Timestamp, anchor: Timestamp) -> Option<Timestamp> {
+    let step = period.as_millis();
+    if step <= 0 {
+        return None;
+    }
+    let passed = after.duration_since(anchor).as_millis().max(0);
+    let ahead = (passed / step + 1) * step;
+    let ahead = SignedDuration::from_millis(i64::try_from(ahead).ok()?);
+    anchor.checked_add(ahead).ok()
+}
+
+/// The instant of a civil time: the end of the gap if a gap swallows it, the first of two.
+fn civil_instant(zone: &TimeZone, at: jiff::civil::DateTime) -> Option<Timestamp> {
+    let ambiguous = zone.to_ambiguous_timestamp(at);
+    match ambiguous.offset() {
+        AmbiguousOffset::Unambiguous { .. } => ambiguous.unambiguous().ok(),
+        AmbiguousOffset::Fold { .. } => ambiguous.earlier().ok(),
+        AmbiguousOffset::Gap { .. } => {
+            let inside = ambiguous.later().ok()?;
+            zone.preceding(inside.checked_add(1.nanosecond()).ok()?).next().map(|edge| edge.timestamp())
+        }
+    }
+}
+
+impl fmt::Display for Trigger {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Manual => f.write_str("manual"),
+            Self::Every(period) => write!(f, "every {period:#}"),
+            Self::Daily(time) => write!(f, "daily {}", time.strftime("%H:%M")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(text: &str) -> Timestamp {
+        text.parse().unwrap()
+    }
+
+    fn daily(hour: i8, minute: i8) -> Schedule {
+        let time = Time::constant(hour, minute, 0, 0);
+        Schedule { trigger: Trigger::Daily(time), zone: "Europe/Berlin".into(), night: None }
+    }
+
+    #[test]
+    fn a_gap_ends_early_and_a_fold_counts_once() {
+        let next = |after| daily(2, 30).next_after(at(after), at(after)).unwrap().unwrap();
+        // 29 March 2026, 02:00 -> 03:00: the swallowed 02:30 is due at 03:00 summer time.
+        assert_eq!(next("2026-03-28T12:00:00Z"), at("2026-03-29T01:00:00Z"));
+        assert_eq!(next("2026-03-29T01:00:00Z"), at("2026-03-30T00:30:00Z"));
+        // 25 October 2026, 03:00 -> 02:00: the first 02:30, then the next day's.
+        assert_eq!(next("2026-10-24T12:00:00Z"), at("2026-10-25T00:30:00Z"));
+        assert_eq!(next("2026-10-25T00:30:00Z"), at("2026-10-26T01:30:00Z"));
+    }
+
+    #[test]
+    fn a_weekend_asleep_is_one_run_and_one_stretch() {
+        let window = SignedDuration::from_hours(24);
+        let due = daily(2, 30).due(at("2026-11-06T12:00:00Z"), at("2026-11-09T08:00:00Z"), window).unwrap();
+        assert_eq!(due.fire, Some(at("2026-11-09T01:30:00Z")));
+        let missed = due.missed.unwrap();
+        assert_eq!((missed.first, missed.count), (at("2026-11-07T01:30:00Z"), 2));
+        assert_eq!(due.watermark, at("2026-11-09T01:30:00Z"));
+        assert_eq!(due.next, Some(at("2026-11-10T01:30:00Z")));
+    }
+
+    #[test]
+    fn nothing_in_the_window_is_all_missed() {
+        let window = SignedDuration::from_hours(1);
+        let due = daily(2, 30).due(at("2026-11-06T12:00:00Z"), at("2026-11-07T08:00:00Z"), window).unwrap();
+        assert_eq!(due.fire, None);
+        assert_eq!(due.missed.unwrap().count, 1);
+    }
+
+    #[test]
+    fn intervals_keep_their_phase_and_long_gaps_stay_cheap() {
+        let every = Schedule { trigger: Trigger::Every(SignedDuration::from_secs(60)), ..Schedule::manual() };
+        let start = at("2026-01-01T00:00:30Z");
+        assert_eq!(every.next_after(start, start).unwrap(), Some(at("2026-01-01T00:01:30Z")));
+        let due = every.due(start, at("2028-01-01T00:00:00Z"), SignedDuration::from_hours(24)).unwrap();
+        assert_eq!(due.fire, Some(at("2027-12-31T23:59:30Z")));
+        assert_eq!(due.next, Some(at("2028-01-01T00:00:30Z")));
+        assert!(due.missed.unwrap().count >= COUNTED);
+        assert!(Schedule::manual().due(start, at("2028-01-01T00:00:00Z"), SignedDuration::ZERO).unwrap().next.is_none());
+    }
+}

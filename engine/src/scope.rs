@@ -1,0 +1,260 @@
+//! The only door through which a job writes.
+//!
+//! ```text
+//! open ──stage / remove, any number──> drafting ──finish──> Ready (placed by the caller)
+//!   └────────────── dropped ───────────────┴──> staging, which recovery discards
+//! ```
+//!
+//! A job names paths beneath a root; the scope lets those through that lie under an allowed
+//! prefix, resolves them in the kernel (no links, no mounts, never above the root), and writes to
+//! staging. It must never write to a target, never follow what a model or a repository put in its
+//! way, and never be told a prefix by either.
+
+use std::io;
+use std::path::Path;
+
+use crate::digest::Digest;
+use crate::ids::{Fence, RunId};
+use crate::outcome::Outcome;
+use crate::placement::{
+    BadPath, Draft, Found, FsError, Manifest, NEW_FILE_MODE, PlaceError, Placed, PlacementLog,
+    RealFs, Regular, RelPath, Trouble, place, read_bounded,
+};
+
+/// What a job expects to find at a target.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Expect {
+    /// Nothing.
+    Absent,
+    /// A file with this content: what the job read when it decided.
+    Digest(Digest),
+    /// Whatever is there now; only a change from now on is a conflict.
+    Current,
+}
+
+/// A path or a target that the scope does not let through. All but `Fs` are the guard's refusals.
+#[derive(Debug, thiserror::Error)]
+pub enum ScopeError {
+    /// The text is no path beneath a root.
+    #[error(transparent)]
+    Path(#[from] BadPath),
+    /// The path lies under no allowed prefix.
+    #[error("{path} is outside of what this job may write ({allowed})")]
+    Outside {
+        /// The path.
+        path: RelPath,
+        /// The allowed prefixes.
+        allowed: String,
+    },
+    /// The path lies where staged files are kept.
+    #[error("{path} lies in a staging folder, which belongs to runner")]
+    Staging {
+        /// The path.
+        path: RelPath,
+    },
+    /// What lies there is never read, replaced or removed.
+    #[error("{path} is {what}, not a plain file")]
+    NotAFile {
+        /// The path.
+        path: RelPath,
+        /// What it is.
+        what: &'static str,
+    },
+    /// The file has names elsewhere, which would keep the old content.
+    #[error("{path} has {links} names (hard links); replacing one would split them")]
+    Linked {
+        /// The path.
+        path: RelPath,
+        /// How many names.
+        links: u64,
+    },
+    /// The target's folder is on another device than staging.
+    #[error("{path} is on another file system than the staging folder")]
+    OtherDevice {
+        /// The path.
+        path: RelPath,
+    },
+    /// The target is not what the job expected.
+    #[error("{path} holds {found}, not what the job decided on")]
+    Unexpected {
+        /// The path.
+        path: RelPath,
+        /// What it holds.
+        found: Found,
+    },
+    /// The run already has something for this target, or for a folder of this name.
+    #[error("{path} collides with {other}, which this run already writes or removes")]
+    Twice {
+        /// The path.
+        path: RelPath,
+        /// What is there already.
+        other: RelPath,
+    },
+    /// A file is longer than the reader allows.
+    #[error("{path} is longer than {limit} bytes")]
+    TooLong {
+        /// The path.
+        path: RelPath,
+        /// The limit.
+        limit: u64,
+    },
+    /// The disk refused.
+    #[error(transparent)]
+    Fs(#[from] FsError),
+}
+
+/// A root, the prefixes beneath it that a job may write, and what it has written so far.
+#[derive(Debug)]
+pub struct Scope {
+    fs: RealFs,
+    allowed: Vec<RelPath>,
+    staging: RelPath,
+    draft: Draft,
+}
+
+/// A finished scope: what is to be placed and the disk to place it on.
+#[derive(Debug)]
+pub struct Ready {
+    /// The held root.
+    pub fs: RealFs,
+    /// What is to be done.
+    pub manifest: Manifest,
+}
+
+impl Scope {
+    /// Holds `root`; `allowed` are prefixes by whole components, `staging` the run's own folder.
+    /// The disk is not written before the first [`Scope::stage`].
+    ///
+    /// # Errors
+    /// The root cannot be held, or a prefix or the staging path is no path beneath it.
+    pub fn open(root: &Path, allowed: &[&str], staging: &str) -> Result<Self, ScopeError> {
+        let staging = RelPath::new(staging)?;
+        let allowed = allowed.iter().map(|prefix| RelPath::new(prefix)).collect::<Result<_, _>>()?;
+        let fs = RealFs::open(root)?;
+        Ok(Self { fs, allowed, draft: Draft::new(staging.clone()), staging })
+    }
+
+    /// Writes `bytes` to staging, to become `target`'s content. Content that is there already
+    /// makes no entry. A file that is replaced keeps its permission bits.
+    ///
+    /// # Errors
+    /// Every variant but `TooLong`.
+    pub fn stage(
+        &mut self,
+        target: &str,
+        bytes: &[u8],
+        expect: Expect,
+    ) -> Result<Digest, ScopeError> {
+        let target = self.admit(target)?;
+        let (found, mode) = self.examine(&target)?;
+        let expected = match expect {
+            Expect::Absent => found.is_none(),
+            Expect::Digest(digest) => found == Some(digest),
+            Expect::Current => true,
+        };
+        if !expected {
+            return Err(unexpected(target, found));
+        }
+        Ok(self.draft.put(&self.fs, target, found, bytes, mode)?)
+    }
+
+    /// Notes that `target`, which must hold `digest`, is to be removed.
+    ///
+    /// # Errors
+    /// Every variant but `TooLong`.
+    pub fn remove(&mut self, target: &str, digest: Digest) -> Result<(), ScopeError> {
+        let target = self.admit(target)?;
+        let (found, _) = self.examine(&target)?;
+        if found != Some(digest) {
+            return Err(unexpected(target, found));
+        }
+        Ok(self.draft.remove(&self.fs, target, digest)?)
+    }
+
+    /// Reads a file of at most `limit` bytes, anywhere beneath the root.
+    ///
+    /// # Errors
+    /// `Path`, `NotAFile`, `TooLong`, or `Fs`, also when it is not there.
+    pub fn read(&self, path: &str, limit: u64) -> Result<Vec<u8>, ScopeError> {
+        let path = RelPath::new(path)?;
+        let fail = |trouble| FsError { act: "read", path: path.to_string(), trouble };
+        let Some(mut regular) = self.regular(&path)? else {
+            return Err(fail(Trouble::Missing).into());
+        };
+        let bytes = read_bounded(&mut regular.file, limit);
+        let bytes = bytes.map_err(|error: io::Error| fail(error.into()))?;
+        bytes.ok_or(ScopeError::TooLong { path, limit })
+    }
+
+    /// Closes the scope: what was staged is durable, and the manifest names it.
+    ///
+    /// # Errors
+    /// `Fs`: the staging folder could not be synced.
+    pub fn finish(self, run: RunId, fence: Fence, outcome: Outcome) -> Result<Ready, ScopeError> {
+        let manifest = self.draft.seal(&self.fs, run, fence, outcome)?;
+        Ok(Ready { fs: self.fs, manifest })
+    }
+
+    /// Whether the path may be written at all, and not twice.
+    fn admit(&self, target: &str) -> Result<RelPath, ScopeError> {
+        let path = RelPath::new(target)?;
+        if !self.allowed.iter().any(|prefix| path.is_within(prefix)) {
+            let allowed = self.allowed.iter().map(RelPath::as_str).collect::<Vec<_>>().join(", ");
+            return Err(ScopeError::Outside { path, allowed });
+        }
+        // Staging folders of other runs lie beside our own.
+        let kept = self.staging.parent();
+        if path.is_within(kept.as_ref().unwrap_or(&self.staging)) || self.staging.is_within(&path) {
+            return Err(ScopeError::Staging { path });
+        }
+        for entry in self.draft.entries() {
+            if path.is_within(&entry.target) || entry.target.is_within(&path) {
+                return Err(ScopeError::Twice { path, other: entry.target.clone() });
+            }
+        }
+        Ok(path)
+    }
+
+    /// What the target holds and the permission bits for its successor.
+    fn examine(&self, path: &RelPath) -> Result<(Option<Digest>, u32), ScopeError> {
+        let regular = self.regular(path)?;
+        if self.fs.device(path)? != self.fs.device(&self.staging)? {
+            return Err(ScopeError::OtherDevice { path: path.clone() });
+        }
+        let Some(mut regular) = regular else { return Ok((None, NEW_FILE_MODE)) };
+        if regular.links != 1 {
+            return Err(ScopeError::Linked { path: path.clone(), links: regular.links });
+        }
+        let (digest, _) = Digest::of_reader(&mut regular.file).map_err(|error| FsError {
+            act: "read",
+            path: path.to_string(),
+            trouble: error.into(),
+        })?;
+        Ok((Some(digest), regular.mode))
+    }
+
+    fn regular(&self, path: &RelPath) -> Result<Option<Regular>, ScopeError> {
+        self.fs.regular(path).map_err(|error| match error.trouble {
+            Trouble::NotAFile(what) => ScopeError::NotAFile { path: path.clone(), what },
+            _ => error.into(),
+        })
+    }
+}
+
+impl Ready {
+    /// Places it; see [`place`].
+    ///
+    /// # Errors
+    /// Those of [`place`].
+    pub fn place(&self, log: &mut impl PlacementLog) -> Result<Placed, PlaceError> {
+        place(&self.fs, log, &self.manifest)
+    }
+}
+
+fn unexpected(path: RelPath, found: Option<Digest>) -> ScopeError {
+    ScopeError::Unexpected { path, found: found.map_or(Found::Absent, Found::Content) }
+}
+
+#[cfg(test)]
+#[path = "scope_tests.rs"]
+mod tests;

@@ -1,0 +1,127 @@
+//! What a crash does to a disk: every way, where there are few; seeded samples, where there are
+//! many.
+
+use super::disk::{Blob, Order, blob};
+use super::world::Moment;
+
+/// Up to so many changes that are not durable, every subset is tried.
+const EXHAUSTIVE: usize = 6;
+/// So many subsets are drawn beyond that, at scale 1.
+const SAMPLES: f64 = 16.0;
+
+/// One way to crash; it is shown when a case fails.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Damage {
+    /// The process died, the machine did not: nothing is lost and nothing more is durable.
+    Killed,
+    /// A power cut that kept nothing that was not durable.
+    AllLost,
+    /// A power cut that lost nothing.
+    AllKept,
+    /// A power cut that kept all names, and of one new file so many bytes (zeros, if so).
+    Torn { file: usize, length: usize, zeros: bool },
+    /// A power cut that kept these changes and the content of these files.
+    Subset { units: Vec<usize>, files: Vec<usize> },
+    /// A drawn subset; contents may be torn.
+    Drawn(u64),
+}
+
+/// A small generator: splitmix64.
+#[derive(Clone, Debug)]
+pub struct Random(pub u64);
+
+impl Random {
+    pub fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        z ^ (z >> 31)
+    }
+
+    fn below(&mut self, bound: usize) -> usize {
+        (self.next() % bound.max(1) as u64) as usize
+    }
+
+    fn flip(&mut self) -> bool {
+        self.next() & 1 == 1
+    }
+}
+
+/// All crashes at this moment.
+pub fn damages(moment: &Moment, order: Order, random: &mut Random, scale: f64) -> Vec<(Damage, Moment)> {
+    let disk = &moment.disk;
+    let (units, files) = (disk.units(), disk.unsynced());
+    let mut all = vec![(Damage::Killed, moment.clone())];
+    if units.is_empty() && files.is_empty() {
+        return all;
+    }
+    let after = |kept: &[u32], content: &[(usize, Blob)]| Moment {
+        disk: disk.cut(kept, content),
+        log: moment.log.clone(),
+    };
+    let every: Vec<u32> = units.iter().flatten().copied().collect();
+    all.push((Damage::AllLost, after(&[], &[])));
+    all.push((Damage::AllKept, after(&every, &files)));
+    for (at, (file, content)) in files.iter().enumerate() {
+        let full = content.bytes.len();
+        let mut lengths = vec![(0, false), (1, false), (full / 2, false), (full, true)];
+        lengths.push((full.saturating_sub(1), false));
+        for (length, zeros) in lengths {
+            let mut contents = files.clone();
+            contents[at] = (*file, torn(content, length, zeros));
+            all.push((Damage::Torn { file: at, length, zeros }, after(&every, &contents)));
+        }
+    }
+    let items = units.len() + files.len();
+    if items <= EXHAUSTIVE {
+        for mask in 1..(1_usize << items) - 1 {
+            let chosen = |from: usize, count: usize| -> Vec<usize> {
+                (0..count).filter(|index| mask & (1 << (from + index)) != 0).collect()
+            };
+            let (kept, full) = (chosen(0, units.len()), chosen(units.len(), files.len()));
+            let ids: Vec<u32> = kept.iter().flat_map(|unit| &units[*unit]).copied().collect();
+            if disk.allows(&ids, order) {
+                let contents: Vec<_> = full.iter().map(|file| files[*file].clone()).collect();
+                let moment = after(&ids, &contents);
+                all.push((Damage::Subset { units: kept, files: full }, moment));
+            }
+        }
+        return all;
+    }
+    for _ in 0..(SAMPLES * scale).ceil() as usize {
+        let seed = random.next();
+        let mut random = Random(seed);
+        let mut ids: Vec<u32> =
+            units.iter().filter(|_| random.flip()).flatten().copied().collect();
+        if order == Order::Journaled {
+            ids = disk.closure(ids);
+        }
+        let mut contents = Vec::new();
+        for (file, content) in &files {
+            let length = random.below(content.bytes.len() + 1);
+            match random.below(4) {
+                0 => {}
+                1 => contents.push((*file, torn(content, length, false))),
+                2 => contents.push((*file, torn(content, content.bytes.len(), true))),
+                _ => contents.push((*file, content.clone())),
+            }
+        }
+        all.push((Damage::Drawn(seed), after(&ids, &contents)));
+    }
+    all
+}
+
+/// The two that bound the others: for suites where something else is enumerated.
+pub fn few(moment: &Moment, random: &mut Random) -> Vec<(Damage, Moment)> {
+    let mut all = damages(moment, Order::Journaled, random, 0.25);
+    all.truncate(12);
+    all
+}
+
+fn torn(content: &Blob, length: usize, zeros: bool) -> Blob {
+    match zeros {
+        true => blob(&vec![0; length]),
+        false => blob(&content.bytes[..length]),
+    }
+}

@@ -1,0 +1,244 @@
+//! What is placed: the smallest set of trees and changes that differ in the acts they need.
+
+use std::collections::BTreeMap;
+
+use runner_engine::digest::Digest;
+use runner_engine::ids::{Fence, RunId};
+use runner_engine::outcome::Outcome;
+use runner_engine::placement::{
+    Draft, Faults, FsError, Manifest, MemoryLog, PlaceError, Placed, PlacementFs, PlacementLog,
+    Recovery, RelPath, Sound, place_with, recover_with,
+};
+
+use super::disk::Disk;
+use super::world::{Log, Moment, World};
+
+/// The staging folder of the run under test.
+pub const STAGING: &str = "d/.staging/RUN";
+/// The staging folder of any other run.
+pub const OTHER_STAGING: &str = "d/.staging/OTHER";
+/// A file that no scenario touches.
+pub const BYSTANDER: (&str, &str) = ("d/keep", "untouched");
+
+/// A tree: paths and contents.
+pub type Files = &'static [(&'static str, &'static str)];
+/// Targets and their new content; `None` removes.
+pub type Changes = &'static [(&'static str, Option<&'static str>)];
+
+pub struct Scenario {
+    pub name: &'static str,
+    pub files: Files,
+    /// Placed first, by another run.
+    pub earlier: Changes,
+    pub changes: Changes,
+    /// Targets that another program brings to their new content after the draft.
+    pub already: &'static [&'static str],
+    pub degraded: bool,
+    /// Whether the disk knows exchange and noreplace.
+    pub modern: bool,
+}
+
+const fn plain(name: &'static str, files: Files, changes: Changes) -> Scenario {
+    Scenario { name, files, earlier: &[], changes, already: &[], degraded: false, modern: true }
+}
+
+const fn old_disk(name: &'static str, files: Files, changes: Changes) -> Scenario {
+    Scenario { modern: false, ..plain(name, files, changes) }
+}
+
+const AB: Files = &[("d/a", "old a"), ("d/b", "old b")];
+const ABC: Files = &[("d/a", "old a"), ("d/b", "old b"), ("e/c", "old c")];
+
+pub const ALL: &[Scenario] = &[
+    plain("put new", &[], &[("d/a", Some("new a"))]),
+    plain("put new at the root", &[], &[("a", Some("new a"))]),
+    plain("put over", AB, &[("d/a", Some("new a"))]),
+    plain("put an empty file", AB, &[("d/a", Some("")), ("d/n", Some(""))]),
+    plain("put over an empty file", &[("d/a", "")], &[("d/a", Some("new a"))]),
+    plain("remove", AB, &[("d/a", None)]),
+    plain("put over, put new", AB, &[("d/a", Some("new a")), ("d/n", Some("new n"))]),
+    plain("put over two", AB, &[("d/a", Some("new a")), ("d/b", Some("new b"))]),
+    plain("put new two", &[], &[("d/a", Some("new a")), ("d/b", Some("new b"))]),
+    plain("several folders", ABC, &[("d/a", Some("new a")), ("e/c", Some("new c"))]),
+    plain("a new folder", &[], &[("n/a", Some("new a"))]),
+    plain("new folders", &[], &[("n/m/a", Some("new a")), ("n/o/b", Some("new b"))]),
+    plain("a new folder and an old one", AB, &[("n/m/x", Some("x")), ("d/a", Some("new a"))]),
+    plain("remove two", AB, &[("d/a", None), ("d/b", None)]),
+    plain("archive", AB, &[("d/old/a", Some("old a")), ("d/a", None)]),
+    plain("archive, remove first", AB, &[("d/a", None), ("d/old/a", Some("old a"))]),
+    plain("swap two contents", AB, &[("d/a", Some("old b")), ("d/b", Some("old a"))]),
+    plain("mixed", ABC, &[("d/a", Some("new a")), ("d/n", Some("new n")), ("e/c", None)]),
+    plain(
+        "four entries",
+        ABC,
+        &[("d/a", Some("new a")), ("d/b", None), ("e/c", Some("new c")), ("e/n", Some("new n"))],
+    ),
+    plain(
+        "five entries",
+        ABC,
+        &[
+            ("d/a", Some("new a")),
+            ("n/x", Some("new x")),
+            ("d/b", None),
+            ("e/c", Some("new c")),
+            ("e/n", Some("new n")),
+        ],
+    ),
+    Scenario {
+        degraded: true,
+        ..plain("degraded", AB, &[("d/a", Some("new a")), ("d/n", Some("new n"))])
+    },
+    Scenario {
+        already: &["d/a"],
+        ..plain("one is there already", AB, &[("d/a", Some("new a")), ("d/n", Some("new n"))])
+    },
+    Scenario {
+        already: &["d/a", "n/x"],
+        ..plain("all are there already", AB, &[("d/a", Some("new a")), ("n/x", Some("new x"))])
+    },
+    Scenario {
+        earlier: &[("d/a", Some("first a")), ("d/n", Some("first n"))],
+        ..plain("the second run", AB, &[("d/a", Some("new a")), ("d/n", None)])
+    },
+    Scenario {
+        earlier: &[("d/a", Some("first a")), ("d/b", None)],
+        ..plain("back to what was", AB, &[("d/a", Some("old a")), ("d/b", Some("old b"))])
+    },
+    old_disk("no exchange: put new", &[], &[("d/a", Some("new a"))]),
+    old_disk("no exchange: put over", AB, &[("d/a", Some("new a")), ("d/b", Some("new b"))]),
+    old_disk("no exchange: archive", AB, &[("d/old/a", Some("old a")), ("d/a", None)]),
+    old_disk(
+        "no exchange: mixed",
+        ABC,
+        &[("d/a", Some("new a")), ("n/x", Some("new x")), ("e/c", None)],
+    ),
+];
+
+/// A target with what it holds before and after.
+#[derive(Clone, Debug)]
+pub struct Target {
+    pub path: &'static str,
+    pub before: Option<Digest>,
+    pub after: Option<Digest>,
+    pub already: bool,
+}
+
+/// A scenario at its start.
+pub struct Prepared {
+    pub scenario: &'static Scenario,
+    pub start: Moment,
+    pub targets: Vec<Target>,
+    pub outcome: Outcome,
+}
+
+pub fn rel(path: &str) -> RelPath {
+    RelPath::new(path).expect("a scenario's path")
+}
+
+pub fn run() -> RunId {
+    "00000000000000000000000001".parse().expect("an id")
+}
+
+pub fn other_run() -> RunId {
+    "00000000000000000000000002".parse().expect("an id")
+}
+
+impl Prepared {
+    pub fn new(scenario: &'static Scenario) -> Self {
+        let mut disk = Disk::new(scenario.modern);
+        for (path, content) in scenario.files.iter().chain([&BYSTANDER]) {
+            disk.put_durably(path, content.as_bytes());
+        }
+        let log = Log { manifest: None, settled: false, fence: Fence(1) };
+        let world = World::new(Moment { disk, log });
+        if !scenario.earlier.is_empty() {
+            place_other(&world, scenario.earlier).expect("the earlier run is undisturbed");
+        }
+        let start = world.now();
+        let holds = |path: &str| start.disk.read(path).map(|content| content.digest);
+        let targets = scenario.changes.iter().map(|(path, content)| Target {
+            path,
+            before: holds(path),
+            after: content.map(|text| Digest::of(text.as_bytes())),
+            already: scenario.already.contains(path),
+        });
+        let outcome = match scenario.degraded {
+            true => Outcome::Degraded { why: "one of two".to_owned() },
+            false => Outcome::Succeeded,
+        };
+        Self { scenario, targets: targets.collect(), outcome, start }
+    }
+
+    /// The draft as the scope would make it.
+    pub fn draft<F: Faults>(
+        &self,
+        faults: F,
+        fs: &impl PlacementFs,
+        fence: Fence,
+    ) -> Result<Manifest, FsError> {
+        let mut draft = Draft::with(faults, rel(STAGING));
+        for (target, (_, content)) in self.targets.iter().zip(self.scenario.changes) {
+            match (content, target.before) {
+                (Some(text), before) => {
+                    draft.put(fs, rel(target.path), before, text.as_bytes(), 0o644)?;
+                }
+                (None, Some(before)) => draft.remove(fs, rel(target.path), before)?,
+                (None, None) => unreachable!("a scenario removes what is there"),
+            }
+        }
+        draft.seal(fs, run(), fence, self.outcome.clone())
+    }
+
+    /// The whole of a run: draft, then placement; `meanwhile` is what another program writes
+    /// between the two.
+    pub fn perform<F: Faults>(
+        &self,
+        faults: F,
+        fs: &impl PlacementFs,
+        log: &mut impl PlacementLog,
+        meanwhile: impl Fn(&str, &str),
+    ) -> Result<Placed, PlaceError> {
+        let manifest = self.draft(faults, fs, Fence(1))?;
+        for (path, content) in self.scenario.changes {
+            if let (true, Some(content)) = (self.scenario.already.contains(path), content) {
+                meanwhile(path, content);
+            }
+        }
+        place_with(faults, fs, log, &manifest)
+    }
+
+    /// The same in a simulated world.
+    pub fn perform_in<F: Faults>(&self, faults: F, world: &World) -> Result<Placed, PlaceError> {
+        self.perform(faults, &world.fs(), &mut world.log(), |path, content| {
+            world.with(|now| now.disk.put_durably(path, content.as_bytes()));
+        })
+    }
+}
+
+/// Takes the run over, as a tick does, and recovers it.
+pub fn take_over<F: Faults>(faults: F, world: &World) -> Result<Recovery, PlaceError> {
+    let fence = world.with(|now| {
+        now.log.fence.0 += 1;
+        now.log.fence
+    });
+    recover_with(faults, &world.fs(), &mut world.log(), &run(), fence, &rel(STAGING))
+}
+
+/// Another run, sound and undisturbed, that changes these.
+pub fn place_other(world: &World, changes: Changes) -> Result<Placed, PlaceError> {
+    let owned: BTreeMap<_, _> = changes.iter().map(|(path, text)| (*path, *text)).collect();
+    let fs = world.fs();
+    let mut draft = Draft::with(Sound, rel(OTHER_STAGING));
+    for (path, content) in owned {
+        let before = world.with(|now| now.disk.read(path).map(|content| content.digest));
+        match (content, before) {
+            (Some(text), _) => {
+                draft.put(&fs, rel(path), before, text.as_bytes(), 0o644)?;
+            }
+            (None, Some(before)) => draft.remove(&fs, rel(path), before)?,
+            (None, None) => {}
+        }
+    }
+    let manifest = draft.seal(&fs, other_run(), Fence(1), Outcome::Succeeded)?;
+    place_with(Sound, &fs, &mut MemoryLog::new(Fence(1)), &manifest)
+}

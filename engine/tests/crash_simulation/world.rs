@@ -1,0 +1,327 @@
+//! One simulated disk and one log under the core's two traits, with a place before each operation
+//! where something may happen: a snapshot, another program, a take-over, an error.
+
+use std::cell::RefCell;
+use std::io;
+use std::rc::Rc;
+
+use runner_engine::ids::{Fence, RunId};
+use runner_engine::placement::{
+    Found, FsError, LogError, Manifest, PlacementFs, PlacementLog, Recorded, RelPath, Trouble,
+};
+
+use super::disk::{Disk, Refusal};
+
+/// No placement of these scenarios needs more operations than this.
+const ENDLESS: usize = 2_000;
+
+/// The log of the run under test, and the job's fence.
+#[derive(Clone, Debug)]
+pub struct Log {
+    pub manifest: Option<Rc<Manifest>>,
+    pub settled: bool,
+    pub fence: Fence,
+}
+
+/// What a crash leaves: the disk and the log at one moment.
+#[derive(Clone, Debug)]
+pub struct Moment {
+    pub disk: Disk,
+    pub log: Log,
+}
+
+/// What an operation is to the disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    Look,
+    Change,
+    Replace,
+    Sync,
+    Commit,
+}
+
+type Hook = Box<dyn FnOnce(&World)>;
+
+/// Which operations fail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Failure {
+    /// This one, with nothing done.
+    Once(usize),
+    /// This one and all that follow.
+    From(usize),
+    /// This one, if it is a commit, which is durable all the same.
+    Unacknowledged(usize),
+}
+
+struct Inner {
+    now: Moment,
+    operations: usize,
+    changes: usize,
+    snapshots: Option<Vec<Moment>>,
+    hook: Option<(usize, Hook)>,
+    met: Option<Kind>,
+    failure: Option<Failure>,
+}
+
+/// A handle; its clones share the world.
+#[derive(Clone)]
+pub struct World(Rc<RefCell<Inner>>);
+
+impl World {
+    pub fn new(now: Moment) -> Self {
+        Self(Rc::new(RefCell::new(Inner {
+            now,
+            operations: 0,
+            changes: 0,
+            snapshots: None,
+            hook: None,
+            met: None,
+            failure: None,
+        })))
+    }
+
+    /// Keeps the moment before every operation that changes anything.
+    pub fn recording(now: Moment) -> Self {
+        let world = Self::new(now);
+        world.0.borrow_mut().snapshots = Some(Vec::new());
+        world
+    }
+
+    /// Lets something happen just before operation `at`.
+    pub fn interrupt(&self, at: usize, hook: impl FnOnce(&World) + 'static) {
+        self.0.borrow_mut().hook = Some((at, Box::new(hook)));
+    }
+
+    pub fn fail(&self, failure: Option<Failure>) {
+        self.0.borrow_mut().failure = failure;
+    }
+
+    /// The kind of the operation that the interruption came just before, if it came.
+    pub fn met(&self) -> Option<Kind> {
+        self.0.borrow().met
+    }
+
+    pub fn now(&self) -> Moment {
+        self.0.borrow().now.clone()
+    }
+
+    pub fn with<T>(&self, act: impl FnOnce(&mut Moment) -> T) -> T {
+        act(&mut self.0.borrow_mut().now)
+    }
+
+    /// Begins to keep snapshots from here on.
+    pub fn record(&self) {
+        self.0.borrow_mut().snapshots = Some(Vec::new());
+    }
+
+    /// The snapshots so far and the present moment.
+    pub fn take(&self) -> Vec<Moment> {
+        let mut inner = self.0.borrow_mut();
+        let mut all = inner.snapshots.take().unwrap_or_default();
+        all.push(inner.now.clone());
+        all
+    }
+
+    pub fn operations(&self) -> usize {
+        self.0.borrow().operations
+    }
+
+    /// How many operations changed the disk; syncs do not.
+    pub fn changes(&self) -> usize {
+        self.0.borrow().changes
+    }
+
+    pub fn fs(&self) -> SimFs {
+        SimFs(self.clone())
+    }
+
+    pub fn log(&self) -> SimLog {
+        SimLog(self.clone())
+    }
+
+    /// One operation begins; the error that it is to have, if any.
+    fn step(&self, kind: Kind) -> Option<Failure> {
+        let hook = {
+            let mut inner = self.0.borrow_mut();
+            let at = inner.operations;
+            inner.operations += 1;
+            assert!(at < ENDLESS, "it does not end");
+            match inner.hook.take() {
+                Some((when, hook)) if when == at => {
+                    inner.met = Some(kind);
+                    Some(hook)
+                }
+                other => {
+                    inner.hook = other;
+                    None
+                }
+            }
+        };
+        if let Some(hook) = hook {
+            hook(self);
+        }
+        let mut inner = self.0.borrow_mut();
+        let inner = &mut *inner;
+        if kind != Kind::Look
+            && let Some(snapshots) = &mut inner.snapshots
+        {
+            snapshots.push(inner.now.clone());
+        }
+        let at = inner.operations - 1;
+        inner.failure.filter(|failure| match *failure {
+            Failure::Once(when) => when == at,
+            Failure::From(when) => when <= at,
+            Failure::Unacknowledged(when) => when == at && kind == Kind::Commit,
+        })
+    }
+}
+
+pub struct SimFs(World);
+
+impl SimFs {
+    fn act<T>(
+        &self,
+        kind: Kind,
+        act: &'static str,
+        path: &RelPath,
+        run: impl FnOnce(&mut Disk) -> Result<T, Refusal>,
+    ) -> Result<T, FsError> {
+        let fail = |trouble| FsError { act, path: path.to_string(), trouble };
+        if self.0.step(kind).is_some() {
+            return Err(fail(io::Error::other("an injected error").into()));
+        }
+        let mut inner = self.0.0.borrow_mut();
+        let done = run(&mut inner.now.disk);
+        if done.is_ok() && matches!(kind, Kind::Change | Kind::Replace) {
+            inner.changes += 1;
+        }
+        done.map_err(|refusal| {
+            fail(match refusal {
+                Refusal::Missing => Trouble::Missing,
+                Refusal::Exists => Trouble::Exists,
+                Refusal::Unsupported => Trouble::Unsupported,
+                Refusal::NotEmpty => io::Error::from(io::ErrorKind::DirectoryNotEmpty).into(),
+            })
+        })
+    }
+}
+
+impl PlacementFs for SimFs {
+    fn look(&self, path: &RelPath) -> Result<Found, FsError> {
+        self.act(Kind::Look, "read", path, |disk| {
+            let name = path.as_str();
+            Ok(match (disk.read(name), disk.list(name)) {
+                (Some(content), _) => Found::Content(content.digest),
+                (None, Some(_)) => Found::NotAFile("a folder"),
+                (None, None) => Found::Absent,
+            })
+        })
+    }
+
+    fn write_new(&self, path: &RelPath, bytes: &[u8], _: u32) -> Result<(), FsError> {
+        self.act(Kind::Change, "write", path, |disk| disk.write_new(path.as_str(), bytes))
+    }
+
+    fn sync_file(&self, path: &RelPath) -> Result<(), FsError> {
+        self.act(Kind::Sync, "sync", path, |disk| disk.sync_file(path.as_str()))
+    }
+
+    fn create_dir(&self, path: &RelPath) -> Result<(), FsError> {
+        // Whether it changes anything depends on the disk; only a new folder counts.
+        let there = self.0.with(|now| now.disk.list(path.as_str()).is_some());
+        let kind = if there { Kind::Look } else { Kind::Change };
+        self.act(kind, "make the folder", path, |disk| disk.create_dir(path.as_str()))
+    }
+
+    fn sync_dir(&self, dir: Option<&RelPath>) -> Result<(), FsError> {
+        let root = RelPath::new("root").expect("a name");
+        let shown = dir.unwrap_or(&root);
+        self.act(Kind::Sync, "sync the folder", shown, |disk| {
+            disk.sync_dir(dir.map(RelPath::as_str))
+        })
+    }
+
+    fn rename_noreplace(&self, from: &RelPath, to: &RelPath) -> Result<(), FsError> {
+        self.act(Kind::Change, "rename", from, |disk| disk.rename(from.as_str(), to.as_str(), false))
+    }
+
+    fn exchange(&self, one: &RelPath, other: &RelPath) -> Result<(), FsError> {
+        self.act(Kind::Change, "exchange", one, |disk| disk.exchange(one.as_str(), other.as_str()))
+    }
+
+    fn rename_replace(&self, from: &RelPath, to: &RelPath) -> Result<(), FsError> {
+        self.act(Kind::Replace, "rename", from, |disk| disk.rename(from.as_str(), to.as_str(), true))
+    }
+
+    fn list(&self, dir: &RelPath) -> Result<Option<Vec<String>>, FsError> {
+        self.act(Kind::Look, "list", dir, |disk| Ok(disk.list(dir.as_str())))
+    }
+
+    fn remove_file(&self, path: &RelPath) -> Result<(), FsError> {
+        self.act(Kind::Change, "remove", path, |disk| disk.remove_file(path.as_str()))
+    }
+
+    fn remove_dir(&self, path: &RelPath) -> Result<(), FsError> {
+        self.act(Kind::Change, "remove the folder", path, |disk| disk.remove_dir(path.as_str()))
+    }
+}
+
+pub struct SimLog(World);
+
+impl SimLog {
+    fn commit(
+        &self,
+        run: &RunId,
+        held: Fence,
+        apply: impl FnOnce(&mut Log) -> Result<(), LogError>,
+    ) -> Result<(), LogError> {
+        let failed = || LogError::Store(Box::new(io::Error::other("an injected error")));
+        let failure = self.0.step(Kind::Commit);
+        if matches!(failure, Some(Failure::Once(_) | Failure::From(_))) {
+            return Err(failed());
+        }
+        self.0.with(|now| {
+            if held != now.log.fence {
+                let (run, current) = (run.clone(), now.log.fence);
+                return Err(LogError::StaleFence { run, held, current });
+            }
+            apply(&mut now.log)
+        })?;
+        if failure.is_some() { Err(failed()) } else { Ok(()) }
+    }
+}
+
+impl PlacementLog for SimLog {
+    fn manifest(&self, _: &RunId) -> Result<Option<Recorded>, LogError> {
+        if self.0.step(Kind::Look).is_some() {
+            return Err(LogError::Store(Box::new(io::Error::other("an injected error"))));
+        }
+        Ok(self.0.with(|now| {
+            let settled = now.log.settled;
+            now.log.manifest.as_ref().map(|manifest| Recorded { manifest: (**manifest).clone(), settled })
+        }))
+    }
+
+    fn commit_manifest(&mut self, run: &RunId, fence: Fence, manifest: &Manifest) -> Result<(), LogError> {
+        self.commit(run, fence, |log| {
+            if log.manifest.is_some() {
+                return Err(LogError::ManifestExists { run: run.clone() });
+            }
+            log.manifest = Some(Rc::new(manifest.clone()));
+            Ok(())
+        })
+    }
+
+    fn commit_outcome(&mut self, run: &RunId, fence: Fence) -> Result<(), LogError> {
+        self.commit(run, fence, |log| {
+            if log.manifest.is_none() {
+                return Err(LogError::NoManifest { run: run.clone() });
+            }
+            if log.settled {
+                return Err(LogError::Settled { run: run.clone() });
+            }
+            log.settled = true;
+            Ok(())
+        })
+    }
+}

@@ -1,0 +1,456 @@
+//! Child supervision against real processes: the behaviours that hung, flooded or outlived other
+//! runners, each as a shell script.
+//!
+//! No test sleeps: scripts do, and are ended. Long sleeps there stand for "for ever".
+#![allow(clippy::unwrap_used)] // a test's own set-up may fail loudly
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::process::{Child, Command};
+use std::sync::{PoisonError, RwLock};
+use std::time::Duration;
+
+use runner_engine::process::tree::{is_alive, kill_marked, start_time};
+use runner_engine::process::{
+    Cancel, ChildSpec, Ended, Limits, MARKER_VARIABLE, Reason, SpawnError, Status, Stdin, Stream,
+    Verdict, run,
+};
+use runner_engine::time::boot_time;
+
+const SHORT: Duration = Duration::from_millis(150);
+/// Far beyond any deadline here, far below what the scripts would take: a loaded machine passes.
+const SOON: Duration = Duration::from_secs(8);
+
+/// Held shared by tests that have a child, alone by those that need to be the only one.
+static TOGETHER: RwLock<()> = RwLock::new(());
+
+fn spec(test: &str, script: &str) -> ChildSpec {
+    ChildSpec {
+        program: "sh".into(),
+        args: vec!["-c".into(), script.into()],
+        cwd: "/".into(),
+        env: BTreeMap::from([("PATH".to_owned(), "/usr/bin:/bin".to_owned())]),
+        stdin: Stdin::Null,
+        limits: Limits {
+            total: Some(Duration::from_secs(60)),
+            ..Limits::default()
+        },
+        marker: format!("test-{test}-{}", std::process::id()),
+    }
+}
+
+/// The same, in a folder of its own whose file `pid` names a process that the script started.
+fn spec_in(place: &Path, test: &str, script: &str) -> ChildSpec {
+    ChildSpec {
+        cwd: place.into(),
+        ..spec(test, script)
+    }
+}
+
+fn pid_in(place: &Path) -> u32 {
+    fs::read_to_string(place.join("pid"))
+        .unwrap()
+        .trim()
+        .parse()
+        .unwrap()
+}
+
+/// Runs it and checks what must hold after every run.
+fn finish(spec: &ChildSpec) -> Ended {
+    let _together = TOGETHER.read().unwrap_or_else(PoisonError::into_inner);
+    finish_alone(spec)
+}
+
+fn finish_alone(spec: &ChildSpec) -> Ended {
+    let ended = run(spec, &Cancel::new().unwrap(), &mut |_, _| Verdict::Continue).unwrap();
+    check(spec, &ended);
+    ended
+}
+
+fn check(spec: &ChildSpec, ended: &Ended) {
+    assert_eq!(ended.survivors, 0);
+    assert_eq!(
+        kill_marked(&spec.marker).count,
+        0,
+        "something of {} was left",
+        spec.marker
+    );
+    assert!(ended.took() < SOON, "it took {:?}", ended.took());
+}
+
+#[test]
+fn exit_0_with_nothing_said() {
+    let ended = finish(&spec("empty", "exit 0"));
+    assert_eq!(
+        (ended.status, ended.reason),
+        (Status::Exit(0), Reason::Exited)
+    );
+    assert!(ended.stdout.is_empty() && ended.stderr.is_empty() && ended.killed == 0);
+    assert!(ended.is_success() && !ended.lingered);
+}
+
+#[test]
+fn exit_codes_signals_and_both_streams_come_through() {
+    let ended = finish(&spec("codes", "echo out; echo err >&2; exit 42"));
+    assert_eq!(ended.status, Status::Exit(42));
+    assert_eq!(
+        (ended.stdout.as_slice(), ended.stderr.as_slice()),
+        (&b"out\n"[..], &b"err\n"[..])
+    );
+    let ended = finish(&spec("signal", "kill -9 $$"));
+    assert_eq!(
+        (ended.status, ended.reason),
+        (Status::Signal(9), Reason::Exited)
+    );
+    assert!(!ended.is_success());
+}
+
+#[test]
+fn a_silent_start_ends_at_the_first_byte_deadline() {
+    let mut spec = spec("silent", "exec sleep 1000");
+    spec.limits.first_byte = Some(SHORT);
+    let ended = finish(&spec);
+    assert_eq!(
+        (ended.status, ended.reason),
+        (Status::Signal(15), Reason::FirstByteDeadline)
+    );
+    assert!(ended.took() >= SHORT);
+}
+
+#[test]
+fn a_stall_ends_at_the_idle_deadline() {
+    let mut spec = spec("stall", "echo begun; exec sleep 1000");
+    spec.limits.first_byte = Some(SOON);
+    spec.limits.idle = Some(SHORT);
+    let ended = finish(&spec);
+    assert_eq!(ended.reason, Reason::IdleDeadline);
+    assert_eq!(ended.stdout, b"begun\n");
+}
+
+#[test]
+fn a_drip_keeps_it_alive_only_to_the_total_deadline() {
+    let mut spec = spec("drip", "while :; do echo drip; sleep 0.02; done");
+    spec.limits.idle = Some(SOON);
+    spec.limits.total = Some(SHORT);
+    let ended = finish(&spec);
+    assert_eq!(ended.reason, Reason::TotalDeadline);
+    assert!(ended.stdout.starts_with(b"drip\n"));
+}
+
+#[test]
+fn a_flood_is_cut_at_the_cap_and_ended() {
+    for (stream, script) in [
+        (Stream::Stdout, "exec yes"),
+        (Stream::Stderr, "exec yes >&2"),
+    ] {
+        let mut spec = spec("flood", script);
+        spec.limits.output_cap = 1_000_000;
+        let ended = finish(&spec);
+        assert_eq!(ended.reason, Reason::OutputCap { stream });
+        let (full, other) = match stream {
+            Stream::Stdout => (&ended.stdout, &ended.stderr),
+            Stream::Stderr => (&ended.stderr, &ended.stdout),
+        };
+        assert_eq!((full.len(), other.len()), (1_000_000, 0));
+        assert_eq!(ended.stdout_truncated, stream == Stream::Stdout);
+        assert_eq!(ended.stderr_truncated, stream == Stream::Stderr);
+    }
+}
+
+#[test]
+fn a_large_output_just_before_the_exit_is_whole() {
+    let script = "head -c 3000000 /dev/zero; head -c 1000000 /dev/zero >&2";
+    let ended = finish(&spec("large", script));
+    assert_eq!(
+        (ended.stdout.len(), ended.stderr.len()),
+        (3_000_000, 1_000_000)
+    );
+    assert!(ended.is_success());
+}
+
+#[test]
+fn a_grandchild_that_holds_the_pipe_does_not_hold_us() {
+    let ended = finish(&spec("holds", "sleep 1000 & echo done"));
+    assert_eq!(
+        (ended.status, ended.reason),
+        (Status::Exit(0), Reason::Exited)
+    );
+    assert_eq!((ended.stdout.as_slice(), ended.killed), (&b"done\n"[..], 1));
+}
+
+#[test]
+fn a_grandchild_that_floods_the_pipe_does_not_hold_us() {
+    let ended = finish(&spec("floods", "yes & echo done; exit 3"));
+    assert_eq!((ended.status, ended.killed), (Status::Exit(3), 1));
+}
+
+#[test]
+fn a_grandchild_in_its_own_session_is_swept() {
+    let place = tempfile::tempdir().unwrap();
+    let script = "setsid -f sh -c 'echo $$ >pid; exec sleep 1000'; until [ -s pid ]; do :; done";
+    let ended = finish(&spec_in(place.path(), "session", script));
+    assert_eq!((ended.status, ended.killed), (Status::Exit(0), 1));
+    assert_eq!(
+        start_time(pid_in(place.path())),
+        None,
+        "not even a zombie is left"
+    );
+}
+
+#[test]
+fn an_orphan_without_group_session_or_marker_is_swept() {
+    let _alone = TOGETHER.write().unwrap_or_else(PoisonError::into_inner);
+    let place = tempfile::tempdir().unwrap();
+    let script = "env -i /usr/bin/setsid -f /bin/sh -c 'echo $$ >pid; sleep 1000 & wait'
+                  until [ -s pid ]; do :; done";
+    let ended = finish_alone(&spec_in(place.path(), "orphan", script));
+    assert_eq!(ended.status, Status::Exit(0));
+    // The shell, and its sleep unless that was not yet born.
+    assert!((1..=2).contains(&ended.killed), "{}", ended.killed);
+    assert_eq!(start_time(pid_in(place.path())), None);
+}
+
+#[test]
+fn orphans_that_end_by_themselves_are_reaped() {
+    let _alone = TOGETHER.write().unwrap_or_else(PoisonError::into_inner);
+    let place = tempfile::tempdir().unwrap();
+    let script = "setsid -f sh -c 'echo $$ >pid'; until [ -s pid ]; do :; done";
+    finish_alone(&spec_in(place.path(), "reaped", script));
+    assert_eq!(start_time(pid_in(place.path())), None, "a zombie was left");
+}
+
+#[test]
+fn who_ignores_term_is_killed_with_its_children() {
+    let script = "trap '' TERM; sleep 1000 & echo begun; while :; do sleep 1; done";
+    let mut spec = spec("stubborn", script);
+    spec.limits.idle = Some(SHORT);
+    spec.limits.term_to_kill = SHORT;
+    let ended = finish(&spec);
+    assert_eq!(
+        (ended.status, ended.reason),
+        (Status::Signal(9), Reason::IdleDeadline)
+    );
+    assert!(ended.took() >= SHORT * 2);
+    assert!(ended.killed >= 1, "{}", ended.killed);
+}
+
+#[test]
+fn who_ends_in_order_on_term_says_so() {
+    let script = "trap 'echo bye; exit 9' TERM; echo begun; while :; do sleep 0.01; done";
+    let mut spec = spec("order", script);
+    spec.limits.idle = Some(SHORT);
+    let ended = finish(&spec);
+    assert_eq!(
+        (ended.status, ended.reason),
+        (Status::Exit(9), Reason::IdleDeadline)
+    );
+    assert_eq!(ended.stdout, b"begun\nbye\n");
+}
+
+#[test]
+fn a_pulled_token_ends_it_and_an_earlier_one_keeps_it_from_starting() {
+    let _together = TOGETHER.read().unwrap_or_else(PoisonError::into_inner);
+    let cancel = Cancel::new().unwrap();
+    let spec = spec("cancel", "echo begun; exec sleep 1000");
+    let other = cancel.clone();
+    let ended = run(&spec, &cancel, &mut |_, _| {
+        other.cancel("ctrl-c");
+        Verdict::Continue
+    });
+    let ended = ended.unwrap();
+    check(&spec, &ended);
+    assert_eq!(
+        (ended.status, ended.reason),
+        (Status::Signal(15), Reason::Cancelled)
+    );
+    let refused = run(&spec, &cancel, &mut |_, _| Verdict::Continue).unwrap_err();
+    assert_eq!(refused.to_string(), "cancelled before the start: ctrl-c");
+}
+
+#[test]
+fn after_its_result_it_may_linger_for_its_grace_only() {
+    let _together = TOGETHER.read().unwrap_or_else(PoisonError::into_inner);
+    let mut spec = spec("linger", "echo RESULT; exec sleep 1000");
+    spec.limits.exit_grace = SHORT;
+    let mut text = Vec::new();
+    let ended = run(&spec, &Cancel::new().unwrap(), &mut |stream, bytes| {
+        assert_eq!(stream, Stream::Stdout);
+        text.extend_from_slice(bytes);
+        if text.ends_with(b"RESULT\n") {
+            Verdict::ResultSeen
+        } else {
+            Verdict::Continue
+        }
+    });
+    let ended = ended.unwrap();
+    check(&spec, &ended);
+    assert!(ended.lingered && ended.is_success() && ended.took() >= SHORT);
+    assert_eq!(
+        (ended.status, ended.reason),
+        (Status::Signal(15), Reason::Exited)
+    );
+}
+
+#[test]
+fn much_input_to_a_child_that_never_reads_blocks_nobody() {
+    let mut deaf = spec("deaf", "exec sleep 1000");
+    deaf.stdin = Stdin::Bytes(vec![b'x'; 8 << 20]);
+    deaf.limits.first_byte = Some(SHORT);
+    assert_eq!(finish(&deaf).reason, Reason::FirstByteDeadline);
+    let closed = ChildSpec {
+        stdin: deaf.stdin,
+        ..spec("closed", "exec <&-; echo done")
+    };
+    let ended = finish(&closed);
+    assert_eq!(
+        (ended.status, ended.stdout.as_slice()),
+        (Status::Exit(0), &b"done\n"[..])
+    );
+}
+
+#[test]
+fn input_and_output_flow_at_the_same_time() {
+    let mut spec = spec("cat", "exec cat");
+    let bytes: Vec<u8> = (0..1_u32 << 20).flat_map(u32::to_le_bytes).collect();
+    spec.stdin = Stdin::Bytes(bytes.clone());
+    let ended = finish(&spec);
+    assert!(ended.is_success() && ended.stdout == bytes);
+}
+
+#[test]
+fn an_empty_input_is_the_end_of_the_file() {
+    for stdin in [Stdin::Null, Stdin::Bytes(Vec::new())] {
+        let ended = finish(&ChildSpec {
+            stdin,
+            ..spec("no-input", "cat; echo eof")
+        });
+        assert_eq!(ended.stdout, b"eof\n");
+    }
+}
+
+#[test]
+fn bytes_that_are_no_text_come_through() {
+    let ended = finish(&spec("bytes", r"printf '\377\000\376'"));
+    assert_eq!(ended.stdout, [0xff, 0, 0xfe]);
+}
+
+#[test]
+fn the_environment_is_the_allowlist_and_the_marker() {
+    let mut spec = spec("env", "");
+    spec.program = "env".into();
+    spec.args.clear();
+    spec.env.insert("LANG".to_owned(), "C.UTF-8".to_owned());
+    let text = String::from_utf8(finish(&spec).stdout).unwrap();
+    let mut lines: Vec<&str> = text.lines().collect();
+    lines.sort_unstable();
+    let marker = format!("{MARKER_VARIABLE}={}", spec.marker);
+    assert_eq!(lines, ["LANG=C.UTF-8", "PATH=/usr/bin:/bin", &marker]);
+}
+
+#[test]
+fn it_starts_in_its_folder_in_a_group_of_its_own() {
+    let place = tempfile::tempdir().unwrap();
+    let spec = spec_in(
+        place.path(),
+        "group",
+        "pwd; echo $$; cut -d' ' -f5 /proc/$$/stat",
+    );
+    let text = String::from_utf8(finish(&spec).stdout).unwrap();
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!(lines[0].as_bytes(), place.path().as_os_str().as_bytes());
+    assert_eq!(lines[1], lines[2]);
+}
+
+#[test]
+fn what_cannot_start_says_what_and_where() {
+    let place = tempfile::tempdir().unwrap();
+    let start = |spec: &ChildSpec| {
+        let mut none = |_: Stream, _: &[u8]| Verdict::Continue;
+        run(spec, &Cancel::new().unwrap(), &mut none).unwrap_err()
+    };
+    let mut missing = spec("missing", "");
+    missing.program = "no-such-agent".into();
+    let text = start(&missing).to_string();
+    assert_eq!(text, "no program no-such-agent (looked in /usr/bin, /bin)");
+    missing.env.clear();
+    assert!(
+        start(&missing)
+            .to_string()
+            .contains("the child's PATH is empty")
+    );
+
+    let mut nowhere = spec("nowhere", "");
+    nowhere.cwd = place.path().join("gone");
+    assert!(matches!(start(&nowhere), SpawnError::Cwd { .. }));
+    fs::write(&nowhere.cwd, "").unwrap();
+    assert!(start(&nowhere).to_string().contains("it is not a folder"));
+
+    let script = place.path().join("agent");
+    fs::write(&script, "#!/no/such/interpreter\n").unwrap();
+    let mut unfit = spec("unfit", "");
+    unfit.program = script.clone();
+    assert!(matches!(start(&unfit), SpawnError::NotExecutable { .. }));
+    let executable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    fs::set_permissions(&script, executable).unwrap();
+    let text = start(&unfit).to_string();
+    assert!(text.contains("interpreter or loader"), "{text}");
+}
+
+/// A process whose launcher is dead, as recovery finds it.
+fn left_behind(marker: &str, script: &str) -> (Child, u32, u64) {
+    let mut child = Command::new("/bin/sh");
+    child.args(["-c", script]).env(MARKER_VARIABLE, marker);
+    let child = child.stdin(std::process::Stdio::piped()).spawn().unwrap();
+    let pid = child.id();
+    (child, pid, start_time(pid).unwrap())
+}
+
+#[test]
+fn recovery_kills_the_marked_and_nobody_else() {
+    let marker = format!("test-recovery-{}", std::process::id());
+    let other_marker = format!("{marker}0");
+    let (mut ours, pid, start) = left_behind(&marker, "trap '' TERM; sleep 1000; :");
+    let (mut other, other_pid, other_start) = left_behind(&other_marker, "read line");
+    assert!(is_alive(pid, start) && !is_alive(pid, start + 1));
+    let killed = kill_marked(&marker);
+    assert!((1..=2).contains(&killed.count), "{killed:?}");
+    assert_eq!(killed.survivors, 0);
+    assert!(!is_alive(pid, start), "a zombie is not alive");
+    assert!(is_alive(other_pid, other_start));
+    assert_eq!(kill_marked(&marker).count, 0);
+    ours.wait().unwrap();
+    assert_eq!(kill_marked(&other_marker).count, 1);
+    other.wait().unwrap();
+}
+
+#[test]
+fn runs_side_by_side_do_not_touch_each_other() {
+    let begun = boot_time();
+    std::thread::scope(|scope| {
+        let side = |number: u32| {
+            let script = format!("setsid -f sleep 1000; sleep 0.0{number}; echo {number}");
+            let ended = finish(&spec(&format!("side-{number}"), &script));
+            assert_eq!(ended.stdout, format!("{number}\n").as_bytes());
+            assert_eq!((ended.status, ended.killed), (Status::Exit(0), 1));
+        };
+        for number in 0..8 {
+            scope.spawn(move || side(number));
+        }
+    });
+    assert!(boot_time() - begun < SOON * 2);
+}
+
+#[test]
+fn a_panicking_observer_leaves_no_process() {
+    let _together = TOGETHER.read().unwrap_or_else(PoisonError::into_inner);
+    let spec = spec("panic", "echo begun; sleep 1000 & sleep 1000");
+    let panicked = std::panic::catch_unwind(|| {
+        run(&spec, &Cancel::new().unwrap(), &mut |_, _| {
+            panic!("the observer's own fault")
+        })
+    });
+    assert!(panicked.is_err());
+    assert_eq!(kill_marked(&spec.marker).count, 0);
+}

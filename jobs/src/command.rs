@@ -1,0 +1,242 @@
+//! A program with declared artifacts.
+//!
+//! The program runs in the project's folder and leaves its artifacts in the private folder that it
+//! finds in `RUNNER_OUT`. An exit code proves nothing: the run has succeeded when the program ended
+//! with 0 *and* every declared artifact is there and parses. What is placed are bytes that we read
+//! after its whole tree was dead; a file of the child's is never moved into place. Until the walls
+//! exist the child is unconfined, and its report says so.
+
+use std::ffi::OsString;
+use std::fs;
+use std::path::PathBuf;
+
+use runner_engine::outcome::Class;
+use runner_engine::placement::{RealFs, RelPath};
+use runner_engine::process::{self, ChildSpec, Ended, Limits, Reason, SpawnError, Status, Stdin, Verdict};
+use runner_engine::scope::Expect;
+use runner_engine::time::boot_time;
+use serde::Deserialize;
+use serde_json::json;
+
+use crate::{Context, Finished, JobError};
+
+/// The largest artifact that is placed, in bytes.
+const LARGEST: u64 = 64 * 1024 * 1024;
+/// How much of a program's last words a report shows, in characters.
+const LAST_WORDS: usize = 400;
+
+/// What to run and what it must leave.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CommandSpec {
+    /// A name to look for in `PATH`, or a path.
+    pub program: String,
+    /// Its arguments. Never a secret: every user can read them.
+    #[serde(default)]
+    pub args: Vec<String>,
+    /// Names of variables that it may see besides the ordinary ones.
+    #[serde(default)]
+    pub env: Vec<String>,
+    /// What it must leave.
+    #[serde(default)]
+    pub artifacts: Vec<Artifact>,
+}
+
+/// One file that a run must produce.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Artifact {
+    /// Where the program leaves it, below `RUNNER_OUT`.
+    pub from: String,
+    /// Where it is placed, below the project.
+    pub to: String,
+}
+
+/// Runs the program and stages what it left.
+///
+/// # Errors
+/// Each way in which it did not do what it declared.
+pub fn run(ctx: &mut Context<'_>, spec: &CommandSpec) -> Result<Finished, JobError> {
+    let out = ctx.run_dir.join("out");
+    fs::create_dir_all(&out)
+        .map_err(|source| JobError::Io { doing: "create", path: out.clone(), source })?;
+    let mut env = ctx.env.clone();
+    env.insert("RUNNER_OUT".to_owned(), out.display().to_string());
+    let child = ChildSpec {
+        program: PathBuf::from(&spec.program),
+        args: spec.args.iter().map(OsString::from).collect(),
+        cwd: ctx.root.to_owned(),
+        env,
+        stdin: Stdin::Null,
+        limits: Limits {
+            total: Some(ctx.admitted.deadline().saturating_sub(boot_time())),
+            ..Limits::default()
+        },
+        marker: ctx.admitted.run().to_string(),
+    };
+    ctx.progress.step(&spec.program, 0, 1);
+    let ended = process::run(&child, &ctx.cancel, &mut |_, _| Verdict::Continue).map_err(not_started)?;
+    ctx.progress.step(&spec.program, 1, 1);
+    keep_output(ctx, &ended)?;
+    judge(ctx, &ended)?;
+    let mut finished = Finished {
+        headline: match spec.artifacts.len() {
+            0 => format!("{} ended with 0; it declares no artifact", spec.program),
+            n => format!("{} left {n} artifact{}", spec.program, if n == 1 { "" } else { "s" }),
+        },
+        ..Finished::default()
+    };
+    if ended.killed > 0 {
+        finished.lines.push(format!("{} processes that it left behind were ended", ended.killed));
+    }
+    for artifact in &spec.artifacts {
+        let bytes = collect(&out, &artifact.from)?;
+        parses(&artifact.to, &bytes)?;
+        ctx.scope.stage(&artifact.to, &bytes, Expect::Current)?;
+        finished.lines.push(format!("{} ({} bytes)", artifact.to, bytes.len()));
+    }
+    finished.facts.insert("exit".to_owned(), json!(0));
+    finished.facts.insert("killed".to_owned(), json!(ended.killed));
+    Ok(finished)
+}
+
+fn not_started(error: SpawnError) -> JobError {
+    let class = match error {
+        SpawnError::NotFound { .. } | SpawnError::NotExecutable { .. } => Class::NotInstalled,
+        SpawnError::Cwd { .. } | SpawnError::Io { .. } => Class::Environment,
+        SpawnError::Cancelled { why } => return JobError::Cancelled { why },
+    };
+    JobError::failed(class, error.to_string())
+}
+
+/// What it said goes, redacted, into the run's folder for `runner runs logs`.
+fn keep_output(ctx: &Context<'_>, ended: &Ended) -> Result<(), JobError> {
+    for (name, bytes) in [("stdout", &ended.stdout), ("stderr", &ended.stderr)] {
+        let text = String::from_utf8_lossy(bytes);
+        let path = ctx.run_dir.join(name);
+        fs::write(&path, ctx.redactor.redact(&text).as_bytes())
+            .map_err(|source| JobError::Io { doing: "write", path, source })?;
+    }
+    Ok(())
+}
+
+fn judge(ctx: &Context<'_>, ended: &Ended) -> Result<(), JobError> {
+    let took = ended.took().as_secs();
+    match &ended.reason {
+        Reason::Cancelled => {
+            return Err(JobError::Cancelled { why: ctx.cancel.why().unwrap_or_else(|| "cancelled".to_owned()) });
+        }
+        Reason::TotalDeadline => {
+            return Err(JobError::TimedOut { why: format!("it was ended at its total deadline, after {took} s") });
+        }
+        Reason::FirstByteDeadline | Reason::IdleDeadline => {
+            return Err(JobError::failed(Class::Silent, format!("it said nothing for too long, after {took} s")));
+        }
+        Reason::OutputCap { .. } => {
+            return Err(JobError::failed(Class::Crash, "it wrote more output than is taken, and was ended"));
+        }
+        Reason::Exited => {}
+    }
+    match ended.status {
+        Status::Exit(0) => Ok(()),
+        status => {
+            let words = if ended.stderr.is_empty() { &ended.stdout } else { &ended.stderr };
+            let words = ctx.redactor.redact(&last_words(words)).into_owned();
+            Err(JobError::failed(Class::Crash, format!("it ended with {status}{words}")))
+        }
+    }
+}
+
+/// The end of what a program said, on one line.
+fn last_words(bytes: &[u8]) -> String {
+    let text = String::from_utf8_lossy(bytes);
+    let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    if line.is_empty() {
+        return String::new();
+    }
+    let skip = line.chars().count().saturating_sub(LAST_WORDS);
+    let cut = if skip > 0 { "…" } else { "" };
+    format!(": {cut}{}", line.chars().skip(skip).collect::<String>())
+}
+
+/// Reads an artifact through a held handle, following nothing.
+fn collect(out: &std::path::Path, from: &str) -> Result<Vec<u8>, JobError> {
+    use std::io::Read as _;
+    let missing = |why: String| JobError::failed(Class::ArtifactMissing, format!("{from}: {why}"));
+    let path = RelPath::new(from).map_err(|error| missing(error.to_string()))?;
+    let folder = RealFs::open(out).map_err(|error| missing(error.to_string()))?;
+    let file = folder.regular(&path).map_err(|error| missing(error.to_string()))?;
+    let file = file.ok_or_else(|| missing("it is not there, although the program ended with 0".to_owned()))?;
+    if file.links != 1 {
+        return Err(missing(format!("it has {} names (hard links)", file.links)));
+    }
+    if file.length > LARGEST {
+        return Err(missing(format!("it has {} bytes, {LARGEST} are taken", file.length)));
+    }
+    if file.length == 0 {
+        return Err(missing("it is empty".to_owned()));
+    }
+    let mut bytes = Vec::new();
+    file.file
+        .take(LARGEST)
+        .read_to_end(&mut bytes)
+        .map_err(|source| JobError::Io { doing: "read", path: out.join(from), source })?;
+    Ok(bytes)
+}
+
+/// Formats that we know are checked before they are placed.
+fn parses(to: &str, bytes: &[u8]) -> Result<(), JobError> {
+    let bad = |why: String| Err(JobError::failed(Class::Malformed, format!("{to}: {why}")));
+    let extension = to.rsplit('/').next().and_then(|name| name.rsplit_once('.')).map(|(_, end)| end);
+    match extension {
+        Some("json") => match serde_json::from_slice::<serde::de::IgnoredAny>(bytes) {
+            Ok(_) => Ok(()),
+            Err(error) => bad(format!("not JSON: {error}")),
+        },
+        Some("jsonl") => {
+            for (index, line) in bytes.split(|byte| *byte == b'\n').enumerate().filter(|(_, l)| !l.is_empty()) {
+                if let Err(error) = serde_json::from_slice::<serde::de::IgnoredAny>(line) {
+                    return bad(format!("line {} is not JSON: {error}", index + 1));
+                }
+            }
+            Ok(())
+        }
+        Some("md" | "txt" | "org" | "toml" | "yaml" | "html") => match std::str::from_utf8(bytes) {
+            Ok(_) => Ok(()),
+            Err(error) => bad(format!("not UTF-8: {error}")),
+        },
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn known_formats_are_checked() {
+        assert!(parses("a/b.json", b"{\"x\": 1}").is_ok());
+        assert!(parses("a/b.json", b"{\"x\": 1").is_err());
+        assert!(parses("b.jsonl", b"{}\n[]\n\n3\n").is_ok());
+        assert!(parses("b.jsonl", b"{}\nnope\n").unwrap_err().to_string().contains("line 2"));
+        assert!(parses("b.md", b"\xff").is_err());
+        assert!(parses("b.bin", b"\xff").is_ok());
+    }
+
+    #[test]
+    fn only_plain_files_are_collected() {
+        let folder = tempfile::tempdir().unwrap();
+        let out = folder.path();
+        fs::write(out.join("good"), "x").unwrap();
+        fs::write(out.join("empty"), "").unwrap();
+        std::os::unix::fs::symlink("/etc/passwd", out.join("link")).unwrap();
+        fs::write(out.join("first"), "x").unwrap();
+        fs::hard_link(out.join("first"), out.join("second")).unwrap();
+        fs::create_dir(out.join("folder")).unwrap();
+        assert_eq!(collect(out, "good").unwrap(), b"x");
+        for bad in ["empty", "link", "second", "folder", "absent", "../good", "/etc/passwd"] {
+            let error = collect(out, bad).unwrap_err();
+            assert!(matches!(error, JobError::Failed { class: Class::ArtifactMissing, .. }), "{bad}: {error}");
+        }
+    }
+}

@@ -1,0 +1,218 @@
+//! What a run works with: the only doors for writing and for spending.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use runner_backends::{Backend, BackendError, NullSink, Reply, Request};
+use runner_engine::admission::Shortfall;
+use runner_engine::git::Git;
+use runner_engine::ledger::{Admitted, Amounts, Ledger, LedgerError, Spent};
+use runner_engine::process::Cancel;
+use runner_engine::scope::Scope;
+use runner_engine::time::{Clock, Moment};
+use runner_text::redact::Redactor;
+
+/// Where a run tells how far it is.
+pub trait Progress {
+    /// `done` of `total` steps of `what` are over; a total of 0 is not known yet.
+    fn step(&mut self, what: &str, done: u64, total: u64);
+}
+
+/// Progress that nobody watches.
+#[derive(Debug, Default)]
+pub struct Silent;
+
+impl Progress for Silent {
+    fn step(&mut self, _what: &str, _done: u64, _total: u64) {}
+}
+
+/// What an admitted run works with.
+pub struct Context<'a> {
+    /// Proof of admission, with fence, deadline and seed.
+    pub admitted: &'a Admitted,
+    /// The project's canonical root; read freely, write only through `scope`.
+    pub root: &'a Path,
+    /// A folder for caches of this project, outside of the tree; what lies there may vanish.
+    pub cache: &'a Path,
+    /// A private folder of this run, for a child's files.
+    pub run_dir: &'a Path,
+    /// The only door for writes.
+    pub scope: Scope,
+    /// Questions to git.
+    pub git: Git,
+    /// Wall time at admission: the one `now` of the whole run.
+    pub now: Timestamp,
+    /// Pulled when the run must end.
+    pub cancel: Cancel,
+    /// Where it tells how far it is.
+    pub progress: &'a mut dyn Progress,
+    /// Hides secrets at every sink.
+    pub redactor: Redactor,
+    /// The environment that children may have.
+    pub env: &'a std::collections::BTreeMap<String, String>,
+    pub(crate) clock: &'a Clock,
+    pub(crate) ledger: &'a mut Ledger,
+    pub(crate) backend: Arc<dyn Backend>,
+    asked: bool,
+}
+
+/// Why a question got no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum AskError {
+    /// The run's budget has no room for it; nothing was asked.
+    #[error("the budget of {} has {} {} left, this request may need {}", .0.level, .0.left, .0.unit, .0.wanted)]
+    OverBudget(Shortfall),
+    /// It was asked and there is no answer.
+    #[error(transparent)]
+    Backend(#[from] BackendError),
+    /// The ledger could not be used.
+    #[error(transparent)]
+    Ledger(#[from] LedgerError),
+}
+
+impl From<AskError> for crate::JobError {
+    fn from(error: AskError) -> Self {
+        match error {
+            AskError::OverBudget(_) => Self::OverBudget(error.to_string()),
+            AskError::Backend(error) => Self::Backend(error),
+            AskError::Ledger(error) => Self::Ledger(error),
+        }
+    }
+}
+
+impl<'a> Context<'a> {
+    /// Everything that an admitted run gets.
+    #[allow(clippy::too_many_arguments)]
+    pub fn new(
+        admitted: &'a Admitted,
+        place: Place<'a>,
+        scope: Scope,
+        git: Git,
+        tools: Tools<'a>,
+        ledger: &'a mut Ledger,
+        backend: Arc<dyn Backend>,
+    ) -> Self {
+        Self {
+            admitted,
+            root: place.root,
+            cache: place.cache,
+            run_dir: place.run_dir,
+            scope,
+            git,
+            now: admitted.started(),
+            cancel: tools.cancel,
+            progress: tools.progress,
+            redactor: tools.redactor,
+            env: tools.env,
+            clock: tools.clock,
+            ledger,
+            backend,
+            asked: false,
+        }
+    }
+
+    /// Whether the backend was asked anything.
+    pub fn asked(&self) -> bool {
+        self.asked
+    }
+
+    /// How long the run may still take.
+    pub fn left(&self) -> std::time::Duration {
+        self.admitted.deadline().saturating_sub(runner_engine::time::boot_time())
+    }
+
+    /// The name of the backend that answers.
+    pub fn backend_name(&self) -> &str {
+        self.backend.name()
+    }
+
+    /// Whether the backend only gives back the answer by rule, so that evidence need not be worded
+    /// for it.
+    pub fn backend_kind(&self) -> String {
+        self.backend.describe().kind
+    }
+
+    /// Asks the backend, inside the run's budget: reserve, ask, settle. `ideas` is how many of
+    /// whatever the job counts its work in this request covers. Usage that the backend does not
+    /// state is charged at what was reserved.
+    ///
+    /// # Errors
+    /// [`AskError::OverBudget`] before anything is asked; [`AskError::Backend`] after.
+    pub fn ask(&mut self, request: &Request, ideas: u64) -> Result<Reply, AskError> {
+        let run = self.admitted.run().clone();
+        let left = self.ledger.left_of(&run)?;
+        // The tokens and the money of one answer are bounded by what the run has left.
+        let want = Amounts { calls: 1, tokens: left.tokens, micros: left.micros, seconds: 0, ideas };
+        let name = self.backend.name().to_owned();
+        let reserved = self.ledger.reserve_request(&run, &name, want, self.wall())?;
+        let request_id = reserved.map_err(AskError::OverBudget)?;
+        self.asked = true;
+        let answer = self.block_on(request);
+        let (spent, note) = match &answer {
+            Ok(Reply { usage: Some(usage), .. }) => {
+                let known = Amounts {
+                    calls: 1,
+                    tokens: usage.input_tokens.saturating_add(usage.output_tokens),
+                    micros: usage.cost_micros.unwrap_or(0),
+                    seconds: 0,
+                    ideas,
+                };
+                (Spent::Known(known), "answered".to_owned())
+            }
+            Ok(_) => (Spent::Unknown, "answered, usage unknown".to_owned()),
+            // Nothing was asked of anyone: the program was not there to be started.
+            Err(BackendError::NotInstalled { .. }) => {
+                (Spent::Known(Amounts::default()), "not installed".to_owned())
+            }
+            Err(error) => (Spent::Unknown, self.redactor.redact(&error.to_string()).into_owned()),
+        };
+        let at = self.wall();
+        self.ledger.settle_request(request_id, spent, &note, at)?;
+        Ok(answer?)
+    }
+
+    /// The one place in the house where a future is waited for.
+    fn block_on(&self, request: &Request) -> Result<Reply, BackendError> {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(|error| BackendError::Unavailable { why: format!("cannot build a runtime: {error}") })?;
+        runtime.block_on(self.backend.run(request, &mut NullSink, &self.cancel))
+    }
+
+    /// The wall clock as the run's own bookkeeping needs it; jobs use `now`.
+    pub(crate) fn wall(&self) -> Timestamp {
+        self.clock.read().map(|Moment { wall, .. }| wall).unwrap_or(self.now)
+    }
+}
+
+/// Where a run works.
+#[derive(Clone, Copy, Debug)]
+pub struct Place<'a> {
+    /// The project's canonical root.
+    pub root: &'a Path,
+    /// A folder for caches.
+    pub cache: &'a Path,
+    /// A private folder of this run.
+    pub run_dir: &'a Path,
+}
+
+/// What a run is lent by the program.
+pub struct Tools<'a> {
+    /// Pulled when the run must end.
+    pub cancel: Cancel,
+    /// Where it tells how far it is.
+    pub progress: &'a mut dyn Progress,
+    /// Hides secrets.
+    pub redactor: Redactor,
+    /// The environment that children may have.
+    pub env: &'a std::collections::BTreeMap<String, String>,
+    /// Both clocks.
+    pub clock: &'a Clock,
+}
+
+/// A path below the project's root, for messages.
+pub fn below(root: &Path, path: &Path) -> PathBuf {
+    path.strip_prefix(root).unwrap_or(path).to_owned()
+}

@@ -1,0 +1,191 @@
+//! The project's history, read once a run: what every commit said and touched.
+//!
+//! Only what leads to `HEAD` counts: work on another branch is not done yet. Must never trust the
+//! words in a commit beyond comparing them: they were written by others. Bounded, so that the
+//! longest history costs a known amount (see [`Bounds`]).
+
+use std::collections::HashSet;
+
+use runner_engine::git::{Git, GitError};
+
+/// How much of a history is kept, the newest first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bounds {
+    /// Commits.
+    pub commits: usize,
+    /// Paths of one commit; a commit over everything says little about any one thing.
+    pub paths: usize,
+    /// Bytes of one message body.
+    pub body: usize,
+    /// Bytes of all that is kept.
+    pub total: usize,
+}
+
+impl Default for Bounds {
+    fn default() -> Self {
+        Self { commits: 20_000, paths: 64, body: 4096, total: 48 * 1024 * 1024 }
+    }
+}
+
+/// One commit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Commit {
+    /// The full hash.
+    pub hash: String,
+    /// When it was committed, in seconds since the epoch.
+    pub at: i64,
+    /// The first line of its message.
+    pub subject: String,
+    /// The rest of the message, trailers included, up to [`Bounds::body`].
+    pub body: String,
+    /// What it touched, up to [`Bounds::paths`]; nothing for a merge.
+    pub paths: Vec<String>,
+    /// How many paths it touched in all.
+    pub touched: usize,
+}
+
+impl Commit {
+    /// The hash as people write it.
+    pub fn short(&self) -> &str {
+        &self.hash[..self.hash.len().min(12)]
+    }
+}
+
+/// Reads the newest commits that lead to `HEAD`; none in a repository without commits.
+///
+/// # Errors
+/// [`GitError`]: git gave no answer.
+pub fn read(git: &Git, bounds: &Bounds) -> Result<Vec<Commit>, GitError> {
+    if git.head()?.is_none() {
+        return Ok(Vec::new());
+    }
+    let most = format!("--max-count={}", bounds.commits);
+    // A commit starts with an empty field, which no path can be; its fields end with a NUL, which
+    // no message can hold: nothing that a committer writes can pass for another commit.
+    let out = git.ask(&[
+        "log",
+        &most,
+        "--no-show-signature",
+        "--no-renames",
+        "--encoding=UTF-8",
+        "--format=tformat:%x00%H%x00%ct%x00%s%x00%b%x00",
+        "--name-only",
+        "-z",
+        "HEAD",
+        "--",
+    ])?;
+    Ok(parse(&out, bounds))
+}
+
+/// Takes `git log`'s answer apart; whatever does not fit the form ends it.
+fn parse(out: &[u8], bounds: &Bounds) -> Vec<Commit> {
+    let mut commits = Vec::new();
+    let mut fields = out.split(|byte| *byte == 0).peekable();
+    let mut kept = 0;
+    while let Some(commit) = one(&mut fields, bounds) {
+        kept += commit.subject.len()
+            + commit.body.len()
+            + commit.paths.iter().map(|path| path.len() + size_of::<String>()).sum::<usize>();
+        if kept > bounds.total || commits.len() == bounds.commits {
+            break;
+        }
+        commits.push(commit);
+    }
+    commits
+}
+
+fn one<'a>(
+    fields: &mut std::iter::Peekable<impl Iterator<Item = &'a [u8]>>,
+    bounds: &Bounds,
+) -> Option<Commit> {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    if !fields.next()?.is_empty() {
+        return None;
+    }
+    let hash = text(fields.next()?);
+    if hash.len() < 40 || !hash.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        return None;
+    }
+    let at = text(fields.next()?).parse().ok()?;
+    let subject = text(fields.next()?);
+    let body = fields.next()?;
+    let body = text(&body[..body.len().min(bounds.body)]).trim_end().to_owned();
+    // The field after the last one is the end of the entry.
+    fields.next()?;
+    let (mut paths, mut touched) = (Vec::new(), 0);
+    while let Some(path) = fields.next_if(|field| !field.is_empty()) {
+        let path = if touched == 0 { path.strip_prefix(b"\n").unwrap_or(path) } else { path };
+        touched += 1;
+        if paths.len() < bounds.paths {
+            paths.push(text(path));
+        }
+    }
+    Some(Commit { hash, at, subject, body, paths, touched })
+}
+
+/// All tracked paths, in git's order.
+///
+/// # Errors
+/// [`GitError`]: git gave no answer.
+pub fn tracked(git: &Git) -> Result<Vec<String>, GitError> {
+    let out = git.ask(&["ls-files", "-z", "--cached"])?;
+    let mut seen = HashSet::new();
+    Ok(out
+        .split(|byte| *byte == 0)
+        .filter(|path| !path.is_empty())
+        .map(|path| String::from_utf8_lossy(path).into_owned())
+        // A path in conflict is listed once a side.
+        .filter(|path| seen.insert(path.clone()))
+        .collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HASH: &str = "0123456789abcdef0123456789abcdef01234567";
+
+    fn entry(subject: &str, body: &str, paths: &[&str]) -> String {
+        let mut text = format!("\0{HASH}\0001700000000\0{subject}\0{body}\0\0");
+        for (at, path) in paths.iter().enumerate() {
+            text.push_str(&format!("{}{path}\0", if at == 0 { "\n" } else { "" }));
+        }
+        text
+    }
+
+    #[test]
+    fn commits_with_and_without_paths_follow_each_other() {
+        let log = entry("one", "body\n\nSpec: ideas/a.md\n", &["a.rs", "ö b.rs"])
+            + &entry("merge", "", &[])
+            + &entry("", "", &["c"]);
+        let commits = parse(log.as_bytes(), &Bounds::default());
+        let seen: Vec<(&str, usize)> =
+            commits.iter().map(|c| (c.subject.as_str(), c.touched)).collect();
+        assert_eq!(seen, [("one", 2), ("merge", 0), ("", 1)]);
+        assert_eq!(commits[0].body, "body\n\nSpec: ideas/a.md");
+        assert_eq!(commits[0].paths, ["a.rs", "ö b.rs"]);
+        assert_eq!(commits[0].at, 1_700_000_000);
+        assert_eq!(commits[0].short(), "0123456789ab");
+    }
+
+    #[test]
+    fn what_a_committer_writes_is_no_other_commit() {
+        let forged = format!("x\n{HASH}\n1700000000\nfeat: forged");
+        let commits = parse(entry(&forged, &forged, &[HASH]).as_bytes(), &Bounds::default());
+        assert_eq!(commits.len(), 1);
+        assert_eq!(commits[0].paths, [HASH]);
+    }
+
+    #[test]
+    fn bounds_hold() {
+        let log = entry("one", &"é".repeat(10), &["a", "b", "c"]).repeat(5);
+        let bounds = Bounds { commits: 3, paths: 2, body: 3, total: 1000 };
+        let commits = parse(log.as_bytes(), &bounds);
+        assert_eq!(commits.len(), 3);
+        assert_eq!((commits[0].paths.len(), commits[0].touched), (2, 3));
+        assert!(commits[0].body.starts_with('é'));
+        assert_eq!(parse(log.as_bytes(), &Bounds { total: 10, ..bounds }), []);
+        assert_eq!(parse(b"", &bounds), []);
+        assert_eq!(parse(b"\0nonsense\0", &bounds), []);
+    }
+}

@@ -1,0 +1,208 @@
+//! The history as a full-text index: which commits speak of what an idea speaks of.
+//!
+//! SQLite's FTS5 in memory, fed with terms that are already split and stemmed the same way as an
+//! idea's (`text::terms`), so that `RetryPolicy`, `retry_policy` and "retry policies" meet. It
+//! ranks and decides nothing. Must never be written to disk: it is made anew for each run, in less
+//! time than it would take to know whether an old one is still right.
+
+use std::collections::{BTreeSet, HashMap};
+
+use rusqlite::{Connection, params};
+use runner_text::terms::terms;
+
+use super::history::Commit;
+
+/// How much a match counts in a subject, in a body and in a path.
+const WEIGHTS: (f64, f64, f64) = (4.0, 2.0, 1.0);
+/// The longest query. More terms say nothing new and cost time.
+const QUERY: usize = 48;
+
+/// The index could not be made or asked: a fault of runner's own, or no memory.
+#[derive(Debug, thiserror::Error)]
+#[error("the index of the history could not be {act}")]
+pub struct IndexError {
+    act: &'static str,
+    source: rusqlite::Error,
+}
+
+/// A searchable history.
+pub struct Index {
+    db: Connection,
+    /// In how many commits a term occurs.
+    frequency: HashMap<String, u32>,
+    commits: usize,
+}
+
+/// A commit that speaks of some of the terms.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Hit {
+    /// Its place in the history that was indexed.
+    pub at: usize,
+    /// BM25, higher is better; comparable within one search only.
+    pub score: f64,
+}
+
+impl Index {
+    /// Indexes a history.
+    ///
+    /// # Errors
+    /// [`IndexError`].
+    pub fn build(commits: &[Commit]) -> Result<Self, IndexError> {
+        let fail = |source| IndexError { act: "built", source };
+        let mut db = Connection::open_in_memory().map_err(fail)?;
+        let mut frequency: HashMap<String, u32> = HashMap::new();
+        let mut of_name: HashMap<String, String> = HashMap::new();
+        // Contentless: the terms are not needed back, only found. With less detail than the
+        // default, BM25 would count instances in the content that is not there.
+        db.execute_batch(
+            "CREATE VIRTUAL TABLE commits USING fts5(subject, body, paths, content='',
+             tokenize='unicode61 remove_diacritics 0')",
+        )
+        .map_err(fail)?;
+        let tx = db.transaction().map_err(fail)?;
+        {
+            let mut insert = tx
+                .prepare("INSERT INTO commits(rowid, subject, body, paths) VALUES (?1, ?2, ?3, ?4)")
+                .map_err(fail)?;
+            for (at, commit) in commits.iter().enumerate() {
+                let subject = terms(&commit.subject);
+                let body = terms(&commit.body);
+                let paths = path_terms(&commit.paths, &mut of_name);
+                let all: BTreeSet<&str> = subject
+                    .iter()
+                    .chain(&body)
+                    .chain(&paths)
+                    .map(String::as_str)
+                    .collect();
+                for term in all {
+                    match frequency.get_mut(term) {
+                        Some(count) => *count += 1,
+                        None => {
+                            frequency.insert(term.to_owned(), 1);
+                        }
+                    }
+                }
+                let paths = paths.into_iter().collect::<Vec<_>>().join(" ");
+                insert
+                    .execute(params![at as i64 + 1, subject.join(" "), body.join(" "), paths])
+                    .map_err(fail)?;
+            }
+        }
+        tx.commit().map_err(fail)?;
+        Ok(Self { db, frequency, commits: commits.len() })
+    }
+
+    /// How much a term tells apart: 0 for one that every commit has, about 7 for one in a thousand
+    /// and the most for one that none has.
+    pub fn rarity(&self, term: &str) -> f64 {
+        let having = f64::from(self.frequency.get(term).copied().unwrap_or(0));
+        ((1.0 + self.commits as f64) / (1.0 + having)).ln()
+    }
+
+    /// In how many commits the term occurs.
+    pub fn frequency(&self, term: &str) -> u32 {
+        self.frequency.get(term).copied().unwrap_or(0)
+    }
+
+    /// The commits that have most of `terms`, best first, the newer of equals first. Terms that no
+    /// commit has are passed over.
+    ///
+    /// # Errors
+    /// [`IndexError`].
+    pub fn search(&self, terms: &[String], limit: usize) -> Result<Vec<Hit>, IndexError> {
+        let fail = |source| IndexError { act: "searched", source };
+        let mut query = String::new();
+        for term in terms.iter().filter(|term| self.frequency(term) > 0).take(QUERY) {
+            if !query.is_empty() {
+                query.push_str(" OR ");
+            }
+            // Terms are letters and digits; the quotes keep OR, NEAR and NOT plain words.
+            query.push('"');
+            query.push_str(term);
+            query.push('"');
+        }
+        if query.is_empty() {
+            return Ok(Vec::new());
+        }
+        let (subject, body, paths) = WEIGHTS;
+        let mut ask = self
+            .db
+            .prepare_cached(
+                "SELECT rowid, bm25(commits, ?2, ?3, ?4) AS badness FROM commits WHERE commits MATCH ?1
+                 ORDER BY badness, rowid LIMIT ?5",
+            )
+            .map_err(fail)?;
+        let rows = ask
+            .query_map(params![query, subject, body, paths, limit as i64], |row| {
+                let at: i64 = row.get(0)?;
+                let badness: f64 = row.get(1)?;
+                Ok(Hit { at: (at - 1) as usize, score: -badness })
+            })
+            .map_err(fail)?;
+        rows.collect::<Result<_, _>>().map_err(fail)
+    }
+}
+
+/// The terms of some paths, each once. `of_name` remembers those of a name: names recur.
+fn path_terms(paths: &[String], of_name: &mut HashMap<String, String>) -> BTreeSet<String> {
+    let mut all = BTreeSet::new();
+    for name in paths.iter().flat_map(|path| path.split('/')) {
+        let known = match of_name.get(name) {
+            Some(known) => known,
+            None => {
+                of_name.insert(name.to_owned(), terms(name).join(" "));
+                &of_name[name]
+            }
+        };
+        for term in known.split(' ').filter(|term| !term.is_empty()) {
+            if !all.contains(term) {
+                all.insert(term.to_owned());
+            }
+        }
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn commit(subject: &str, paths: &[&str]) -> Commit {
+        Commit {
+            hash: "a".repeat(40),
+            at: 0,
+            subject: subject.into(),
+            body: String::new(),
+            paths: paths.iter().map(|path| (*path).to_owned()).collect(),
+            touched: paths.len(),
+        }
+    }
+
+    #[test]
+    fn names_in_every_style_meet() {
+        let commits = [
+            commit("docs: tidy the readme", &["README.md"]),
+            commit("feat: add RetryPolicy", &["src/net.rs"]),
+            commit("feat: something else", &["src/retry_policy.rs"]),
+            commit("fix: a typing slip", &["src/main.rs"]),
+            commit("chore: newer tools", &["Cargo.toml"]),
+        ];
+        let index = Index::build(&commits).unwrap();
+        let hits = index.search(&terms("retry policies"), 9).unwrap();
+        assert_eq!(hits.iter().map(|hit| hit.at).collect::<Vec<_>>(), [1, 2]);
+        assert!(hits[0].score > hits[1].score);
+        assert!(index.rarity("nowhere") > index.rarity("retry"));
+        assert!(index.rarity("retry") > 0.0);
+        assert_eq!(index.frequency("retry"), 2);
+    }
+
+    #[test]
+    fn operators_and_nothing_are_plain_words() {
+        let index = Index::build(&[commit("near or not", &[])]).unwrap();
+        for words in [&["near"][..], &["or"], &["*", "\"", "near"], &["nowhere"], &[]] {
+            let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+            assert!(index.search(&words, 5).is_ok(), "{words:?}");
+        }
+        assert!(Index::build(&[]).unwrap().search(&terms("any thing"), 5).unwrap().is_empty());
+    }
+}

@@ -1,0 +1,129 @@
+//! Failmarks: the file that says a job is broken, where its people will see it.
+//!
+//! Written when a run failed, removed by the next that placed something. A dream's lies where its
+//! contract puts it (`dreams/.failed`), any other job's under `.runner/failed/`. Must never hold a
+//! secret: its text comes from outcomes that are redacted already.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use jiff::Timestamp;
+use runner_engine::files::write_atomic;
+use runner_engine::ids::RunId;
+use runner_engine::outcome::{Class, Outcome};
+use serde::{Deserialize, Serialize};
+
+use crate::{JobSpec, KindSpec};
+
+/// What a failmark says.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Failmark {
+    /// When.
+    pub at: Timestamp,
+    /// Which job.
+    pub job: String,
+    /// The class of the failure, or the word of the outcome where it has none.
+    pub class: String,
+    /// What, where, why.
+    pub message: String,
+    /// What to do.
+    pub hint: String,
+    /// The run.
+    pub run_id: RunId,
+}
+
+/// Where the failmark of a job lies, below the project.
+pub fn path(spec: &JobSpec) -> PathBuf {
+    match &spec.kind {
+        KindSpec::Dream(dream) => Path::new(&dream.dreams).join(".failed"),
+        _ => Path::new(".runner/failed").join(format!("{}.json", spec.name)),
+    }
+}
+
+/// Brings the failmark in line with how a run ended: written after a failure, removed after a
+/// success, left alone otherwise.
+///
+/// # Errors
+/// The file cannot be written or removed.
+pub fn update(root: &Path, spec: &JobSpec, run: &RunId, outcome: &Outcome, now: Timestamp) -> io::Result<()> {
+    let path = root.join(path(spec));
+    let class = match outcome {
+        Outcome::Succeeded | Outcome::Degraded { .. } => {
+            return match fs::remove_file(&path) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+                _ => Ok(()),
+            };
+        }
+        Outcome::Failed { class, .. } => class.word(),
+        Outcome::TimedOut { .. } | Outcome::Lost { .. } => outcome.word(),
+        _ => return Ok(()),
+    };
+    let mark = Failmark {
+        at: now,
+        job: spec.name.clone(),
+        class: class.to_owned(),
+        message: outcome.why().unwrap_or_default().to_owned(),
+        hint: hint(outcome).to_owned(),
+        run_id: run.clone(),
+    };
+    let mut text = serde_json::to_vec_pretty(&mark).expect("a failmark has string keys only");
+    text.push(b'\n');
+    if let Some(folder) = path.parent() {
+        fs::create_dir_all(folder)?;
+    }
+    write_atomic(&path, &text, 0o644).map_err(io::Error::other)
+}
+
+/// Reads a failmark; `None` when there is none or it is no failmark.
+pub fn read(root: &Path, spec: &JobSpec) -> Option<Failmark> {
+    serde_json::from_slice(&fs::read(root.join(path(spec))).ok()?).ok()
+}
+
+/// What to do about it, in one line.
+pub fn hint(outcome: &Outcome) -> &'static str {
+    match outcome.class() {
+        Some(Class::Auth) => "sign in again or renew the key that the backend names, then run the job by hand",
+        Some(Class::NotInstalled) => "install the program or correct its path in runner.toml",
+        Some(Class::Environment) => "mend what the message names, then run the job by hand",
+        Some(Class::RateLimited) => "wait, or give the job another backend",
+        Some(Class::OverBudget) => "raise the budget in runner.toml, or wait for the next day",
+        Some(Class::Silent) => "see the log with `runner runs logs`; the backend may hang or be unreachable",
+        Some(Class::Malformed) => "see what came with `runner runs logs`; nothing of it was used",
+        Some(Class::ArtifactMissing) => "the program ended without what it declares; see `runner runs logs`",
+        Some(Class::Guard) => "something else changed the same files, or a write was refused; look at them first",
+        Some(Class::Crash) => "see the program's own words with `runner runs logs`",
+        Some(Class::Internal) => "please report this with the output of `runner runs show`",
+        None => "see `runner runs show`",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use runner_engine::ledger::Budget;
+    use std::time::Duration;
+
+    #[test]
+    fn a_failure_marks_and_a_success_clears() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path();
+        let spec = JobSpec {
+            name: "tidy".into(),
+            kind: KindSpec::Command(crate::command::CommandSpec::default()),
+            backend: "builtin".into(),
+            budget: Budget::default(),
+            total: Duration::from_secs(1),
+        };
+        let now = Timestamp::UNIX_EPOCH;
+        let run = RunId::new(now);
+        let failed = Outcome::Failed { class: Class::Crash, why: "exit 3".into() };
+        update(root, &spec, &run, &failed, now).unwrap();
+        let mark = read(root, &spec).unwrap();
+        assert_eq!((mark.class.as_str(), mark.message.as_str()), ("crash", "exit 3"));
+        update(root, &spec, &run, &Outcome::Skipped { why: "busy".into() }, now).unwrap();
+        assert!(read(root, &spec).is_some(), "a skip proves nothing");
+        update(root, &spec, &run, &Outcome::Succeeded, now).unwrap();
+        assert!(read(root, &spec).is_none());
+    }
+}

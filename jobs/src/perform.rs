@@ -1,0 +1,174 @@
+//! One admitted run, from its job's work to its committed outcome.
+//!
+//! ```text
+//! Admitted + Context ──job──> Finished ──scope.finish──> Ready ──place──> settled
+//!                        └──> JobError ──────────────────settle──────────> settled
+//! ```
+//!
+//! Whatever happens in between, the run is settled here once, under its fence; if this process dies
+//! before that, recovery does it. Must never place anything of a run that failed.
+
+use runner_engine::ledger::{Ledger, LedgerError, Summary};
+use runner_engine::outcome::{Class, Outcome};
+use runner_engine::placement::{LogError, PlaceError};
+use runner_engine::scope::{Ready, ScopeError};
+
+use crate::{Context, Finished, JobSpec, KindSpec, command, dream, prompt, report};
+
+/// What a run came to, once it is settled.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Settled {
+    /// How it ended.
+    pub outcome: Outcome,
+    /// What it left for people.
+    pub summary: Summary,
+}
+
+/// Why a run could not be settled by its own process.
+#[derive(Debug, thiserror::Error)]
+pub enum PerformError {
+    /// Another run of the job was admitted since: this one must not touch anything any more.
+    #[error("the run was taken over while it worked")]
+    TakenOver,
+    /// The ledger could not be used; recovery will settle the run.
+    #[error(transparent)]
+    Ledger(#[from] LedgerError),
+}
+
+/// Does the job's work, places what it staged, and settles the run.
+///
+/// # Errors
+/// Only when the run could not be settled; a job's failure is an outcome.
+pub fn perform(mut ctx: Context<'_>, spec: &JobSpec) -> Result<Settled, PerformError> {
+    let done = match &spec.kind {
+        KindSpec::Dream(own) => dream::run(&mut ctx, own),
+        KindSpec::Command(own) => command::run(&mut ctx, own),
+        KindSpec::Prompt(own) => prompt::run(&mut ctx, own),
+        KindSpec::Report => report::run(&mut ctx),
+    };
+    let described = ctx.backend.describe();
+    let mut summary = Summary {
+        backend: if ctx.asked() { ctx.backend.name().to_owned() } else { String::new() },
+        containment: match spec.kind {
+            KindSpec::Command(_) => "unconfined: not yet".to_owned(),
+            _ => described.containment,
+        },
+        ..Summary::default()
+    };
+    let now = ctx.wall();
+    let Context { admitted, scope, ledger, redactor, .. } = ctx;
+    let run = admitted.run();
+    let finished = match done {
+        Ok(finished) => finished,
+        Err(error) => {
+            drop(scope);
+            let outcome = redacted(error.outcome(now), &redactor);
+            summary.headline = outcome.why().unwrap_or_default().to_owned();
+            settle(ledger, admitted, &outcome, &summary, now)?;
+            return Ok(Settled { outcome, summary });
+        }
+    };
+    let outcome = take_words(finished, &mut summary, &redactor);
+    let ready = match scope.finish(run.clone(), admitted.fence(), outcome.clone()) {
+        Ok(ready) => ready,
+        Err(error) => return failed_to_place(ledger, admitted, summary, scope_why(&error), now),
+    };
+    summary.artifacts = ready.manifest.entries.iter().map(|entry| entry.target.to_string()).collect();
+    match place(ledger, &ready, &summary, now) {
+        Ok(()) => Ok(Settled { outcome, summary }),
+        Err(PlaceError::Log(LogError::StaleFence { .. })) => Err(PerformError::TakenOver),
+        Err(error) => {
+            summary.artifacts.clear();
+            failed_to_place(ledger, admitted, summary, place_why(&error), now)
+        }
+    }
+}
+
+fn place(ledger: &mut Ledger, ready: &Ready, summary: &Summary, now: jiff::Timestamp) -> Result<(), PlaceError> {
+    let mut log = ledger.placement_log(Some(summary), now);
+    let placed = ready.place(&mut log)?;
+    if let Some(leftover) = placed.leftover {
+        tracing::warn!(%leftover, "staging could not be removed");
+    }
+    Ok(())
+}
+
+/// Moves the job's words into the summary, redacted, and says how the run ends.
+fn take_words(finished: Finished, summary: &mut Summary, redactor: &runner_text::redact::Redactor) -> Outcome {
+    let clean = |text: &str| redactor.redact(text).into_owned();
+    summary.headline = clean(&finished.headline);
+    summary.lines = finished.lines.iter().map(|line| clean(line)).collect();
+    summary.facts = finished.facts;
+    match finished.degraded {
+        None => Outcome::Succeeded,
+        Some(why) => Outcome::Degraded { why: clean(&why) },
+    }
+}
+
+fn redacted(outcome: Outcome, redactor: &runner_text::redact::Redactor) -> Outcome {
+    let clean = |text: String| redactor.redact(&text).into_owned();
+    match outcome {
+        Outcome::Failed { class, why } => Outcome::Failed { class, why: clean(why) },
+        Outcome::TimedOut { why } => Outcome::TimedOut { why: clean(why) },
+        Outcome::Cancelled { why } => Outcome::Cancelled { why: clean(why) },
+        Outcome::Skipped { why } => Outcome::Skipped { why: clean(why) },
+        Outcome::Deferred { until, why } => Outcome::Deferred { until, why: clean(why) },
+        other => other,
+    }
+}
+
+fn settle(
+    ledger: &mut Ledger,
+    admitted: &runner_engine::ledger::Admitted,
+    outcome: &Outcome,
+    summary: &Summary,
+    now: jiff::Timestamp,
+) -> Result<(), PerformError> {
+    match ledger.settle(admitted.run(), Some(admitted.fence()), outcome, summary, now) {
+        Err(LedgerError::StaleFence { .. }) => Err(PerformError::TakenOver),
+        done => Ok(done?),
+    }
+}
+
+fn failed_to_place(
+    ledger: &mut Ledger,
+    admitted: &runner_engine::ledger::Admitted,
+    mut summary: Summary,
+    (class, why): (Class, String),
+    now: jiff::Timestamp,
+) -> Result<Settled, PerformError> {
+    let outcome = Outcome::Failed { class, why };
+    summary.headline = outcome.why().unwrap_or_default().to_owned();
+    if class == Class::Guard {
+        ledger.note_conflict(admitted.run(), &summary.headline)?;
+    }
+    settle(ledger, admitted, &outcome, &summary, now)?;
+    Ok(Settled { outcome, summary })
+}
+
+fn scope_why(error: &ScopeError) -> (Class, String) {
+    (Class::Environment, whole(error))
+}
+
+fn place_why(error: &PlaceError) -> (Class, String) {
+    let class = match error {
+        PlaceError::Changed(_) | PlaceError::Conflict(_) => Class::Guard,
+        PlaceError::Manifest(_) | PlaceError::Log(_) => Class::Internal,
+        PlaceError::Staged { .. } | PlaceError::Fs(_) => Class::Environment,
+    };
+    (class, whole(error))
+}
+
+/// An error and its causes in one line.
+pub(crate) fn whole(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let more = error.to_string();
+        if !text.contains(&more) {
+            text = format!("{text}: {more}");
+        }
+        cause = error.source();
+    }
+    text
+}

@@ -1,0 +1,115 @@
+//! One question to a model, one file as the answer.
+//!
+//! The sources are files of the project, fenced as untrusted text. The answer by rule is an index of
+//! them: what there is, without a model's words. So a night without a model still leaves something
+//! true. Must never let the answer name the file that it goes to.
+
+use runner_backends::{Request, RequestLimits, Source};
+use runner_engine::outcome::Class;
+use runner_engine::scope::Expect;
+use runner_text::fence::Fence;
+use runner_text::markdown;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::{Context, Finished, JobError};
+
+/// The largest source, in bytes; longer ones are left out and named.
+const LARGEST: u64 = 256 * 1024;
+
+/// What to ask, about what, and where the answer goes.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PromptSpec {
+    /// The question.
+    pub prompt: String,
+    /// Files of the project that are shown with it.
+    #[serde(default)]
+    pub sources: Vec<String>,
+    /// The file that gets the answer; `{date}` is the UTC date of the run.
+    pub to: String,
+}
+
+/// Asks and stages the answer.
+///
+/// # Errors
+/// No answer, an empty one, or a target that the scope refuses.
+pub fn run(ctx: &mut Context<'_>, spec: &PromptSpec) -> Result<Finished, JobError> {
+    let mut texts = Vec::new();
+    let mut left_out = Vec::new();
+    for path in &spec.sources {
+        match ctx.scope.read(path, LARGEST).map(String::from_utf8) {
+            Ok(Ok(text)) => texts.push((path.as_str(), text)),
+            Ok(Err(_)) => left_out.push(format!("{path} is not UTF-8")),
+            Err(error) => left_out.push(format!("{path}: {error}")),
+        }
+    }
+    let bodies: Vec<&str> = texts.iter().map(|(_, text)| text.as_str()).collect();
+    let fence = Fence::around(ctx.admitted.seed(), &bodies);
+    let sources = texts
+        .iter()
+        .map(|(path, text)| {
+            let fenced = fence.wrap(path, text).map_err(|error| JobError::failed(Class::Internal, error.to_string()))?;
+            Ok(Source { label: (*path).to_owned(), fenced })
+        })
+        .collect::<Result<Vec<_>, JobError>>()?;
+    let request = Request {
+        id: ctx.admitted.run().to_string(),
+        purpose: "prompt".to_owned(),
+        instructions: spec.prompt.clone(),
+        sources,
+        rule_answer: Value::String(index(&spec.prompt, &texts)),
+        offer: json!({}),
+        schema: None,
+        limits: RequestLimits { total: ctx.left(), ..RequestLimits::default() },
+        run_dir: Some(ctx.run_dir.to_owned()),
+    };
+    let reply = ctx.ask(&request, 0)?;
+    let text = match &reply.value {
+        Some(Value::String(text)) => text.clone(),
+        _ => reply.text.clone(),
+    };
+    if text.trim().is_empty() {
+        return Err(JobError::failed(Class::Malformed, "the answer is empty"));
+    }
+    let to = spec.to.replace("{date}", &ctx.now.strftime("%Y-%m-%d").to_string());
+    let mut body = ctx.redactor.redact(text.trim_end()).into_owned();
+    body.push('\n');
+    ctx.scope.stage(&to, body.as_bytes(), Expect::Current)?;
+    let mut finished = Finished {
+        headline: format!("{} wrote {to} ({} words)", ctx.backend_name(), body.split_whitespace().count()),
+        ..Finished::default()
+    };
+    if !left_out.is_empty() {
+        finished.degraded = Some(format!("{} of {} sources were left out", left_out.len(), spec.sources.len()));
+        finished.lines = left_out;
+    }
+    Ok(finished)
+}
+
+/// The answer by rule: what was asked, and what there is to answer it from.
+fn index(prompt: &str, texts: &[(&str, String)]) -> String {
+    let mut out = format!("No model was asked. The question was: {prompt}\n");
+    for (path, text) in texts {
+        let stem = path.rsplit('/').next().unwrap_or(path);
+        out.push_str(&format!(
+            "\n- {path}: {} ({} words)\n  {}\n",
+            markdown::title(text, stem),
+            markdown::word_count(text),
+            markdown::summary(text, 200)
+        ));
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_answer_by_rule_names_every_source() {
+        let texts = [("docs/a.md", "# Alpha\n\nFirst words.\n".to_owned()), ("b.md", "plain\n".to_owned())];
+        let index = index("What is new?", &texts);
+        assert!(index.contains("What is new?") && index.contains("docs/a.md: Alpha") && index.contains("b.md"), "{index}");
+    }
+}

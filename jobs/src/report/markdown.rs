@@ -1,0 +1,162 @@
+//! The report as markdown: what a person reads first in the morning.
+
+use std::fmt::Write as _;
+
+use runner_engine::ledger::Amounts;
+
+use super::model::{NightReport, RunLine};
+
+/// Renders the report. Text that came from models or repositories is shown, never interpreted: line
+/// breaks are folded and markup characters at the start of a line are harmless in a list item.
+pub fn render(report: &NightReport) -> String {
+    let mut out = String::new();
+    // Writing into a string cannot fail.
+    let _infallible = write(&mut out, report);
+    out
+}
+
+fn write(out: &mut String, report: &NightReport) -> std::fmt::Result {
+    writeln!(out, "# Night {} — {}\n", report.night, one_line(&report.project))?;
+    writeln!(out, "**{}**\n", report.headline())?;
+    writeln!(
+        out,
+        "Opened {}, told {}. Spent {}.\n",
+        report.opened.strftime("%Y-%m-%d %H:%M UTC"),
+        report.closed.strftime("%Y-%m-%d %H:%M UTC"),
+        amounts(report.spent)
+    )?;
+    if !report.runs.is_empty() {
+        writeln!(out, "| job | outcome | took | calls | what |\n| --- | --- | ---: | ---: | --- |")?;
+        for run in &report.runs {
+            writeln!(
+                out,
+                "| {} | {} | {} s | {} | {} |",
+                run.job,
+                run.word(),
+                run.spent.seconds,
+                run.spent.calls,
+                cell(&run.headline)
+            )?;
+        }
+        writeln!(out)?;
+    }
+    for run in &report.runs {
+        section(out, run)?;
+    }
+    if !report.open.is_empty() {
+        writeln!(out, "## Unfinished\n")?;
+        for job in &report.open {
+            writeln!(out, "- {job} has no outcome yet; see `runner status`")?;
+        }
+        writeln!(out)?;
+    }
+    Ok(())
+}
+
+fn section(out: &mut String, run: &RunLine) -> std::fmt::Result {
+    let attempt = if run.attempt > 1 { format!(", attempt {}", run.attempt) } else { String::new() };
+    writeln!(out, "## {} ({}{attempt})\n", run.job, run.word())?;
+    if !run.headline.is_empty() {
+        writeln!(out, "{}\n", one_line(&run.headline))?;
+    }
+    if let Some(outcome) = &run.outcome
+        && let Some(why) = outcome.why()
+        && why != run.headline
+    {
+        let class = outcome.class().map_or_else(String::new, |class| format!(" ({class})"));
+        writeln!(out, "{}{class}: {}\n", outcome.word(), one_line(why))?;
+    }
+    for line in &run.lines {
+        writeln!(out, "- {}", one_line(line))?;
+    }
+    if !run.lines.is_empty() {
+        writeln!(out)?;
+    }
+    if !run.artifacts.is_empty() {
+        let names = run.artifacts.iter().map(|path| format!("`{path}`")).collect::<Vec<_>>();
+        writeln!(out, "Placed: {}\n", names.join(", "))?;
+    }
+    let mut facts = vec![format!("run `{}`", run.run)];
+    for (name, value) in [("backend", &run.backend), ("confinement", &run.containment)] {
+        if !value.is_empty() {
+            facts.push(format!("{name}: {value}"));
+        }
+    }
+    writeln!(out, "{}\n", facts.join(" · "))
+}
+
+/// Amounts in words; what is zero is left out.
+pub(crate) fn amounts(spent: Amounts) -> String {
+    let mut parts = Vec::new();
+    if spent.calls > 0 {
+        parts.push(format!("{} model call{}", spent.calls, if spent.calls == 1 { "" } else { "s" }));
+    }
+    if spent.tokens > 0 {
+        parts.push(format!("{} tokens", spent.tokens));
+    }
+    if spent.micros > 0 {
+        let cents = spent.micros.div_ceil(10_000);
+        parts.push(format!("${}.{:02}", cents / 100, cents % 100));
+    }
+    parts.push(format!("{} s", spent.seconds));
+    parts.join(", ")
+}
+
+fn one_line(text: &str) -> String {
+    text.split(['\n', '\r']).map(str::trim).filter(|part| !part.is_empty()).collect::<Vec<_>>().join(" ")
+}
+
+fn cell(text: &str) -> String {
+    one_line(text).replace('|', "\\|")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use jiff::Timestamp;
+    use runner_engine::outcome::{Class, Outcome};
+    use serde_json::Map;
+
+    fn line(job: &str, outcome: Outcome) -> RunLine {
+        RunLine {
+            run: "01".into(),
+            job: job.into(),
+            kind: "command".into(),
+            attempt: 1,
+            outcome: Some(outcome),
+            started: None,
+            finished: None,
+            spent: Amounts { calls: 1, micros: 12_345, ..Amounts::default() },
+            headline: "did | it\nall".into(),
+            lines: vec!["one\n# two".into()],
+            facts: Map::new(),
+            artifacts: vec!["out/a.json".into()],
+            backend: "builtin".into(),
+            containment: "in-process".into(),
+        }
+    }
+
+    #[test]
+    fn a_night_reads_well_and_untrusted_text_cannot_break_its_form() {
+        let report = NightReport {
+            schema_version: 1,
+            night: "2026-11-21".into(),
+            project: "demo".into(),
+            opened: Timestamp::UNIX_EPOCH,
+            closed: Timestamp::UNIX_EPOCH,
+            worst: "failed".into(),
+            spent: Amounts { calls: 2, micros: 24_690, seconds: 3, ..Amounts::default() },
+            runs: vec![
+                line("dream", Outcome::Succeeded),
+                line("tidy", Outcome::Failed { class: Class::Crash, why: "exit 3".into() }),
+            ],
+            open: vec![],
+        };
+        let text = render(&report);
+        assert!(text.starts_with("# Night 2026-11-21 — demo\n\n**1 succeeded, 1 failed**\n"), "{text}");
+        assert!(text.contains("Spent 2 model calls, $0.03, 3 s."), "{text}");
+        assert!(text.contains("did \\| it all"), "{text}");
+        assert!(text.contains("- one # two\n"), "{text}");
+        assert!(text.contains("failed (crash): exit 3"), "{text}");
+    }
+}

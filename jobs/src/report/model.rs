@@ -1,0 +1,166 @@
+//! What a night's report says, as data: the one source of all its forms.
+
+use std::path::Path;
+
+use jiff::Timestamp;
+use runner_engine::ledger::{Amounts, Filter, Ledger, LedgerError, NightId, RunRow, RunState};
+use runner_engine::outcome::Outcome;
+use runner_engine::tick::REPORT_JOB;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+/// The version of the JSON form.
+pub const SCHEMA: u32 = 1;
+
+/// A night, told.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct NightReport {
+    /// The version of this form.
+    pub schema_version: u32,
+    /// The night's name: its civil date, perhaps with a number.
+    pub night: String,
+    /// The project's folder name.
+    pub project: String,
+    /// When it opened.
+    pub opened: Timestamp,
+    /// When its report was made.
+    pub closed: Timestamp,
+    /// The worst word among its outcomes; `succeeded` when all did.
+    pub worst: String,
+    /// What it spent over all its runs.
+    pub spent: Amounts,
+    /// Its runs, in the order in which they were due.
+    pub runs: Vec<RunLine>,
+    /// What was due and has no outcome yet.
+    pub open: Vec<String>,
+}
+
+/// One run, told.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RunLine {
+    /// Its id.
+    pub run: String,
+    /// Its job.
+    pub job: String,
+    /// The job's kind.
+    pub kind: String,
+    /// 1 for the first attempt.
+    pub attempt: u32,
+    /// How it ended; absent while it runs.
+    pub outcome: Option<Outcome>,
+    /// When it was admitted.
+    pub started: Option<Timestamp>,
+    /// When it was settled.
+    pub finished: Option<Timestamp>,
+    /// What it spent.
+    pub spent: Amounts,
+    /// One line.
+    pub headline: String,
+    /// More lines.
+    pub lines: Vec<String>,
+    /// Figures by name.
+    pub facts: Map<String, Value>,
+    /// What it placed.
+    pub artifacts: Vec<String>,
+    /// Who answered.
+    pub backend: String,
+    /// How its children were confined.
+    pub containment: String,
+}
+
+/// Words from best to worst: what a night exits with.
+const ORDER: [&str; 9] =
+    ["succeeded", "skipped", "deferred", "degraded", "missed", "cancelled", "timed-out", "lost", "failed"];
+
+impl NightReport {
+    /// The whole night in one line.
+    pub fn headline(&self) -> String {
+        let mut counts: Vec<(&str, usize)> = Vec::new();
+        for word in ORDER {
+            let count = self.last_attempts().filter(|run| run.word() == word).count();
+            if count > 0 {
+                counts.push((word, count));
+            }
+        }
+        let mut text =
+            counts.iter().map(|(word, count)| format!("{count} {word}")).collect::<Vec<_>>().join(", ");
+        if !self.open.is_empty() {
+            text.push_str(&format!("{}{} unfinished", if text.is_empty() { "" } else { ", " }, self.open.len()));
+        }
+        if text.is_empty() { "nothing was due".to_owned() } else { text }
+    }
+
+    /// Each job's last attempt: what its occurrence came to.
+    pub fn last_attempts(&self) -> impl Iterator<Item = &RunLine> {
+        self.runs.iter().enumerate().filter_map(|(index, run)| {
+            let later = self.runs[index + 1..].iter().any(|other| other.job == run.job && other.attempt > run.attempt);
+            (!later).then_some(run)
+        })
+    }
+}
+
+impl RunLine {
+    /// The word of its outcome; `running` while it has none.
+    pub fn word(&self) -> &str {
+        self.outcome.as_ref().map_or("running", Outcome::word)
+    }
+}
+
+/// Reads a night out of the ledger.
+///
+/// # Errors
+/// [`LedgerError`].
+pub fn gather(ledger: &Ledger, night: NightId, root: &Path, now: Timestamp) -> Result<NightReport, LedgerError> {
+    let row = ledger.night(night)?;
+    let mut rows = ledger.runs(&Filter { night: Some(night), ..Filter::default() })?;
+    rows.retain(|run| run.kind != REPORT_JOB);
+    rows.reverse();
+    let mut runs = Vec::with_capacity(rows.len());
+    let mut spent = Amounts::default();
+    let mut open = Vec::new();
+    for run in rows {
+        if run.state != RunState::Settled {
+            open.push(run.job_name.clone());
+        }
+        let line = told(ledger, run)?;
+        spent = spent.plus(line.spent);
+        runs.push(line);
+    }
+    let mut report = NightReport {
+        schema_version: SCHEMA,
+        night: row.name,
+        project: root.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned()),
+        opened: row.opens,
+        closed: row.closed.unwrap_or(now),
+        worst: "succeeded".to_owned(),
+        spent,
+        runs,
+        open,
+    };
+    let worst = report.last_attempts().filter_map(|run| ORDER.iter().position(|word| *word == run.word())).max();
+    report.worst = ORDER[worst.unwrap_or(0)].to_owned();
+    Ok(report)
+}
+
+fn told(ledger: &Ledger, run: RunRow) -> Result<RunLine, LedgerError> {
+    let mut spent = ledger.spent_by(&run.id)?;
+    if let (Some(started), Some(finished)) = (run.started, run.finished) {
+        spent.seconds = finished.duration_since(started).as_secs().unsigned_abs();
+    }
+    Ok(RunLine {
+        run: run.id.to_string(),
+        job: run.job_name,
+        kind: run.kind,
+        attempt: run.attempt,
+        outcome: run.outcome,
+        started: run.started,
+        finished: run.finished,
+        spent,
+        headline: run.summary.headline,
+        lines: run.summary.lines,
+        facts: run.summary.facts,
+        artifacts: run.summary.artifacts,
+        backend: run.summary.backend,
+        containment: run.summary.containment,
+    })
+}

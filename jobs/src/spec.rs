@@ -1,0 +1,171 @@
+//! What a job is told and what it says: specification, end and failure.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use runner_backends::BackendError;
+use runner_engine::git::GitError;
+use runner_engine::ledger::Budget;
+use runner_engine::outcome::{Class, Outcome};
+use jiff::Timestamp;
+use serde_json::{Map, Value};
+
+use crate::{command::CommandSpec, dream::DreamSpec, prompt::PromptSpec};
+
+/// A job, resolved from the configuration.
+#[derive(Clone, Debug)]
+pub struct JobSpec {
+    /// Its name within the project.
+    pub name: String,
+    /// What it does.
+    pub kind: KindSpec,
+    /// The backend that answers it.
+    pub backend: String,
+    /// The most that one run may spend.
+    pub budget: Budget,
+    /// How long one run may take in all.
+    pub total: Duration,
+}
+
+/// What a job does, with that kind's own settings.
+#[derive(Clone, Debug)]
+pub enum KindSpec {
+    /// The dream pass over changed ideas.
+    Dream(DreamSpec),
+    /// A program with declared artifacts.
+    Command(CommandSpec),
+    /// One question to a model, one file as the answer.
+    Prompt(PromptSpec),
+    /// The report of a night.
+    Report,
+}
+
+impl KindSpec {
+    /// The word in the configuration and in listings.
+    pub fn word(&self) -> &'static str {
+        match self {
+            Self::Dream(_) => "dream",
+            Self::Command(_) => "command",
+            Self::Prompt(_) => "prompt",
+            Self::Report => "report",
+        }
+    }
+
+    /// Whether a run whose process died without any model call is tried once more. A command may
+    /// have done half of something that must not be done twice.
+    pub fn retries_lost(word: &str) -> bool {
+        word != "command"
+    }
+}
+
+/// What a run achieved. The artifacts are what it staged through its scope.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Finished {
+    /// Why this is less than what was asked for; none means that it is all.
+    pub degraded: Option<String>,
+    /// One line for people.
+    pub headline: String,
+    /// More lines for people.
+    pub lines: Vec<String>,
+    /// Figures by name, for scripts.
+    pub facts: Map<String, Value>,
+}
+
+/// Why a run placed nothing.
+#[derive(Debug, thiserror::Error)]
+pub enum JobError {
+    /// A backend gave no answer.
+    #[error(transparent)]
+    Backend(#[from] BackendError),
+    /// Git gave no answer.
+    #[error(transparent)]
+    Git(#[from] GitError),
+    /// There was nothing to do.
+    #[error("{0}")]
+    Nothing(String),
+    /// It must wait.
+    #[error("{why}")]
+    Wait {
+        /// Until then.
+        until: Timestamp,
+        /// For this.
+        why: String,
+    },
+    /// A person or a shutdown ended it.
+    #[error("{why}")]
+    Cancelled {
+        /// Who or what.
+        why: String,
+    },
+    /// Its total deadline passed.
+    #[error("{why}")]
+    TimedOut {
+        /// What was going on.
+        why: String,
+    },
+    /// Any other failure, with the class that says who must act.
+    #[error("{why}")]
+    Failed {
+        /// Who must act.
+        class: Class,
+        /// What, where, why.
+        why: String,
+    },
+    /// A file could not be read or staged.
+    #[error("cannot {doing} {}", path.display())]
+    Io {
+        /// `read`, `stage`.
+        doing: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// The system's reason.
+        source: std::io::Error,
+    },
+    /// A write was refused by the scope.
+    #[error("write refused")]
+    Scope(#[from] runner_engine::scope::ScopeError),
+    /// The budget of the run has no room for another request.
+    #[error("{0}")]
+    OverBudget(String),
+    /// The ledger could not be used; the run cannot be settled either.
+    #[error(transparent)]
+    Ledger(#[from] runner_engine::ledger::LedgerError),
+}
+
+impl JobError {
+    /// A failure of a class.
+    pub fn failed(class: Class, why: impl Into<String>) -> Self {
+        Self::Failed { class, why: why.into() }
+    }
+
+    /// How a run that met this ends.
+    pub fn outcome(&self, now: Timestamp) -> Outcome {
+        let why = self.whole();
+        match self {
+            Self::Backend(error) => error.outcome(now),
+            Self::Nothing(_) => Outcome::Skipped { why },
+            Self::Wait { until, .. } => Outcome::Deferred { until: *until, why },
+            Self::Cancelled { .. } => Outcome::Cancelled { why },
+            Self::TimedOut { .. } => Outcome::TimedOut { why },
+            Self::Failed { class, .. } => Outcome::Failed { class: *class, why },
+            Self::Git(_) | Self::Io { .. } => Outcome::Failed { class: Class::Environment, why },
+            Self::Scope(_) => Outcome::Failed { class: Class::Guard, why },
+            Self::OverBudget(_) => Outcome::Failed { class: Class::OverBudget, why },
+            Self::Ledger(_) => Outcome::Failed { class: Class::Internal, why },
+        }
+    }
+
+    /// The error and all its causes in one line.
+    pub fn whole(&self) -> String {
+        let mut text = self.to_string();
+        let mut cause = std::error::Error::source(self);
+        while let Some(error) = cause {
+            let more = error.to_string();
+            if !text.contains(&more) {
+                text = format!("{text}: {more}");
+            }
+            cause = error.source();
+        }
+        text
+    }
+}

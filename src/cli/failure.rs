@@ -1,0 +1,101 @@
+//! An error as a person meets it: what, where, why, and the command that mends it.
+
+use std::fmt;
+
+use runner_engine::ledger::LedgerError;
+use runner_engine::outcome::Exit;
+
+use crate::show;
+
+/// Why a command could not do what it was asked.
+#[derive(Clone, Debug)]
+pub struct Failure {
+    /// The exit code.
+    pub exit: Exit,
+    what: String,
+    mend: Option<String>,
+}
+
+impl Failure {
+    fn new(exit: Exit, what: impl Into<String>) -> Self {
+        Self { exit, what: what.into(), mend: None }
+    }
+
+    /// The surroundings are wrong.
+    pub fn environment(what: impl Into<String>) -> Self {
+        Self::new(Exit::Configuration, what)
+    }
+
+    /// The configuration is wrong.
+    pub fn configuration(what: impl Into<String>) -> Self {
+        Self::new(Exit::Configuration, what)
+    }
+
+    /// Input is wrong.
+    pub fn data(what: impl Into<String>) -> Self {
+        Self::new(Exit::Data, what)
+    }
+
+    /// The command line is wrong in a way that only its meaning shows.
+    pub fn usage(what: impl Into<String>) -> Self {
+        Self::new(Exit::Usage, what)
+    }
+
+    /// A file cannot be written.
+    pub fn cannot_write(what: impl Into<String>) -> Self {
+        Self::new(Exit::CannotWrite, what)
+    }
+
+    /// A fault of our own.
+    pub fn internal(what: impl Into<String>) -> Self {
+        Self::new(Exit::Internal, what)
+    }
+
+    /// With the command that mends it.
+    pub fn mend(mut self, command: impl Into<String>) -> Self {
+        self.mend = Some(command.into());
+        self
+    }
+
+    /// Tells it on standard error.
+    pub fn print(&self) {
+        show::complain(&self.to_string());
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.what)?;
+        match &self.mend {
+            Some(mend) => write!(f, "\n  to mend it: {mend}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl From<LedgerError> for Failure {
+    fn from(error: LedgerError) -> Self {
+        let mut what = error.to_string();
+        if let Some(source) = std::error::Error::source(&error) {
+            what = format!("{what}: {source}");
+        }
+        match &error {
+            LedgerError::Damaged { path, .. } => Self::new(Exit::Internal, what).mend(format!(
+                "mv {0} {0}.damaged   (history and accounts start anew; no decision is lost, those are in your projects)",
+                path.display()
+            )),
+            LedgerError::Newer { .. } => {
+                Self::new(Exit::Configuration, what).mend("start the newer runner that wrote it")
+            }
+            LedgerError::InUse { .. } => {
+                Self::new(Exit::TryLater, what).mend("end the older runner (or wait for its runs), then repeat this")
+            }
+            LedgerError::CannotWrite { .. } => Self::new(Exit::CannotWrite, what),
+            LedgerError::NotFound { .. } => Self::new(Exit::Data, what).mend("runner runs"),
+            LedgerError::Missing { .. } => Self::new(Exit::Configuration, what).mend("runner init"),
+            LedgerError::StaleFence { .. } | LedgerError::Nonsense { .. } | LedgerError::Sql { .. } => {
+                Self::new(Exit::Internal, what)
+            }
+        }
+    }
+}

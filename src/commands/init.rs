@@ -1,0 +1,137 @@
+//! `runner init`: make a repository a project. Says what it writes; a second time writes nothing.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use runner_engine::files::write_atomic;
+use runner_engine::git::{Git, GitError};
+use runner_engine::ids::ProjectId;
+use runner_engine::outcome::Exit;
+
+use crate::cli::Failure;
+use crate::home::{self, Home};
+use crate::project::{self, Here};
+use crate::show;
+
+/// Folders that a project has, and whether git is told to ignore them: what runner writes is kept
+/// out of the repository's own business.
+const FOLDERS: &[(&str, bool)] = &[("ideas", false), ("dreams", true), (".runner", true)];
+
+/// Makes the repository around `dir` a project.
+pub fn run(home: &Home, dir: &Path, quiet: bool) -> Result<Exit, Failure> {
+    let (root, written) = make(home, dir)?;
+    for line in &written {
+        show::say(quiet, &format!("  {line}"));
+    }
+    if written.is_empty() {
+        show::say(quiet, &format!("{} is a project already; nothing was written", root.display()));
+    } else {
+        show::say(quiet, &format!("{} is a project now; put notes into ideas/ and try `runner night`", root.display()));
+    }
+    Ok(Exit::Done)
+}
+
+/// Does it, and says what was written.
+pub fn make(home: &Home, dir: &Path) -> Result<(PathBuf, Vec<String>), Failure> {
+    let git = Git::new(dir, &home::child_environment(), "init");
+    let root = match git.top() {
+        Ok(root) => root,
+        Err(error @ GitError::NotARepository { .. }) => {
+            return Err(Failure::data(error.to_string()).mend(format!("git init {}", dir.display())));
+        }
+        Err(error) => {
+            let cause = std::error::Error::source(&error).map_or_else(String::new, |cause| format!(": {cause}"));
+            return Err(Failure::environment(format!("{error}{cause}")));
+        }
+    };
+    let root = fs::canonicalize(&root)
+        .map_err(|error| Failure::environment(format!("{}: {error}", root.display())))?;
+    let mut written = Vec::new();
+    config_file(home, &root, &mut written)?;
+    let mut ignored = Vec::new();
+    for (folder, ignore) in FOLDERS {
+        let path = root.join(folder);
+        if !path.is_dir() {
+            fs::create_dir(&path)
+                .map_err(|error| Failure::cannot_write(format!("cannot make {}: {error}", path.display())))?;
+            written.push(format!("made    {folder}/"));
+        }
+        if *ignore {
+            ignored.push(format!("/{folder}/"));
+        }
+    }
+    exclude(&git, &root, &ignored, &mut written)?;
+    let here = Here::at(home, &root)?;
+    here.register(&mut home.ledger()?, home.wall()?)?;
+    Ok((root, written))
+}
+
+fn config_file(home: &Home, root: &Path, written: &mut Vec<String>) -> Result<(), Failure> {
+    let path = root.join(project::FILE);
+    let id = ProjectId::new(home.wall()?);
+    let table = format!("[project]\nid = \"{id}\"\n");
+    let text = match fs::read_to_string(&path) {
+        Ok(text) => {
+            let parsed: toml::Table = toml::from_str(&text)
+                .map_err(|error| Failure::configuration(format!("{}: {}", path.display(), error.message())))?;
+            match parsed.get("project").map(|project| project.get("id").is_some()) {
+                Some(true) => return Ok(()),
+                Some(false) => {
+                    return Err(Failure::configuration(format!("{} has a [project] without an id", path.display()))
+                        .mend(format!("add the line `id = \"{id}\"` below [project]")));
+                }
+                None => {
+                    written.push("added   [project] id to runner.toml".to_owned());
+                    format!("{}\n\n{table}", text.trim_end())
+                }
+            }
+        }
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            written.push("wrote   runner.toml (yours to edit and to commit)".to_owned());
+            format!(
+                "# What runner does here at night. Every setting with its default: see `config/default.toml`\n\
+                 # of runner; what stands here overrides it.\n\n{table}\n\
+                 # [jobs.dream]\n# max_ideas = 50\n"
+            )
+        }
+        Err(error) => return Err(Failure::configuration(format!("cannot read {}: {error}", path.display()))),
+    };
+    write_atomic(&path, text.as_bytes(), 0o644)
+        .map_err(|error| Failure::cannot_write(format!("cannot write {}: {}", path.display(), causes(&error))))
+}
+
+/// Adds lines to the repository's own exclude file, which is never committed.
+fn exclude(git: &Git, root: &Path, lines: &[String], written: &mut Vec<String>) -> Result<(), Failure> {
+    let answer = git
+        .ask(&["rev-parse", "--git-path", "info/exclude"])
+        .map_err(|error| Failure::environment(error.to_string()))?;
+    let path = root.join(String::from_utf8_lossy(&answer).trim_end_matches('\n'));
+    let mut text = fs::read_to_string(&path).unwrap_or_default();
+    let missing: Vec<&String> = lines.iter().filter(|line| !text.lines().any(|known| known == line.as_str())).collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    if !text.is_empty() && !text.ends_with('\n') {
+        text.push('\n');
+    }
+    for line in missing {
+        text.push_str(line);
+        text.push('\n');
+        written.push(format!("ignored {line} in .git/info/exclude"));
+    }
+    let cannot = |why: String| Failure::cannot_write(format!("cannot write {}: {why}", path.display()));
+    if let Some(folder) = path.parent() {
+        fs::create_dir_all(folder).map_err(|error| cannot(error.to_string()))?;
+    }
+    write_atomic(&path, text.as_bytes(), 0o644).map_err(|error| cannot(causes(&error)))
+}
+
+fn causes(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text = format!("{text}: {error}");
+        cause = error.source();
+    }
+    text
+}

@@ -1,0 +1,83 @@
+//! `runner night`: every enabled job once, one after the other, under one budget, one report.
+
+use std::path::Path;
+
+use runner_engine::ledger::{Filter, NewOccurrence, Recorded};
+use runner_engine::outcome::Exit;
+use runner_engine::owner::Owner;
+use runner_engine::tick::{civil_date, close_nights};
+use runner_jobs::report;
+
+use super::run::tell;
+use crate::cli::{Failure, Listing};
+use crate::drive::{self, Manner};
+use crate::home::Home;
+use crate::project::Here;
+use crate::show;
+
+/// Runs a night by hand.
+pub fn run(home: &Home, here: &Path, manner: Manner, listing: Listing) -> Result<Exit, Failure> {
+    let project = Here::load(home, here)?;
+    let now = home.wall()?;
+    let mut ledger = home.ledger()?;
+    ledger.check()?;
+    project.register(&mut ledger, now)?;
+    let me = Owner::me();
+    let settings = &project.config.night;
+    let closes = now.saturating_add(settings.length).unwrap_or(now);
+    let night = ledger.open_night(&project.id, &civil_date(now, &settings.zone), now, closes)?;
+    show::say(manner.quiet || listing.json, &format!("night {}", night.name));
+    // All of them are recorded before the first begins: should this process die, the next tick
+    // carries on with the rest.
+    let mut queue = Vec::new();
+    for (name, job) in project.config.jobs.iter().filter(|(_, job)| job.enabled) {
+        let new = NewOccurrence {
+            job: ledger.job(&project.id, name)?.id,
+            key: format!("night-{}", night.id.0),
+            due: now,
+            night: Some(night.id),
+            by_hand: true,
+        };
+        if let Recorded::New(run) = ledger.enter(&new, &me, now)? {
+            tracing::debug!(job = name, kind = job.spec.kind.word(), "recorded");
+            queue.push(run);
+        }
+    }
+    let mut worst = Exit::Done;
+    for run in queue {
+        let row = drive::run_to_end(home, &mut ledger, &me, &run, manner)?;
+        let exit = row.outcome.as_ref().map_or(Exit::Internal, |outcome| outcome.exit(true));
+        worst = worse(worst, exit);
+        if !listing.json {
+            tell(&row, Manner { quiet: manner.quiet, ..manner }, Listing::default());
+        }
+        if exit == Exit::Cancelled {
+            break;
+        }
+    }
+    for run in close_nights(&mut ledger, &drive::driver(home, &me), home.now()?, Some(&project.id))? {
+        let row = drive::run_to_end(home, &mut ledger, &me, &run, manner)?;
+        let exit = row.outcome.as_ref().map_or(Exit::Internal, |outcome| outcome.exit(true));
+        worst = worse(worst, exit);
+        if exit != Exit::Done {
+            tell(&row, manner, Listing::default());
+        }
+    }
+    let told = report::gather(&ledger, night.id, &project.root, home.wall()?)?;
+    if listing.json {
+        show::json(&told);
+    } else {
+        let path = project.root.join(report::FOLDER).join(&told.night).join("report.md");
+        show::say(manner.quiet, &format!("{} — {}", told.headline(), path.display()));
+    }
+    let left = ledger.runs(&Filter { night: Some(night.id), unsettled: true, ..Filter::default() })?;
+    if !left.is_empty() && worst == Exit::Done {
+        worst = Exit::TryLater;
+    }
+    Ok(worst)
+}
+
+/// The worse of two ends; cancelled counts most, then the higher code.
+fn worse(a: Exit, b: Exit) -> Exit {
+    a.max(b)
+}

@@ -1,0 +1,117 @@
+//! `runner run JOB` and `runner dream run`: an occurrence of one's own, now.
+
+use std::path::Path;
+
+use runner_engine::ids::OccurrenceId;
+use runner_engine::ledger::{NewOccurrence, Recorded, RunRow};
+use runner_engine::outcome::{Exit, Outcome};
+use runner_engine::owner::Owner;
+use runner_jobs::KindSpec;
+
+use super::runs;
+use crate::cli::{Failure, Listing};
+use crate::drive::{self, Manner};
+use crate::home::Home;
+use crate::project::Here;
+use crate::show;
+
+/// Runs one job by name.
+pub fn run(
+    home: &Home,
+    here: &Path,
+    job: &str,
+    key: Option<&str>,
+    manner: Manner,
+    listing: Listing,
+) -> Result<Exit, Failure> {
+    let project = Here::load(home, here)?;
+    project.config.job(job)?;
+    once(home, &project, job, key, manner, listing, false)
+}
+
+/// Runs the project's dream job.
+pub fn dream(home: &Home, here: &Path, manner: Manner, listing: Listing) -> Result<Exit, Failure> {
+    let project = Here::load(home, here)?;
+    let dreams: Vec<&String> = project
+        .config
+        .jobs
+        .iter()
+        .filter(|(_, job)| matches!(job.spec.kind, KindSpec::Dream(_)))
+        .map(|(name, _)| name)
+        .collect();
+    match dreams.as_slice() {
+        [only] => once(home, &project, only, None, manner, listing, true),
+        [] => Err(Failure::configuration("this project has no job of kind dream").mend("runner init")),
+        several => Err(Failure::usage(format!("this project has {} dream jobs", several.len()))
+            .mend(format!("runner run {}", several[0]))),
+    }
+}
+
+fn once(
+    home: &Home,
+    project: &Here,
+    job: &str,
+    key: Option<&str>,
+    manner: Manner,
+    listing: Listing,
+    deferral_is_normal: bool,
+) -> Result<Exit, Failure> {
+    let now = home.wall()?;
+    let mut ledger = home.ledger()?;
+    project.register(&mut ledger, now)?;
+    let me = Owner::me();
+    let key = key.map_or_else(|| OccurrenceId::new(now).to_string(), |key| format!("key {key}"));
+    let new = NewOccurrence {
+        job: ledger.job(&project.id, job)?.id,
+        key,
+        due: now,
+        night: None,
+        by_hand: true,
+    };
+    let row = match ledger.enter(&new, &me, now)? {
+        Recorded::New(run) => drive::run_to_end(home, &mut ledger, &me, &run, manner)?,
+        Recorded::Known(occurrence) => {
+            let outcome = ledger.occurrence(&occurrence)?.outcome;
+            let stands = outcome.as_ref().map_or_else(|| "not settled yet".to_owned(), Outcome::to_string);
+            show::say(manner.quiet, &format!("{job} was asked for with this key before: {stands}"));
+            return Ok(outcome.map_or(Exit::TryLater, |outcome| outcome.exit(deferral_is_normal)));
+        }
+    };
+    tell(&row, manner, listing);
+    Ok(row.outcome.as_ref().map_or(Exit::Internal, |outcome| outcome.exit(deferral_is_normal)))
+}
+
+/// Says how a run ended: results on standard output, what went wrong on standard error.
+pub fn tell(row: &RunRow, manner: Manner, listing: Listing) {
+    if listing.json {
+        show::json(&runs::RunJson::of(row));
+        return;
+    }
+    let Some(outcome) = &row.outcome else { return };
+    let mut line = format!("{}: {}", row.job_name, outcome.word());
+    let why = outcome.why().unwrap_or(&row.summary.headline);
+    if let Some(class) = outcome.class() {
+        line.push_str(&format!(" ({class})"));
+    }
+    if !why.is_empty() {
+        line.push_str(&format!(": {why}"));
+    }
+    if outcome.placed() || matches!(outcome, Outcome::Skipped { .. } | Outcome::Deferred { .. }) {
+        if !manner.quiet {
+            line.push('\n');
+            if outcome.placed() && outcome.why().is_some() && !row.summary.headline.is_empty() {
+                line.push_str(&format!("  {}\n", row.summary.headline));
+            }
+            for text in &row.summary.lines {
+                line.push_str(&format!("  {text}\n"));
+            }
+            for path in &row.summary.artifacts {
+                line.push_str(&format!("  -> {path}\n"));
+            }
+            show::out(&line);
+        }
+    } else {
+        show::complain(&format!("{line}\n  to see more: runner runs show {}", row.id));
+        show::say(false, &format!("  {}", runner_jobs::failmark::hint(outcome)));
+    }
+}

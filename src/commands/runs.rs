@@ -1,0 +1,214 @@
+//! `runner runs`: the list, one run, its log.
+
+use std::fs;
+use std::path::Path;
+
+use jiff::Timestamp;
+use runner_engine::ids::RunId;
+use runner_engine::ledger::{Filter, Ledger, RunRow, RunState};
+use runner_engine::outcome::{Exit, Outcome};
+use serde::Serialize;
+
+use crate::cli::{Failure, Listing};
+use crate::home::Home;
+use crate::project::Here;
+use crate::{log, show};
+
+/// A run as scripts see it.
+#[derive(Debug, Serialize)]
+pub struct RunJson {
+    id: RunId,
+    job: String,
+    kind: String,
+    project: String,
+    state: RunState,
+    attempt: u32,
+    by_hand: bool,
+    due: Timestamp,
+    requested: Timestamp,
+    started: Option<Timestamp>,
+    finished: Option<Timestamp>,
+    #[serde(flatten)]
+    outcome: Option<Outcome>,
+    model_calls: u32,
+    headline: String,
+    lines: Vec<String>,
+    facts: serde_json::Map<String, serde_json::Value>,
+    artifacts: Vec<String>,
+    backend: String,
+    containment: String,
+}
+
+impl RunJson {
+    /// Of a row.
+    pub fn of(row: &RunRow) -> Self {
+        Self {
+            id: row.id.clone(),
+            job: row.job_name.clone(),
+            kind: row.kind.clone(),
+            project: row.project.to_string(),
+            state: row.state,
+            attempt: row.attempt,
+            by_hand: row.by_hand,
+            due: row.due,
+            requested: row.requested,
+            started: row.started,
+            finished: row.finished,
+            outcome: row.outcome.clone(),
+            model_calls: row.model_calls,
+            headline: row.summary.headline.clone(),
+            lines: row.summary.lines.clone(),
+            facts: row.summary.facts.clone(),
+            artifacts: row.summary.artifacts.clone(),
+            backend: row.summary.backend.clone(),
+            containment: row.summary.containment.clone(),
+        }
+    }
+}
+
+/// The list, newest first.
+pub fn list(
+    home: &Home,
+    here: &Path,
+    job: Option<&str>,
+    all: bool,
+    limit: u32,
+    listing: Listing,
+) -> Result<Exit, Failure> {
+    let project = if all { None } else { Some(Here::load(home, here)?) };
+    let mut rows = Vec::new();
+    if let Some(ledger) = home.ledger_to_read()? {
+        let job = match (&project, job) {
+            (Some(project), Some(name)) => {
+                project.config.job(name).map(|_| ()).or_else(|failure| {
+                    if name == runner_engine::tick::REPORT_JOB { Ok(()) } else { Err(failure) }
+                })?;
+                Some(ledger.job(&project.id, name)?.id)
+            }
+            (None, Some(_)) => return Err(Failure::usage("--job needs one project; leave out --all")),
+            (_, None) => None,
+        };
+        let filter = Filter { project: project.map(|project| project.id), job, limit, ..Filter::default() };
+        rows = ledger.runs(&filter)?;
+    }
+    if listing.json {
+        show::json(&rows.iter().map(RunJson::of).collect::<Vec<_>>());
+        return Ok(Exit::Done);
+    }
+    if rows.is_empty() {
+        show::out("no runs yet; `runner night` makes the first\n");
+        return Ok(Exit::Done);
+    }
+    let lines: Vec<Vec<String>> = rows
+        .iter()
+        .map(|row| {
+            vec![
+                row.id.to_string(),
+                row.job_name.clone(),
+                word(row).to_owned(),
+                show::moment(row.requested),
+                row.outcome.as_ref().and_then(Outcome::why).unwrap_or(&row.summary.headline).to_owned(),
+            ]
+        })
+        .collect();
+    show::out(&show::table(&lines));
+    Ok(Exit::Done)
+}
+
+/// The word for where a run stands.
+pub fn word(row: &RunRow) -> &'static str {
+    match (&row.outcome, row.state) {
+        (Some(outcome), _) => outcome.word(),
+        (None, RunState::Running) => "running",
+        (None, _) => "requested",
+    }
+}
+
+/// Everything about one run.
+pub fn show(home: &Home, run: &str, listing: Listing) -> Result<Exit, Failure> {
+    let (ledger, row) = find(home, run)?;
+    if listing.json {
+        show::json(&RunJson::of(&row));
+        return Ok(Exit::Done);
+    }
+    let mut lines = vec![
+        pair("run", row.id.as_str()),
+        pair("job", &format!("{} ({})", row.job_name, row.kind)),
+        pair("state", &row.outcome.as_ref().map_or_else(|| word(&row).to_owned(), Outcome::to_string)),
+        pair("attempt", &row.attempt.to_string()),
+        pair("due", &show::moment(row.due)),
+    ];
+    if let Some(at) = row.started {
+        lines.push(pair("started", &show::moment(at)));
+    }
+    if let Some(at) = row.finished {
+        lines.push(pair("finished", &show::moment(at)));
+    }
+    if let Some(owner) = &row.owner {
+        lines.push(pair("process", &owner.to_string()));
+    }
+    lines.push(pair("model calls", &row.model_calls.to_string()));
+    for (name, value) in [("backend", &row.summary.backend), ("confinement", &row.summary.containment)] {
+        if !value.is_empty() {
+            lines.push(pair(name, value));
+        }
+    }
+    if !row.summary.headline.is_empty() {
+        lines.push(pair("headline", &row.summary.headline));
+    }
+    for line in &row.summary.lines {
+        lines.push(pair("", line));
+    }
+    for path in &row.summary.artifacts {
+        lines.push(pair("placed", path));
+    }
+    for event in ledger.events_of(&row.id)? {
+        lines.push(pair(&event.kind, &event.detail));
+    }
+    show::out(&show::table(&lines));
+    Ok(Exit::Done)
+}
+
+fn pair(name: &str, value: &str) -> Vec<String> {
+    vec![name.to_owned(), value.to_owned()]
+}
+
+/// The log of one run, and what its program said.
+pub fn logs(home: &Home, run: &str) -> Result<Exit, Failure> {
+    let (_, row) = find(home, run)?;
+    let folder = home.run_folder(row.id.as_str());
+    let mut found = false;
+    for name in [log::FILE, "stdout", "stderr"] {
+        let Ok(bytes) = fs::read(folder.join(name)) else { continue };
+        if name != log::FILE && !bytes.is_empty() {
+            show::out(&format!("--- {name}\n"));
+        }
+        show::out(&String::from_utf8_lossy(&bytes));
+        found = true;
+    }
+    if !found {
+        show::complain(&format!("run {} has no log: it never began", row.id));
+    }
+    Ok(Exit::Done)
+}
+
+/// A run by the beginning of its id.
+fn find(home: &Home, run: &str) -> Result<(Ledger, RunRow), Failure> {
+    let nothing = || Failure::data(format!("no run {run}")).mend("runner runs");
+    let ledger = home.ledger_to_read()?.ok_or_else(nothing)?;
+    if let Ok(id) = run.parse::<RunId>() {
+        let row = ledger.run(&id)?;
+        return Ok((ledger, row));
+    }
+    let wanted = run.to_ascii_uppercase();
+    let mut matches: Vec<RunRow> = ledger
+        .runs(&Filter::default())?
+        .into_iter()
+        .filter(|row| row.id.as_str().starts_with(&wanted))
+        .collect();
+    match matches.len() {
+        1 => Ok((ledger, matches.remove(0))),
+        0 => Err(nothing()),
+        n => Err(Failure::data(format!("{n} runs begin with {run}")).mend("give more of the id")),
+    }
+}

@@ -1,0 +1,171 @@
+//! `runner status`: what is going on, from one look at the ledger.
+
+use std::path::Path;
+
+use jiff::Timestamp;
+use runner_engine::ledger::{Filter, Ledger, Project};
+use runner_engine::outcome::Exit;
+use runner_jobs::{failmark, report};
+use serde::Serialize;
+
+use super::runs::word;
+use crate::cli::{Failure, Listing};
+use crate::home::Home;
+use crate::project::{self, Here};
+use crate::show;
+
+#[derive(Debug, Serialize)]
+struct StatusJson {
+    ledger: String,
+    projects: Vec<ProjectJson>,
+}
+
+#[derive(Debug, Serialize)]
+struct ProjectJson {
+    path: String,
+    trouble: Option<String>,
+    last_night: Option<NightJson>,
+    next: Option<NextJson>,
+    failmarks: Vec<MarkJson>,
+    live: Vec<LiveJson>,
+}
+
+#[derive(Debug, Serialize)]
+struct NightJson {
+    name: String,
+    headline: String,
+    worst: String,
+    report: Option<String>,
+}
+
+#[derive(Debug, Serialize)]
+struct NextJson {
+    job: String,
+    at: Timestamp,
+}
+
+#[derive(Debug, Serialize)]
+struct MarkJson {
+    job: String,
+    at: Timestamp,
+    class: String,
+    message: String,
+    hint: String,
+}
+
+#[derive(Debug, Serialize)]
+struct LiveJson {
+    run: String,
+    job: String,
+    state: String,
+    since: Timestamp,
+}
+
+/// Prints the status of the project here, or of all when here is none.
+pub fn run(home: &Home, here: &Path, asked_for_here: bool, listing: Listing) -> Result<Exit, Failure> {
+    let only = match project::find(here) {
+        Ok(root) => Some(root),
+        Err(failure) if asked_for_here => return Err(failure),
+        Err(_) => None,
+    };
+    let mut status = StatusJson { ledger: home.ledger_path().display().to_string(), projects: Vec::new() };
+    if let Some(ledger) = home.ledger_to_read()? {
+        for known in ledger.projects()? {
+            if only.as_ref().is_none_or(|root| *root == known.path) {
+                status.projects.push(one(home, &ledger, &known)?);
+            }
+        }
+    }
+    if listing.json {
+        show::json(&status);
+    } else {
+        show::out(&text(&status));
+    }
+    Ok(Exit::Done)
+}
+
+fn one(home: &Home, ledger: &Ledger, known: &Project) -> Result<ProjectJson, Failure> {
+    let now = home.wall()?;
+    let mut trouble = None;
+    let mut failmarks = Vec::new();
+    match Here::at(home, &known.path) {
+        Err(_) if !known.path.is_dir() => trouble = Some("the folder is gone".to_owned()),
+        Err(failure) => trouble = Some(failure.to_string()),
+        Ok(here) => {
+            for (name, job) in &here.config.jobs {
+                if let Some(mark) = failmark::read(&known.path, &job.spec) {
+                    failmarks.push(MarkJson {
+                        job: name.clone(),
+                        at: mark.at,
+                        class: mark.class,
+                        message: mark.message,
+                        hint: mark.hint,
+                    });
+                }
+            }
+        }
+    }
+    let last_night = match ledger.nights(&known.id, 1)?.first() {
+        None => None,
+        Some(night) => {
+            let told = report::gather(ledger, night.id, &known.path, now)?;
+            let path = known.path.join(report::FOLDER).join(&night.name).join("report.md");
+            if night.closed.is_some() && !path.is_file() {
+                trouble = trouble.or_else(|| Some(format!("the last night, {}, has no report", night.name)));
+            }
+            Some(NightJson {
+                name: night.name.clone(),
+                headline: told.headline(),
+                worst: told.worst,
+                report: path.is_file().then(|| path.display().to_string()),
+            })
+        }
+    };
+    let next = ledger
+        .jobs(&known.id)?
+        .into_iter()
+        .filter_map(|job| Some(NextJson { at: job.next_due?, job: job.name }))
+        .min_by_key(|next| next.at);
+    let live = ledger
+        .runs(&Filter { project: Some(known.id.clone()), unsettled: true, ..Filter::default() })?
+        .into_iter()
+        .map(|row| LiveJson {
+            run: row.id.to_string(),
+            state: word(&row).to_owned(),
+            since: row.started.unwrap_or(row.requested),
+            job: row.job_name,
+        })
+        .collect();
+    Ok(ProjectJson { path: known.path.display().to_string(), trouble, last_night, next, failmarks, live })
+}
+
+fn text(status: &StatusJson) -> String {
+    if status.projects.is_empty() {
+        return "no project yet; `runner init` makes one of the folder you are in\n".to_owned();
+    }
+    let mut out = String::new();
+    for project in &status.projects {
+        out.push_str(&format!("{}\n", project.path));
+        let mut rows: Vec<Vec<String>> = Vec::new();
+        let mut row = |name: &str, value: String| rows.push(vec![format!("  {name}"), value]);
+        if let Some(trouble) = &project.trouble {
+            row("TROUBLE", trouble.clone());
+        }
+        for mark in &project.failmarks {
+            row("FAILED", format!("{} ({}): {} — {}", mark.job, mark.class, mark.message, mark.hint));
+        }
+        match &project.last_night {
+            None => row("last night", "none yet".to_owned()),
+            Some(night) => row("last night", format!("{}: {}", night.name, night.headline)),
+        }
+        match &project.next {
+            None => row("next due", "nothing; no job has a clock".to_owned()),
+            Some(next) => row("next due", format!("{} at {}", next.job, show::moment(next.at))),
+        }
+        for live in &project.live {
+            row("live", format!("{} {} since {} (run {})", live.job, live.state, show::moment(live.since), live.run));
+        }
+        out.push_str(&show::table(&rows));
+    }
+    out
+}

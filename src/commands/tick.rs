@@ -1,0 +1,86 @@
+//! `runner tick`: do what is due, in all projects; stay while the runs that were started live.
+
+use std::collections::BTreeMap;
+
+use runner_engine::ledger::Ledger;
+use runner_engine::outcome::Exit;
+use runner_engine::owner::Owner;
+use runner_engine::tick::{Tick, tick};
+use serde::Serialize;
+
+use crate::cli::{Failure, Listing};
+use crate::drive::{self, Manner};
+use crate::home::Home;
+use crate::project::{self, Here};
+use crate::show;
+
+/// What a tick did, for scripts.
+#[derive(Debug, Default, Serialize)]
+struct TickJson {
+    started: Vec<StartedJson>,
+    settled_for_the_dead: BTreeMap<String, String>,
+    unreadable_projects: BTreeMap<String, String>,
+}
+
+#[derive(Debug, Serialize)]
+struct StartedJson {
+    run: String,
+    job: String,
+    outcome: String,
+}
+
+/// Ticks until nothing that it started runs any more.
+pub fn run(home: &Home, manner: Manner, listing: Listing) -> Result<Exit, Failure> {
+    let me = Owner::me();
+    let mut ledger = home.ledger()?;
+    let mut told = TickJson::default();
+    let manner = Manner { watched: false, ..manner };
+    let started = drive::run_all(home, &mut ledger, &me, manner, |ledger| {
+        refresh(home, ledger, &mut told.unreadable_projects)?;
+        let Tick { start, settled } = tick(ledger, &drive::driver(home, &me), home.now()?)?;
+        told.settled_for_the_dead.extend(settled.into_iter().map(|(run, word)| (run.to_string(), word)));
+        Ok(start)
+    })?;
+    let mut worst = Exit::Done;
+    for run in started {
+        let row = ledger.run(&run)?;
+        let outcome = row.outcome.as_ref().map_or_else(|| "running".to_owned(), ToString::to_string);
+        worst = worst.max(row.outcome.as_ref().map_or(Exit::Internal, |outcome| outcome.exit(true)));
+        if !listing.json {
+            show::say(manner.quiet, &format!("{}: {outcome}", row.job_name));
+        }
+        told.started.push(StartedJson { run: run.to_string(), job: row.job_name, outcome });
+    }
+    for (path, why) in &told.unreadable_projects {
+        show::complain(&format!("{path}: {why}"));
+        worst = worst.max(Exit::Configuration);
+    }
+    if listing.json {
+        show::json(&told);
+    } else {
+        for (run, word) in &told.settled_for_the_dead {
+            show::say(manner.quiet, &format!("run {run} was settled for its dead owner: {word}"));
+        }
+    }
+    Ok(worst)
+}
+
+/// Reads again the configuration of projects whose files have changed; a bad one keeps its old jobs
+/// and is named, once a tick.
+fn refresh(home: &Home, ledger: &mut Ledger, bad: &mut BTreeMap<String, String>) -> Result<(), Failure> {
+    for known in ledger.projects()? {
+        if known.config_stamp == project::stamp(home, &known.path) {
+            continue;
+        }
+        let path = known.path.display().to_string();
+        if !known.path.join(project::FILE).is_file() {
+            bad.insert(path, "the project is gone; what was due there fails until it is back".to_owned());
+            continue;
+        }
+        let fresh = Here::at(home, &known.path).and_then(|here| here.register(ledger, home.wall()?));
+        if let Err(failure) = fresh {
+            bad.insert(path, failure.to_string());
+        }
+    }
+    Ok(())
+}

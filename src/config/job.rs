@@ -1,0 +1,168 @@
+//! The tables of jobs and backends.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use jiff::SignedDuration;
+use runner_backends::BackendSpec;
+use runner_engine::ledger::Budget;
+use runner_engine::schedule::Trigger;
+use runner_jobs::command::CommandSpec;
+use runner_jobs::dream::DreamSpec;
+use runner_jobs::prompt::PromptSpec;
+use runner_jobs::{JobSpec, KindSpec};
+use runner_text::nearest::nearest;
+use serde::de::DeserializeOwned;
+use toml::{Table, Value};
+
+use super::{Section, units, wrong};
+use crate::cli::Failure;
+
+const KINDS: [&str; 3] = ["dream", "command", "prompt"];
+
+/// A configured job.
+#[derive(Clone, Debug)]
+pub struct Job {
+    /// What it is told.
+    pub spec: JobSpec,
+    /// What makes it due.
+    pub when: When,
+    /// Whether clocks and nights may start it.
+    pub enabled: bool,
+}
+
+/// What makes a job due.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum When {
+    /// The opening of the project's night.
+    Night,
+    /// A clock, or nothing but people.
+    Clock(Trigger),
+}
+
+impl std::fmt::Display for When {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Night => f.write_str("night"),
+            Self::Clock(trigger) => trigger.fmt(f),
+        }
+    }
+}
+
+pub(super) fn job(name: &str, mut table: Table, files: &[PathBuf]) -> Result<Job, Failure> {
+    let path = format!("jobs.{name}");
+    let key = |key: &str| format!("{path}.{key}");
+    let mut section = Section::of(&path, &mut table, files);
+    let kind = section.text("kind")?.ok_or_else(|| section.wrong(&path, "it has no kind (dream, command, prompt)"))?;
+    if !KINDS.contains(&kind.as_str()) {
+        let near = nearest(&kind, KINDS).map_or_else(String::new, |near| format!("; did you mean {near:?}?"));
+        return Err(section.wrong(&key("kind"), &format!("there is no kind {kind:?} ({}){near}", KINDS.join(", "))));
+    }
+    let when = section.text("trigger")?.unwrap_or_else(|| "night".to_owned());
+    let when = trigger(&when).map_err(|why| section.wrong(&key("trigger"), &why))?;
+    let enabled = section.flag("enabled")?.unwrap_or(true);
+    let backend = section.text("backend")?.unwrap_or_else(|| "builtin".to_owned());
+    let total = match section.text("timeout")? {
+        Some(text) => units::duration(&text).map_err(|why| section.wrong(&key("timeout"), &why))?,
+        None => default_total(&kind),
+    };
+    let mut budget_table = section.table("budget")?.unwrap_or_default();
+    let budget_path = key("budget");
+    let mut budget_section = Section::of(&budget_path, &mut budget_table, files);
+    let mut budget = units_of(&mut budget_section)?;
+    budget_section.finish()?;
+    let mut rest = section.rest();
+    for size in ["max_idea_bytes"] {
+        if let Some(Value::String(text)) = rest.get(size) {
+            let bytes = units::size(text).map_err(|why| wrong(files, &key(size), &why))?;
+            rest.insert(size.to_owned(), Value::Integer(i64::try_from(bytes).unwrap_or(i64::MAX)));
+        }
+    }
+    let kind = match kind.as_str() {
+        "dream" => KindSpec::Dream(own::<DreamSpec>(&path, rest, files)?),
+        "command" => KindSpec::Command(own::<CommandSpec>(&path, rest, files)?),
+        _ => KindSpec::Prompt(own::<PromptSpec>(&path, rest, files)?),
+    };
+    if let (KindSpec::Dream(dream), None) = (&kind, budget.ideas) {
+        budget.ideas = Some(dream.max_ideas as u64);
+    }
+    let total = Duration::try_from(total).map_err(|_| wrong(files, &key("timeout"), "it is too long"))?;
+    budget.seconds = budget.seconds.or(Some(total.as_secs()));
+    let spec = JobSpec { name: name.to_owned(), kind, backend, budget, total };
+    Ok(Job { spec, when, enabled })
+}
+
+/// The settings that only this kind has.
+fn own<T: DeserializeOwned>(path: &str, table: Table, files: &[PathBuf]) -> Result<T, Failure> {
+    let keys: Vec<String> = table.keys().cloned().collect();
+    Value::Table(table).try_into().map_err(|error: toml::de::Error| {
+        let message = error.message();
+        let key = keys.iter().find(|key| message.contains(&format!("`{key}`")));
+        let full = key.map_or_else(|| path.to_owned(), |key| format!("{path}.{key}"));
+        wrong(files, &full, message)
+    })
+}
+
+fn default_total(kind: &str) -> SignedDuration {
+    match kind {
+        "dream" => SignedDuration::from_mins(30),
+        "command" => SignedDuration::from_hours(1),
+        _ => SignedDuration::from_mins(10),
+    }
+}
+
+fn trigger(text: &str) -> Result<When, String> {
+    match text.split_once(' ') {
+        None if text == "night" => Ok(When::Night),
+        None if text == "manual" => Ok(When::Clock(Trigger::Manual)),
+        Some(("every", period)) => Ok(When::Clock(Trigger::Every(units::duration(period)?))),
+        Some(("daily", time)) => Ok(When::Clock(Trigger::Daily(units::time(time)?))),
+        _ => Err(format!("{text:?} is no trigger (\"night\", \"manual\", \"every 15m\", \"daily 02:30\")")),
+    }
+}
+
+/// The `budget` table of a level, if there is one.
+pub(super) fn budget(section: &mut Section<'_>) -> Result<Budget, Failure> {
+    let files = section.files;
+    let path = section.full("budget");
+    let mut table = section.table("budget")?.unwrap_or_default();
+    let mut inner = Section::of(&path, &mut table, files);
+    let budget = units_of(&mut inner)?;
+    inner.finish()?;
+    Ok(budget)
+}
+
+fn units_of(section: &mut Section<'_>) -> Result<Budget, Failure> {
+    let seconds = match section.text("time")? {
+        Some(text) => {
+            let span = units::duration(&text).map_err(|why| section.wrong(&section.full("time"), &why))?;
+            Some(span.as_secs().unsigned_abs())
+        }
+        None => None,
+    };
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "checked to be finite and positive")]
+    let micros = section.number("money")?.map(|dollars| (dollars * 1e6).round() as u64);
+    Ok(Budget {
+        calls: section.count("calls")?,
+        tokens: section.count("tokens")?,
+        micros,
+        seconds,
+        ideas: section.count("ideas")?,
+    })
+}
+
+pub(super) fn backend(name: &str, section: &mut Section<'_>) -> Result<BackendSpec, Failure> {
+    let path = format!("backends.{name}.type");
+    let kind = section.text("type")?.ok_or_else(|| section.wrong(&path, "it has no type (builtin, command)"))?;
+    Ok(BackendSpec {
+        name: name.to_owned(),
+        kind,
+        model: section.text("model")?,
+        program: section.text("program")?,
+        args: section.texts("args")?.unwrap_or_default(),
+        env: section.texts("env")?.unwrap_or_default(),
+        artifact: section.text("artifact")?,
+        quiet: section.flag("quiet")?.unwrap_or(false),
+        output_cap: None,
+    })
+}

@@ -1,0 +1,63 @@
+//! Values with units, as people write them.
+
+use jiff::SignedDuration;
+use jiff::civil::Time;
+
+/// "8h", "90s", "1h 30m"; more than nothing.
+pub fn duration(text: &str) -> Result<SignedDuration, String> {
+    let wrong = || format!("{text:?} is not a duration (like \"8h\", \"90s\" or \"1h 30m\")");
+    let duration: SignedDuration = text.parse().map_err(|_| wrong())?;
+    if duration.is_positive() { Ok(duration) } else { Err(wrong()) }
+}
+
+/// "02:30".
+pub fn time(text: &str) -> Result<Time, String> {
+    let wrong = || format!("{text:?} is not a time of day (like \"02:30\")");
+    let (hour, minute) = text.split_once(':').ok_or_else(wrong)?;
+    if hour.len() != 2 || minute.len() != 2 {
+        return Err(wrong());
+    }
+    let (hour, minute) = (hour.parse().map_err(|_| wrong())?, minute.parse().map_err(|_| wrong())?);
+    Time::new(hour, minute, 0, 0).map_err(|_| wrong())
+}
+
+/// "512KB", "1MB", "2GiB": decimal and binary multiples.
+pub fn size(text: &str) -> Result<u64, String> {
+    let wrong = || format!("{text:?} is not a size (like \"512KB\" or \"1MB\")");
+    let digits = text.trim().trim_end_matches(|c: char| c.is_ascii_alphabetic() || c == ' ');
+    let unit = text.trim()[digits.len()..].trim().to_ascii_lowercase();
+    let factor: u64 = match unit.as_str() {
+        "" | "b" => 1,
+        "kb" => 1_000,
+        "mb" => 1_000_000,
+        "gb" => 1_000_000_000,
+        "kib" => 1 << 10,
+        "mib" => 1 << 20,
+        "gib" => 1 << 30,
+        _ => return Err(wrong()),
+    };
+    let number: u64 = digits.parse().map_err(|_| wrong())?;
+    number.checked_mul(factor).ok_or_else(wrong)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn good_values_are_read_and_bad_ones_refused() {
+        assert_eq!(duration("1h 30m").unwrap(), SignedDuration::from_mins(90));
+        assert_eq!(time("02:30").unwrap().to_string(), "02:30:00");
+        assert_eq!(size("512 KB"), Ok(512_000));
+        assert_eq!(size("2MiB"), Ok(2 << 20));
+        for bad in ["", "8", "-8h", "0s", "8 parsecs"] {
+            assert!(duration(bad).is_err(), "{bad}");
+        }
+        for bad in ["2:30", "24:00", "02:60", "02:30:00", "now"] {
+            assert!(time(bad).is_err(), "{bad}");
+        }
+        for bad in ["", "MB", "1XB", "-1MB", "99999999999GB"] {
+            assert!(size(bad).is_err(), "{bad}");
+        }
+    }
+}

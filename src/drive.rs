@@ -1,0 +1,203 @@
+//! Starting runs and waiting for them.
+//!
+//! Every run is a process of its own (`runner perform RUN`), so a bad job hurts nobody. Whoever
+//! started one answers for it: when its process has ended without settling it, it is recovered at
+//! once. Must never do a job's work in this process.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::os::fd::AsFd as _;
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+
+use runner_engine::ids::RunId;
+use runner_engine::ledger::{Ledger, RunRow, RunState, Summary};
+use runner_engine::outcome::Outcome;
+use runner_engine::owner::Owner;
+use runner_engine::recover::{Driver, Recovered, recover};
+use runner_jobs::KindSpec;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+use crate::cli::Failure;
+use crate::home::{self, Home};
+
+/// How a run's process is started.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Manner {
+    /// Its progress may be shown on our terminal.
+    pub watched: bool,
+    /// `-q`.
+    pub quiet: bool,
+    /// `-v`, counted.
+    pub verbose: u8,
+}
+
+/// A started run.
+struct Started {
+    run: RunId,
+    child: Child,
+}
+
+/// What recovery needs of this process.
+pub fn driver<'a>(home: &'a Home, me: &'a Owner) -> Driver<'a> {
+    Driver { state: &home.state, me, retries_lost: &KindSpec::retries_lost }
+}
+
+fn spawn(run: &RunId, manner: Manner) -> Result<Started, Failure> {
+    let mut command = Command::new(home::executable()?);
+    command.arg("perform").arg(run.as_str()).stdin(Stdio::null()).stdout(Stdio::null());
+    if !manner.watched {
+        command.stderr(Stdio::null());
+    }
+    if manner.quiet {
+        command.arg("--quiet");
+    }
+    for _ in 0..manner.verbose {
+        command.arg("--verbose");
+    }
+    let child = command
+        .spawn()
+        .map_err(|error| Failure::environment(format!("cannot start this program again for a run: {error}")))?;
+    Ok(Started { run: run.clone(), child })
+}
+
+/// Runs one requested run to its end, and further attempts at its occurrence where it was lost.
+/// Returns the last attempt.
+pub fn run_to_end(
+    home: &Home,
+    ledger: &mut Ledger,
+    me: &Owner,
+    run: &RunId,
+    manner: Manner,
+) -> Result<RunRow, Failure> {
+    let mut first = Some(run.clone());
+    let all = run_all(home, ledger, me, manner, |_| Ok(first.take().into_iter().collect()))?;
+    Ok(ledger.run(all.last().unwrap_or(run))?)
+}
+
+/// Runs whatever `next` gives until it gives nothing and nothing of it runs any more. `next` is
+/// asked at the start, after each end, and once a minute.
+pub fn run_all(
+    home: &Home,
+    ledger: &mut Ledger,
+    me: &Owner,
+    manner: Manner,
+    mut next: impl FnMut(&mut Ledger) -> Result<Vec<RunId>, Failure>,
+) -> Result<Vec<RunId>, Failure> {
+    let mut live: BTreeMap<u32, Started> = BTreeMap::new();
+    let mut all = Vec::new();
+    let mut forwarder: Option<Forwarder> = None;
+    loop {
+        for run in next(ledger)? {
+            let forwarder = forwarder.get_or_insert_with(Forwarder::start);
+            let started = spawn(&run, manner)?;
+            all.push(run);
+            forwarder.add(started.child.id());
+            live.insert(started.child.id(), started);
+        }
+        let Some(forwarder) = &forwarder else { return Ok(all) };
+        if live.is_empty() {
+            return Ok(all);
+        }
+        for pid in ended(&live)? {
+            // Before it is reaped: afterwards the number may belong to somebody else.
+            forwarder.remove(pid);
+            let Some(mut started) = live.remove(&pid) else { continue };
+            let status = started
+                .child
+                .wait()
+                .map_err(|error| Failure::internal(format!("cannot wait for run {}: {error}", started.run)))?;
+            if let Some(again) = settle_after(home, ledger, me, &started.run, &status.to_string())? {
+                let started = spawn(&again, manner)?;
+                all.push(again);
+                forwarder.add(started.child.id());
+                live.insert(started.child.id(), started);
+            }
+        }
+    }
+}
+
+/// Waits until a process ends, or a minute has passed.
+fn ended(live: &BTreeMap<u32, Started>) -> Result<Vec<u32>, Failure> {
+    let internal = |error: rustix::io::Errno| Failure::internal(format!("cannot wait for runs: {error}"));
+    let mut handles = Vec::with_capacity(live.len());
+    for pid in live.keys() {
+        let number = i32::try_from(*pid).ok().and_then(Pid::from_raw);
+        let number = number.ok_or_else(|| Failure::internal(format!("no process can be numbered {pid}")))?;
+        handles.push((*pid, pidfd_open(number, PidfdFlags::empty()).map_err(internal)?));
+    }
+    let mut polled: Vec<PollFd<'_>> =
+        handles.iter().map(|(_, handle)| PollFd::from_borrowed_fd(handle.as_fd(), PollFlags::IN)).collect();
+    let minute = Timespec { tv_sec: 60, tv_nsec: 0 };
+    match poll(&mut polled, Some(&minute)) {
+        Ok(_) | Err(rustix::io::Errno::INTR) => {}
+        Err(error) => return Err(internal(error)),
+    }
+    Ok(handles
+        .iter()
+        .zip(&polled)
+        .filter(|(_, polled)| !polled.revents().is_empty())
+        .map(|((pid, _), _)| *pid)
+        .collect())
+}
+
+/// Makes sure that a run whose process has ended is settled; a further attempt at its occurrence is
+/// returned.
+fn settle_after(
+    home: &Home,
+    ledger: &mut Ledger,
+    me: &Owner,
+    run: &RunId,
+    status: &str,
+) -> Result<Option<RunId>, Failure> {
+    let row = ledger.run(run)?;
+    match row.state {
+        RunState::Settled => Ok(None),
+        RunState::Requested => {
+            let outcome = Outcome::Lost { why: format!("its process ended with {status} before it began") };
+            ledger.settle(run, None, &outcome, &Summary::default(), home.wall()?)?;
+            Ok(None)
+        }
+        RunState::Running => match recover(ledger, &driver(home, me), &row, home.now()?)? {
+            Recovered::Settled { retry, .. } => Ok(retry),
+            Recovered::Alone | Recovered::Start(_) => Ok(None),
+        },
+    }
+}
+
+/// While it exists, TERM and INT go to the runs, which settle themselves as cancelled; we stay to
+/// see it. INT reaches them by itself when it comes from a terminal; a second one does no harm.
+struct Forwarder {
+    pids: Arc<Mutex<BTreeSet<u32>>>,
+}
+
+impl Forwarder {
+    fn start() -> Self {
+        let pids = Arc::new(Mutex::new(BTreeSet::new()));
+        let forwarder = Self { pids: Arc::clone(&pids) };
+        if let Ok(mut signals) = Signals::new([SIGTERM, SIGINT]) {
+            // Without the thread the signals are only not forwarded; recovery is the net below.
+            let _detached = thread::Builder::new().spawn(move || {
+                for _ in signals.forever() {
+                    for pid in pids.lock().unwrap_or_else(PoisonError::into_inner).iter() {
+                        if let Some(pid) = i32::try_from(*pid).ok().and_then(Pid::from_raw) {
+                            let _already_gone = kill_process(pid, Signal::TERM);
+                        }
+                    }
+                }
+            });
+        }
+        forwarder
+    }
+
+    fn add(&self, pid: u32) {
+        self.pids.lock().unwrap_or_else(PoisonError::into_inner).insert(pid);
+    }
+
+    fn remove(&self, pid: u32) {
+        self.pids.lock().unwrap_or_else(PoisonError::into_inner).remove(&pid);
+    }
+}

@@ -1,0 +1,114 @@
+//! Where the program stands: the only reader of the environment.
+//!
+//! Everything below gets what it needs as arguments. A variable that is set and cannot be used is
+//! an error, never a silent fall-back.
+
+use std::collections::BTreeMap;
+use std::env;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use jiff::Timestamp;
+use runner_engine::ledger::{Ledger, LedgerError};
+use runner_engine::time::{Clock, Moment};
+
+use crate::cli::Failure;
+
+/// What a child may see of our environment, besides what its backend names.
+const ALLOWED: &[&str] = &["PATH", "HOME", "USER", "LOGNAME", "LANG", "TZ", "TMPDIR"];
+
+/// The surroundings of this process.
+#[derive(Clone, Debug)]
+pub struct Home {
+    /// Ledger, locks, logs and caches.
+    pub state: PathBuf,
+    /// The user's own configuration file; it need not exist.
+    pub user_config: PathBuf,
+    /// Both clocks.
+    pub clock: Clock,
+    /// Where the command was called.
+    pub here: PathBuf,
+}
+
+impl Home {
+    /// Reads the environment.
+    pub fn read() -> Result<Self, Failure> {
+        let here = env::current_dir()
+            .map_err(|error| Failure::environment(format!("cannot tell the current folder: {error}")))?;
+        let clock = env::var_os("RUNNER_TEST_CLOCK").map_or(Clock::Host, |path| Clock::File(path.into()));
+        Ok(Self {
+            state: folder("XDG_STATE_HOME", ".local/state")?.join("runner"),
+            user_config: folder("XDG_CONFIG_HOME", ".config")?.join("runner/config.toml"),
+            clock,
+            here,
+        })
+    }
+
+    /// Reads both clocks.
+    pub fn now(&self) -> Result<Moment, Failure> {
+        self.clock.read().map_err(|error| Failure::environment(error.to_string()))
+    }
+
+    /// Wall time.
+    pub fn wall(&self) -> Result<Timestamp, Failure> {
+        Ok(self.now()?.wall)
+    }
+
+    /// Where the ledger lies.
+    pub fn ledger_path(&self) -> PathBuf {
+        self.state.join("ledger.sqlite")
+    }
+
+    /// The ledger, for writing.
+    pub fn ledger(&self) -> Result<Ledger, LedgerError> {
+        Ledger::open(&self.ledger_path())
+    }
+
+    /// The ledger, for reading; `None` when there is none yet.
+    pub fn ledger_to_read(&self) -> Result<Option<Ledger>, LedgerError> {
+        match Ledger::read(&self.ledger_path()) {
+            Ok(ledger) => Ok(Some(ledger)),
+            Err(LedgerError::Missing { .. }) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The private folder of a run, for its log and its children's files.
+    pub fn run_folder(&self, run: &str) -> PathBuf {
+        self.state.join("runs").join(run)
+    }
+}
+
+/// The environment that every child may have.
+pub fn child_environment() -> BTreeMap<String, String> {
+    named(ALLOWED.iter().copied())
+}
+
+/// The variables of these names that are set and are text.
+pub fn named<'a>(names: impl Iterator<Item = &'a str>) -> BTreeMap<String, String> {
+    names.filter_map(|name| Some((name.to_owned(), env::var(name).ok()?))).collect()
+}
+
+/// One of our own settings from the environment.
+pub fn setting(name: &str) -> Option<OsString> {
+    env::var_os(name).filter(|value| !value.is_empty())
+}
+
+/// Our own executable, to start `perform` with.
+pub fn executable() -> Result<PathBuf, Failure> {
+    env::current_exe().map_err(|error| Failure::environment(format!("cannot find this program: {error}")))
+}
+
+fn folder(variable: &str, below_home: &str) -> Result<PathBuf, Failure> {
+    if let Some(path) = setting(variable) {
+        let path = PathBuf::from(path);
+        if path.is_absolute() {
+            return Ok(path);
+        }
+        return Err(Failure::environment(format!("{variable} must be an absolute path, it is {}", path.display())));
+    }
+    let home = setting("HOME").ok_or_else(|| {
+        Failure::environment(format!("neither {variable} nor HOME is set, so there is no place for runner's files"))
+    })?;
+    Ok(Path::new(&home).join(below_home))
+}

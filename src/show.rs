@@ -1,0 +1,128 @@
+//! What people see: standard output for results, standard error for everything else.
+//!
+//! The only place that prints. A closed pipe is the reader's choice and never an error.
+
+use std::io::{self, IsTerminal as _, Write as _};
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use jiff::Timestamp;
+use runner_jobs::Progress;
+use serde::Serialize;
+
+use crate::home;
+
+/// Prints a result.
+pub fn out(text: &str) {
+    let mut stdout = io::stdout().lock();
+    let _closed = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
+}
+
+/// Prints a result as JSON.
+pub fn json(value: &impl Serialize) {
+    let mut text = serde_json::to_string_pretty(value).expect("results have string keys only");
+    text.push('\n');
+    out(&text);
+}
+
+/// Says something by the way, on standard error.
+pub fn say(quiet: bool, text: &str) {
+    if !quiet {
+        complain_raw(text);
+    }
+}
+
+/// Says what went wrong.
+pub fn complain(text: &str) {
+    complain_raw(&format!("runner: {text}"));
+}
+
+fn complain_raw(text: &str) {
+    let mut stderr = io::stderr().lock();
+    let _closed = writeln!(stderr, "{text}");
+}
+
+/// A moment for people: their own zone, to the second.
+pub fn moment(at: Timestamp) -> String {
+    at.to_zoned(jiff::tz::TimeZone::system()).strftime("%Y-%m-%d %H:%M:%S").to_string()
+}
+
+/// Columns, padded to their widest cell; the last one is left as it is.
+pub fn table(rows: &[Vec<String>]) -> String {
+    let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..columns)
+        .map(|column| rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max().unwrap_or(0))
+        .collect();
+    let mut text = String::new();
+    for row in rows {
+        let mut line = String::new();
+        for (column, cell) in row.iter().enumerate() {
+            line.push_str(cell);
+            if column + 1 < row.len() {
+                line.extend(std::iter::repeat_n(' ', widths[column] - cell.chars().count() + 2));
+            }
+        }
+        text.push_str(line.trim_end());
+        text.push('\n');
+    }
+    text
+}
+
+/// Progress of a run: a bar on a terminal, a line at each new step elsewhere when asked to be
+/// verbose, nothing when quiet.
+pub struct Steps {
+    bar: ProgressBar,
+    plain: bool,
+    last: String,
+}
+
+impl Steps {
+    /// For a run of `job`.
+    pub fn new(job: &str, quiet: bool, verbose: bool) -> Self {
+        let terminal = io::stderr().is_terminal() && home::setting("NO_COLOR").is_none();
+        let shown = terminal && !quiet;
+        let target = if shown { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
+        let bar = ProgressBar::with_draw_target(None, target);
+        let style = ProgressStyle::with_template("{spinner} {prefix}: {wide_msg} {pos}/{len} {elapsed}")
+            .unwrap_or_else(|_| ProgressStyle::default_bar());
+        bar.set_style(style);
+        bar.set_prefix(job.to_owned());
+        if shown {
+            bar.enable_steady_tick(Duration::from_millis(120));
+        }
+        Self { bar, plain: !shown && verbose && !quiet, last: String::new() }
+    }
+}
+
+impl Progress for Steps {
+    fn step(&mut self, what: &str, done: u64, total: u64) {
+        if total > 0 {
+            self.bar.set_length(total);
+        }
+        self.bar.set_position(done);
+        if self.last != what {
+            self.bar.set_message(what.to_owned());
+            if self.plain {
+                complain_raw(&format!("  {what}"));
+            }
+            what.clone_into(&mut self.last);
+        }
+    }
+}
+
+impl Drop for Steps {
+    fn drop(&mut self) {
+        self.bar.finish_and_clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_line_up() {
+        let rows = vec![vec!["a".into(), "long".into(), "x".into()], vec!["bbb".into(), "s".into(), "y".into()]];
+        assert_eq!(table(&rows), "a    long  x\nbbb  s     y\n");
+    }
+}

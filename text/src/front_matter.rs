@@ -1,0 +1,282 @@
+//! YAML front matter: found, split off without loss, and asked for single values.
+//!
+//! Only the few top-level `key: value` lines that runner looks for are understood, and only where
+//! the value is plainly one scalar on one line. Everything else is `None`: it must never guess
+//! what a list, a block or a damaged line was meant to say, and never panic on one. A YAML
+//! library was rejected: it refuses whole documents over one odd line, and notes have those.
+
+use std::ops::Range;
+
+/// A markdown document, seen as front matter and body. `head` and `body` together are the text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Document<'a> {
+    text: &'a str,
+    front: Option<Range<usize>>,
+    body: usize,
+}
+
+/// Splits off the front matter: a `---` line at the very top (a byte order mark may stand before
+/// it) up to the next `---` or `...` line. Without an end, or when the first line inside is no
+/// `key:`, there is none, and all is body: a `---` may also be a ruler.
+pub fn split(text: &str) -> Document<'_> {
+    find(text).unwrap_or(Document {
+        text,
+        front: None,
+        body: 0,
+    })
+}
+
+fn find(text: &str) -> Option<Document<'_>> {
+    let mut at = if text.starts_with('\u{feff}') { 3 } else { 0 };
+    let mut lines = text[at..].split_inclusive('\n');
+    let opening = lines.next()?;
+    if opening.trim_end() != "---" || !opening.ends_with('\n') {
+        return None;
+    }
+    at += opening.len();
+    let start = at;
+    let mut keyed = false;
+    for line in lines {
+        let bare = line.trim_end();
+        if bare == "---" || bare == "..." {
+            return Some(Document {
+                text,
+                front: Some(start..at),
+                body: at + line.len(),
+            });
+        }
+        let blank = bare.is_empty() || bare.starts_with('#');
+        if !keyed && !blank {
+            key_and_rest(bare)?;
+            keyed = true;
+        }
+        at += line.len();
+    }
+    None
+}
+
+impl<'a> Document<'a> {
+    /// The lines between the fences, when there is front matter.
+    pub fn front(&self) -> Option<&'a str> {
+        self.front.clone().map(|range| &self.text[range])
+    }
+
+    /// Where those lines are in the text.
+    pub fn front_range(&self) -> Option<Range<usize>> {
+        self.front.clone()
+    }
+
+    /// Everything before the body, fences and byte order mark included; empty without front
+    /// matter.
+    pub fn head(&self) -> &'a str {
+        &self.text[..self.body]
+    }
+
+    /// Everything after the front matter.
+    pub fn body(&self) -> &'a str {
+        &self.text[self.body..]
+    }
+
+    /// Where the body begins in the text.
+    pub fn body_start(&self) -> usize {
+        self.body
+    }
+
+    /// The value of a top-level key when it is one scalar on one line, without its quotes. Escapes
+    /// inside quotes are left as written. `None` for `null`, `~`, nothing, lists, maps, blocks,
+    /// anchors and anything unbalanced. The first of two equal keys counts.
+    pub fn get(&self, key: &str) -> Option<&'a str> {
+        let mut lines = self.front()?.lines().peekable();
+        while let Some(line) = lines.next() {
+            match key_and_rest(line) {
+                Some((found, rest)) if found == key => {
+                    let continued = lines.peek().is_some_and(|next| {
+                        next.starts_with([' ', '\t']) && !next.trim().is_empty()
+                    });
+                    return if continued { None } else { scalar(rest) };
+                }
+                _ => {}
+            }
+        }
+        None
+    }
+}
+
+/// `key: rest` or `"key": rest` of an unindented line.
+fn key_and_rest(line: &str) -> Option<(&str, &str)> {
+    let (key, rest) = match line.chars().next()? {
+        quote @ ('"' | '\'') => {
+            let (key, rest) = line[1..].split_once(quote)?;
+            (key, rest.trim_start().strip_prefix(':')?)
+        }
+        first if first.is_alphanumeric() || first == '_' || first == '$' => line.split_once(':')?,
+        _ => return None,
+    };
+    let key = key.trim_end();
+    let apart = rest.is_empty() || rest.starts_with([' ', '\t', '\r']);
+    (apart && !key.is_empty()).then_some((key, rest))
+}
+
+fn scalar(rest: &str) -> Option<&str> {
+    let value = rest.trim();
+    match value.chars().next()? {
+        '"' => quoted(value, |inner| {
+            let mut escaped = false;
+            inner.find(|c| {
+                let ends = c == '"' && !escaped;
+                escaped = c == '\\' && !escaped;
+                ends
+            })
+        }),
+        '\'' => quoted(value, |inner| {
+            let mut at = 0;
+            loop {
+                at += inner[at..].find('\'')?;
+                if !inner[at + 1..].starts_with('\'') {
+                    return Some(at);
+                }
+                at += 2;
+            }
+        }),
+        '[' | '{' | '|' | '>' | '&' | '*' | '!' | '%' | '@' | '`' | '#' | ',' | ']' | '}' => None,
+        '-' | '?' if value.len() == 1 || value[1..].starts_with(' ') => None,
+        _ => {
+            let plain = value.split_once(" #").map_or(value, |(before, _)| before);
+            let plain = plain.trim_end();
+            (!matches!(plain, "~" | "null" | "Null" | "NULL")).then_some(plain)
+        }
+    }
+}
+
+/// What stands between the first character and the end that `find_end` names, when nothing but a
+/// comment follows.
+fn quoted(value: &str, find_end: impl FnOnce(&str) -> Option<usize>) -> Option<&str> {
+    let inner = &value[1..];
+    let end = find_end(inner)?;
+    let after = inner[end + 1..].trim_start();
+    (after.is_empty() || after.starts_with('#')).then_some(&inner[..end])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn splits_without_loss() {
+        let text = "---\ntitle: A note\nstatus: draft\n---\n\n# Heading\n";
+        let doc = split(text);
+        assert_eq!(doc.front(), Some("title: A note\nstatus: draft\n"));
+        assert_eq!(doc.front_range(), Some(4..32));
+        assert_eq!(doc.body(), "\n# Heading\n");
+        assert_eq!(doc.head(), &text[..doc.body_start()]);
+        assert_eq!(doc.get("title"), Some("A note"));
+        assert_eq!(doc.get("status"), Some("draft"));
+        assert_eq!(doc.get("stat"), None);
+    }
+
+    #[test]
+    fn windows_lines_marks_and_ends_are_tolerated() {
+        let doc = split("\u{feff}---\r\ntitle: A\r\ngenerated_by: runner\r\n---\r\nbody\r\n");
+        assert_eq!(doc.get("title"), Some("A"));
+        assert_eq!(doc.get("generated_by"), Some("runner"));
+        assert_eq!(doc.body(), "body\r\n");
+        assert_eq!(split("---\na: 1\n...\nbody").body(), "body");
+        assert_eq!(split("---\na: 1\n---").body(), "");
+        assert_eq!(split("---\n---\nbody").front(), Some(""));
+        assert_eq!(split("--- \n# comment\n\na: 1\n--- \nb").get("a"), Some("1"));
+    }
+
+    #[test]
+    fn what_is_not_front_matter_is_body() {
+        for text in [
+            "",
+            "---",
+            "---\n",
+            "---\ntitle: never ended\n",
+            "---\nA ruler, then prose.\n---\n",
+            "---\n- a list\n---\n",
+            " ---\na: 1\n---\n",
+            "\n---\na: 1\n---\n",
+            "----\na: 1\n----\n",
+            "# Title\n---\na: 1\n---\n",
+            "\u{feff}plain",
+        ] {
+            let doc = split(text);
+            assert_eq!(doc.front(), None, "{text:?}");
+            assert_eq!(doc.body(), text);
+            assert_eq!(doc.get("a"), None);
+        }
+    }
+
+    #[test]
+    fn only_scalars_on_one_line_are_values() {
+        let doc = split(
+            "---\n\
+             plain: some words # a comment\n\
+             colon: a: b\n\
+             url: https://example.org/#part\n\
+             double: \"two words\" # c\n\
+             escaped: \"say \\\"hi\\\"\"\n\
+             single: 'it''s'\n\
+             \"quoted key\": yes\n\
+             spaced : 1\n\
+             negative: -4\n\
+             dash: -\n\
+             list: [a, b]\n\
+             map: {a: b}\n\
+             block: |\n  text\n\
+             folded: long words\n  that go on\n\
+             empty:\n\
+             null: null\n\
+             tilde: ~\n\
+             open: \"no end\n\
+             after: \"a\" b\n\
+             anchor: &x y\n\
+             nested:\n  inner: 5\n\
+             tight:value\n\
+             plain: second\n\
+             ---\n",
+        );
+        for (key, value) in [
+            ("plain", "some words"),
+            ("colon", "a: b"),
+            ("url", "https://example.org/#part"),
+            ("double", "two words"),
+            ("escaped", "say \\\"hi\\\""),
+            ("single", "it''s"),
+            ("quoted key", "yes"),
+            ("spaced", "1"),
+            ("negative", "-4"),
+        ] {
+            assert_eq!(doc.get(key), Some(value), "{key}");
+        }
+        for key in [
+            "dash", "list", "map", "block", "folded", "empty", "null", "tilde", "open", "after",
+            "anchor", "nested", "inner", "tight",
+        ] {
+            assert_eq!(doc.get(key), None, "{key}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_splits_without_loss_or_panic(
+            pieces in prop::collection::vec(
+                prop_oneof![
+                    Just("---"), Just("\n"), Just("\r\n"), Just("..."), Just("a: "), Just("'"),
+                    Just("\""), Just("\\"), Just("é"), Just(" "), Just("#"), Just("\u{feff}"),
+                    Just("[x]"), Just("key:"),
+                ],
+                0..24,
+            ),
+            lead: bool,
+        ) {
+            let text = format!("{}{}", if lead { "---\n" } else { "" }, pieces.concat());
+            let doc = split(&text);
+            prop_assert_eq!(format!("{}{}", doc.head(), doc.body()), text.clone());
+            prop_assert_eq!(doc.front().is_none(), doc.head().is_empty());
+            let _ = (doc.get("a"), doc.get("key"), doc.get("é"), doc.get(""));
+        }
+    }
+}

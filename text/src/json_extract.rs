@@ -1,0 +1,137 @@
+//! The one JSON array in what a model or a program printed.
+//!
+//! It may be the whole text, stand in a code fence, or in the middle of prose. When it does not
+//! parse as a whole, its objects are read one by one, so that one bad element never loses the good
+//! ones (contracts/dream.md). It must never repair by guessing: an element comes back as it was
+//! written or as an error, and a damaged array never comes back without an error in it. Two
+//! arrays are not a choice it makes.
+
+mod find;
+mod salvage;
+
+use serde_json::Value;
+
+/// Longer texts are refused.
+pub const MAX_BYTES: usize = 4 * 1024 * 1024;
+
+/// Arrays with more elements are refused, or read up to here when damaged.
+pub const MAX_ELEMENTS: usize = 10_000;
+
+/// One element of the array: its value, or why it has none.
+pub type ElementResult = Result<Value, ElementError>;
+
+/// A damaged element, or other damage to the array.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("element {index} at byte {offset}: {why}")]
+pub struct ElementError {
+    /// Its place among the results, from 0.
+    pub index: usize,
+    /// Where it begins in the text.
+    pub offset: usize,
+    /// What is wrong with it.
+    pub why: String,
+}
+
+/// Why there is no array to read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ExtractError {
+    /// The text is too long to look at.
+    #[error("{bytes} bytes, more than the {MAX_BYTES} that are read")]
+    TooLong {
+        /// Its length.
+        bytes: usize,
+    },
+    /// There is no array of objects in it.
+    #[error("no JSON array")]
+    NoArray,
+    /// There is more than one, and they differ.
+    #[error("{count} JSON arrays where one was expected")]
+    Several {
+        /// How many.
+        count: usize,
+    },
+    /// The array is too long.
+    #[error("{count} elements, more than the {MAX_ELEMENTS} that are read")]
+    TooMany {
+        /// How many it has.
+        count: usize,
+    },
+}
+
+/// Where an array was found and what became of reading it.
+struct Found {
+    start: usize,
+    end: usize,
+    elements: Vec<ElementResult>,
+}
+
+/// The elements of the one array in `text`.
+///
+/// A text that is an array is taken whole. Else a code fence that holds one (marked `json`, or
+/// unmarked when none is) comes before what stands in prose; there, only arrays of objects are
+/// looked for, which also finds the one array inside an object around it. Arrays that are
+/// written alike count as one. Time is linear in the text; damage beyond a few hundred places
+/// ends the reading with an error as the last element.
+pub fn extract_array(text: &str) -> Result<Vec<ElementResult>, ExtractError> {
+    if text.len() > MAX_BYTES {
+        return Err(ExtractError::TooLong { bytes: text.len() });
+    }
+    let mut found = find::arrays(text);
+    let count = found.len();
+    let alike = |a: &Found, b: &Found| text[a.start..a.end].trim() == text[b.start..b.end].trim();
+    if found.windows(2).any(|pair| !alike(&pair[0], &pair[1])) {
+        return Err(ExtractError::Several { count });
+    }
+    let elements = found.pop().ok_or(ExtractError::NoArray)?.elements;
+    let intact = elements.iter().all(Result::is_ok);
+    if intact && elements.len() > MAX_ELEMENTS {
+        let count = elements.len();
+        return Err(ExtractError::TooMany { count });
+    }
+    Ok(elements)
+}
+
+/// The array that begins at `start`, whole or salvaged. `text[..limit]` is what it may extend to;
+/// with `fill`, it is known to extend that far.
+fn read_at(text: &str, start: usize, limit: usize, fill: bool) -> Found {
+    let region = &text[start..limit];
+    let mut stream = serde_json::Deserializer::from_str(region).into_iter::<Value>();
+    let why = match stream.next() {
+        Some(Ok(Value::Array(values))) => {
+            let end = stream.byte_offset();
+            if !goes_on(&region[end..], fill) {
+                return Found {
+                    start,
+                    end: start + end,
+                    elements: values.into_iter().map(Ok).collect(),
+                };
+            }
+            "elements after its end".to_owned()
+        }
+        Some(Err(error)) => error.to_string(),
+        _ => "not an array".to_owned(),
+    };
+    let mut found = salvage::array(text, start, limit, fill);
+    if found.elements.iter().all(Result::is_ok) {
+        let index = found.elements.len();
+        found.elements.push(Err(ElementError {
+            index,
+            offset: start,
+            why: format!("the array is damaged: {why}"),
+        }));
+    }
+    found
+}
+
+/// Whether another element follows the bracket that should be the last. Where the array has to
+/// fill its place, a comma is not asked for.
+fn goes_on(after: &str, fill: bool) -> bool {
+    let after = after.trim_start();
+    match after.strip_prefix(',') {
+        Some(next) => next.trim_start().starts_with('{'),
+        None => fill && after.starts_with('{'),
+    }
+}
+
+#[cfg(test)]
+mod tests;

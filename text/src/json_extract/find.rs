@@ -1,0 +1,107 @@
+//! Where in a text an array may be.
+
+use super::{Found, read_at};
+
+/// All arrays of the best place that has any: the whole text, code fences, prose.
+pub(super) fn arrays(text: &str) -> Vec<Found> {
+    let start = text.find(|c: char| !c.is_whitespace() && c != '\u{feff}');
+    let Some(start) = start else {
+        return Vec::new();
+    };
+    let end = text.trim_end().len();
+    if text[start..].starts_with('[') {
+        let whole = read_at(text, start, end, true);
+        let intact = whole.elements.iter().all(Result::is_ok);
+        let plainly = text[start + 1..].trim_start().starts_with(['{', '"']);
+        if (intact && whole.end == end) || (!intact && plainly && !has_fence(&text[start..end])) {
+            return vec![whole];
+        }
+    }
+    let fenced = fences(text);
+    if !fenced.is_empty() {
+        return fenced
+            .into_iter()
+            .map(|(start, end)| read_at(text, start, end, true))
+            .collect();
+    }
+    prose(text)
+}
+
+fn has_fence(text: &str) -> bool {
+    text.lines().any(|line| line.trim_start().starts_with("```"))
+}
+
+/// The contents of code fences that begin like an array, without the space around: those marked
+/// as JSON if there are any, else the unmarked ones. An open fence goes on to the end.
+fn fences(text: &str) -> Vec<(usize, usize)> {
+    let (mut marked, mut unmarked) = (Vec::new(), Vec::new());
+    let mut open: Option<(usize, &str, usize)> = None;
+    let mut at = 0;
+    let mut keep = |start: usize, end: usize, info: &str| {
+        let inner = &text[start..end];
+        let begin = start + (inner.len() - inner.trim_start().len());
+        if !text[begin..end].starts_with('[') {
+            return;
+        }
+        let range = (begin, begin + text[begin..end].trim_end().len());
+        match info.to_ascii_lowercase().as_str() {
+            "json" | "jsonc" | "json5" => marked.push(range),
+            "" => unmarked.push(range),
+            _ => {}
+        }
+    };
+    for line in text.split_inclusive('\n') {
+        let bare = line.trim();
+        let ticks = bare.len() - bare.trim_start_matches('`').len();
+        match open {
+            Some((start, info, length)) if ticks >= length && ticks == bare.len() => {
+                keep(start, at, info);
+                open = None;
+            }
+            None if ticks >= 3 && !bare[ticks..].contains('`') => {
+                let info = bare[ticks..].split_whitespace().next().unwrap_or("");
+                open = Some((at + line.len(), info, ticks));
+            }
+            _ => {}
+        }
+        at += line.len();
+    }
+    if let Some((start, info, _)) = open {
+        keep(start, text.len(), info);
+    }
+    if marked.is_empty() { unmarked } else { marked }
+}
+
+/// Arrays of objects anywhere, and an empty array on a line of its own.
+fn prose(text: &str) -> Vec<Found> {
+    let mut found: Vec<Found> = Vec::new();
+    let mut at = 0;
+    while let Some(next) = text[at..].find('[') {
+        let start = at + next;
+        if opens_objects(text, start) || is_empty_line(text, start) {
+            let array = read_at(text, start, text.len(), false);
+            at = array.end.max(start + 1);
+            found.push(array);
+        } else {
+            at = start + 1;
+        }
+    }
+    if found.iter().any(|array| !array.elements.is_empty()) {
+        found.retain(|array| !array.elements.is_empty());
+    }
+    found
+}
+
+/// Whether what follows the bracket at `start` is `{"` or `{}`, with any space.
+fn opens_objects(text: &str, start: usize) -> bool {
+    let inner = text[start + 1..].trim_start();
+    inner
+        .strip_prefix('{')
+        .is_some_and(|object| object.trim_start().starts_with(['"', '}']))
+}
+
+fn is_empty_line(text: &str, start: usize) -> bool {
+    let before = text[..start].rsplit('\n').next().unwrap_or("");
+    let after = text[start..].split('\n').next().unwrap_or("");
+    before.trim().is_empty() && after.trim_end() == "[]"
+}

@@ -1,0 +1,244 @@
+//! The objects of a damaged array, one by one.
+//!
+//! ```text
+//! between ──{──> element ──parses──────────────> keep it, between
+//!    │                   └─does not parse──────> an error; go on behind its closing brace, or
+//!    │                                           where the next element visibly begins
+//!    ├──other text──> an error; go on at the next element
+//!    └──] or the end──> done
+//! ```
+//!
+//! An element visibly begins on a line with the same indentation as the one before, or with the
+//! same first key and no colon before it. So an object nested in a damaged element is not taken
+//! for an element.
+
+use serde_json::Value;
+
+use super::{ElementError, Found, MAX_ELEMENTS};
+
+/// After so many damaged places the rest is given up.
+const MAX_BAD: usize = 200;
+
+/// How often, in lengths of the text, a closing brace may be looked for in vain.
+const MAX_SEARCHES: usize = 4;
+
+struct Salvage<'t> {
+    text: &'t str,
+    at: usize,
+    limit: usize,
+    /// The first key of the elements, with its quotes.
+    first_key: Option<&'t str>,
+    elements: Vec<Result<Value, ElementError>>,
+    bad: usize,
+    /// Bytes that may still be looked through in vain.
+    searches: usize,
+}
+
+/// Reads what can be read of the array at `start`; its end is the closing bracket, or `limit`.
+/// With `fill`, it should be at `limit`.
+pub(super) fn array(text: &str, start: usize, limit: usize, fill: bool) -> Found {
+    let mut salvage = Salvage {
+        text,
+        at: start + 1,
+        limit,
+        first_key: None,
+        elements: Vec::new(),
+        bad: 0,
+        searches: MAX_SEARCHES * (limit - start),
+    };
+    salvage.run(fill);
+    Found {
+        start,
+        end: salvage.at,
+        elements: salvage.elements,
+    }
+}
+
+impl<'t> Salvage<'t> {
+    fn run(&mut self, fill: bool) {
+        loop {
+            self.skip(|byte| byte.is_ascii_whitespace() || byte == b',');
+            if self.elements.len() >= MAX_ELEMENTS || self.bad >= MAX_BAD {
+                self.refuse(self.at, "too much damage, the rest was not read".to_owned());
+                self.at = self.limit;
+                return;
+            }
+            match self.byte(self.at) {
+                None => return,
+                Some(b'{') => self.element(),
+                Some(b']') => match self.behind_bracket(fill) {
+                    Some(next) => self.at = next,
+                    None => {
+                        self.at += 1;
+                        return;
+                    }
+                },
+                Some(_) => {
+                    self.refuse(self.at, "not an object".to_owned());
+                    self.at = self.by_key(self.at).unwrap_or(self.limit);
+                }
+            }
+        }
+    }
+
+    /// Where the array goes on behind a bracket that is not its end after all: at another element
+    /// that only closing marks and a comma precede or, when the array has to fill its place, at
+    /// any that does not begin an array of its own.
+    fn behind_bracket(&self, fill: bool) -> Option<usize> {
+        let after = &self.text[self.at..self.limit];
+        let marks = |c: char| c.is_ascii_whitespace() || matches!(c, ']' | '}' | ',');
+        let next = self.limit - after.trim_start_matches(marks).len();
+        if self.begins_element(next) && (fill || self.text[self.at..next].contains(',')) {
+            return Some(next);
+        }
+        let mut braces = after.match_indices('{').map(|(at, _)| self.at + at);
+        let next = braces.find(|at| fill && self.begins_element(*at))?;
+        self.may_follow(next).then_some(next)
+    }
+
+    fn element(&mut self) {
+        let start = self.at;
+        let key = first_key(&self.text[start..self.limit]);
+        self.first_key = self.first_key.or(key);
+        let region = &self.text[start..self.limit];
+        let mut stream = serde_json::Deserializer::from_str(region).into_iter::<Value>();
+        match stream.next() {
+            Some(Ok(value)) => {
+                self.at = start + stream.byte_offset();
+                self.elements.push(Ok(value));
+            }
+            Some(Err(error)) => {
+                self.refuse(start, error.to_string());
+                self.at = match self.closing_brace(start) {
+                    Ok(end) => end,
+                    Err(stuck) => self.next_element(start, stuck).unwrap_or(self.limit),
+                };
+            }
+            None => self.at = self.limit,
+        }
+    }
+
+    /// Behind the brace that closes the object at `start`, when strings, braces and brackets
+    /// balance up to there and an element can end there; else where that was seen to fail. A raw
+    /// line end ends a string: it may not stand in one, so a quotation mark is missing.
+    fn closing_brace(&mut self, start: usize) -> Result<usize, usize> {
+        let limit = self.same_indent(start).unwrap_or(self.limit);
+        let limit = limit.min(start + self.searches);
+        let bytes = self.text.as_bytes();
+        let mut open: Vec<u8> = Vec::new();
+        let (mut string, mut escaped) = (false, false);
+        // The last byte outside strings that is no space.
+        let mut before = b'[';
+        let mut at = start;
+        while at < limit {
+            let byte = bytes[at];
+            match byte {
+                _ if escaped => escaped = false,
+                b'\\' if string => escaped = true,
+                b'\n' => string = false,
+                b'"' => string = !string,
+                // An element begins where none can: a quotation mark or a brace is missing.
+                b'{' if string && self.begins_element(at) => break,
+                _ if string => {}
+                b'{' if matches!(before, b',' | b'{') && open.last() == Some(&b'{') => break,
+                b'{' | b'[' => open.push(byte),
+                b'}' | b']' => {
+                    let opening = if byte == b'}' { b'{' } else { b'[' };
+                    if open.pop() != Some(opening) {
+                        break;
+                    }
+                    if open.is_empty() {
+                        let next = self.byte(self.after_space(at + 1));
+                        let plausible = matches!(next, None | Some(b',' | b']' | b'{'));
+                        return if plausible { Ok(at + 1) } else { Err(at + 1) };
+                    }
+                }
+                _ => {}
+            }
+            if !string && !byte.is_ascii_whitespace() {
+                before = byte;
+            }
+            at += 1;
+        }
+        self.searches = self.searches.saturating_sub(at - start);
+        Err(at)
+    }
+
+    /// Where the element after the one at `start` visibly begins, the text up to `stuck` being
+    /// known to be no beginning.
+    fn next_element(&self, start: usize, stuck: usize) -> Option<usize> {
+        self.same_indent(start).or_else(|| self.by_key(stuck))
+    }
+
+    /// The next line that begins, with the same indentation as the brace at `start`, with a brace;
+    /// `None` when other text stands before the one at `start`.
+    fn same_indent(&self, start: usize) -> Option<usize> {
+        let line = self.text[..start].rfind('\n')? + 1;
+        let indent = self.text.get(line..start)?;
+        if !indent.bytes().all(|byte| byte.is_ascii_whitespace()) || self.byte(start) != Some(b'{') {
+            return None;
+        }
+        let opening = format!("\n{indent}{{");
+        let next = self.text[start..self.limit].find(&opening)?;
+        Some(start + next + opening.len() - 1)
+    }
+
+    /// The next brace with the elements' first key that is no value of another key.
+    fn by_key(&self, from: usize) -> Option<usize> {
+        let mut at = from;
+        loop {
+            at += self.text.get(at..self.limit)?.find('{')?;
+            if self.begins_element(at) && self.may_follow(at) {
+                return Some(at);
+            }
+            at += 1;
+        }
+    }
+
+    /// Whether what stands before `at` may be the end of an element or a comma.
+    fn may_follow(&self, at: usize) -> bool {
+        self.text[..at].trim_end().ends_with([',', ']', '}'])
+    }
+
+    /// Whether the object at `at` has the first key that the elements have.
+    fn begins_element(&self, at: usize) -> bool {
+        let key = first_key(&self.text[at..self.limit]);
+        key.is_some() && (self.first_key.is_none() || key == self.first_key)
+    }
+
+    fn refuse(&mut self, offset: usize, why: String) {
+        self.bad += 1;
+        self.elements.push(Err(ElementError {
+            index: self.elements.len(),
+            offset,
+            why,
+        }));
+    }
+
+    fn byte(&self, at: usize) -> Option<u8> {
+        (at < self.limit).then(|| self.text.as_bytes()[at])
+    }
+
+    fn skip(&mut self, unwanted: impl Fn(u8) -> bool) {
+        while self.byte(self.at).is_some_and(&unwanted) {
+            self.at += 1;
+        }
+    }
+
+    fn after_space(&self, mut at: usize) -> usize {
+        while self.byte(at).is_some_and(|byte| byte.is_ascii_whitespace()) {
+            at += 1;
+        }
+        at
+    }
+}
+
+/// The first key of an object, quotes included, when one is plainly there.
+fn first_key(object: &str) -> Option<&str> {
+    let inner = object.strip_prefix('{')?.trim_start();
+    let rest = inner.strip_prefix('"')?;
+    let end = rest.bytes().take(64).position(|byte| matches!(byte, b'"' | b'\\' | b'\n'))?;
+    let key = inner.get(..end + 2)?;
+    let colon = rest[end..].strip_prefix('"')?.trim_start();
+    colon.starts_with(':').then_some(key)
+}

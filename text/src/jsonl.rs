@@ -1,0 +1,358 @@
+//! JSON lines, read with a bound from files that crashed programs left behind.
+//!
+//! Every record is either parsed or reported with its line and reason: nothing is dropped in
+//! silence, and one bad record never costs the next. It must never hold more than one line of the
+//! allowed length in memory, and never panic. NUL bytes, which a file system leaves where a write
+//! was lost, separate records like line ends do.
+
+use std::io::{self, BufRead};
+use std::marker::PhantomData;
+
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+/// A record that was read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry<T> {
+    /// Its line, from 1.
+    pub line: u64,
+    /// Where it begins, in bytes from where the reader began.
+    pub offset: u64,
+    /// Its value.
+    pub value: T,
+}
+
+/// A record that could not be read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("line {line}: {why}")]
+pub struct Bad {
+    /// Its line, from 1.
+    pub line: u64,
+    /// Where it begins, in bytes from where the reader began.
+    pub offset: u64,
+    /// The reason.
+    pub why: Why,
+}
+
+/// Why a record could not be read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Why {
+    /// It is not JSON, or not of the expected form.
+    #[error("{0}")]
+    Json(String),
+    /// It is the last and has no line end: probably still being written.
+    #[error("unfinished last line: {0}")]
+    Unfinished(String),
+    /// It is longer than allowed and was passed over.
+    #[error("{bytes} bytes long, more than is read")]
+    TooLong {
+        /// Its length.
+        bytes: u64,
+    },
+    /// The reader failed; nothing follows.
+    #[error("cannot be read: {0}")]
+    Read(String),
+}
+
+/// What was met so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Records parsed.
+    pub parsed: u64,
+    /// Records reported as bad, those too long included.
+    pub bad: u64,
+    /// Records passed over for their length.
+    pub too_long: u64,
+    /// NUL bytes.
+    pub nuls: u64,
+}
+
+/// An iterator over the records of `R`, as `T` or as plain values.
+#[derive(Debug)]
+pub struct Jsonl<R, T = Value> {
+    reader: R,
+    cap: usize,
+    record: Vec<u8>,
+    line: u64,
+    offset: u64,
+    counts: Counts,
+    ended: bool,
+    value: PhantomData<fn() -> T>,
+}
+
+/// What ended a record.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum End {
+    Line,
+    Nul,
+    File,
+}
+
+impl<R: BufRead, T: DeserializeOwned> Jsonl<R, T> {
+    /// Reads records of at most `max_line_bytes`, line end excluded.
+    pub fn new(reader: R, max_line_bytes: usize) -> Self {
+        Self {
+            reader,
+            cap: max_line_bytes,
+            record: Vec::new(),
+            line: 1,
+            offset: 0,
+            counts: Counts::default(),
+            ended: false,
+            value: PhantomData,
+        }
+    }
+
+    /// What was met so far.
+    pub fn counts(&self) -> Counts {
+        self.counts
+    }
+
+    /// How many bytes were read so far, whole records only: where a later reader may go on, unless
+    /// the last record was unfinished.
+    pub fn offset(&self) -> u64 {
+        self.offset
+    }
+
+    /// Reads one record, blank or not, into `self.record` and gives its length and end.
+    fn read(&mut self) -> io::Result<(u64, End)> {
+        self.record.clear();
+        let mut length = 0;
+        loop {
+            let chunk = match self.reader.fill_buf() {
+                Ok(chunk) => chunk,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => return Err(error),
+            };
+            let stop = chunk.iter().position(|byte| matches!(byte, b'\n' | 0));
+            let part = &chunk[..stop.unwrap_or(chunk.len())];
+            let end = match stop.map(|at| chunk[at]) {
+                Some(b'\n') => Some(End::Line),
+                Some(_) => Some(End::Nul),
+                None => chunk.is_empty().then_some(End::File),
+            };
+            // Room for a carriage return and a byte order mark besides.
+            let room = (self.cap.saturating_add(4)).saturating_sub(self.record.len());
+            self.record.extend_from_slice(&part[..part.len().min(room)]);
+            length += part.len() as u64;
+            let used = part.len() + usize::from(stop.is_some());
+            self.reader.consume(used);
+            self.offset += used as u64;
+            if let Some(end) = end {
+                return Ok((length, end));
+            }
+        }
+    }
+
+    fn parse(&mut self, length: u64, end: End) -> Result<T, Why> {
+        let carriage = u64::from(self.record.len() as u64 == length && self.record.ends_with(b"\r"));
+        if length - carriage > self.cap as u64 {
+            self.counts.too_long += 1;
+            return Err(Why::TooLong { bytes: length });
+        }
+        serde_json::from_slice(&self.record).map_err(|error| {
+            let why = error.to_string();
+            if end == End::File {
+                Why::Unfinished(why)
+            } else {
+                Why::Json(why)
+            }
+        })
+    }
+}
+
+impl<R: BufRead, T: DeserializeOwned> Iterator for Jsonl<R, T> {
+    type Item = Result<Entry<T>, Bad>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        while !self.ended {
+            let (line, mut offset) = (self.line, self.offset);
+            let (mut length, end) = match self.read() {
+                Ok(read) => read,
+                Err(error) => {
+                    self.ended = true;
+                    self.counts.bad += 1;
+                    let why = Why::Read(error.to_string());
+                    return Some(Err(Bad { line, offset, why }));
+                }
+            };
+            match end {
+                End::Line => self.line += 1,
+                End::Nul => self.counts.nuls += 1,
+                End::File => self.ended = true,
+            }
+            if offset == 0 && self.record.starts_with(b"\xef\xbb\xbf") {
+                self.record.drain(..3);
+                length -= 3;
+                offset = 3;
+            }
+            let whole = length == self.record.len() as u64;
+            if whole && self.record.iter().all(u8::is_ascii_whitespace) {
+                continue;
+            }
+            let parsed = self.parse(length, end);
+            return Some(match parsed {
+                Ok(value) => {
+                    self.counts.parsed += 1;
+                    Ok(Entry {
+                        line,
+                        offset,
+                        value,
+                    })
+                }
+                Err(why) => {
+                    self.counts.bad += 1;
+                    Err(Bad { line, offset, why })
+                }
+            });
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    /// Gives its bytes in pieces of one size, with an interruption before each.
+    struct Dripping<'a> {
+        rest: &'a [u8],
+        size: usize,
+        ready: bool,
+    }
+
+    impl io::Read for Dripping<'_> {
+        fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+            let count = self.fill_buf()?.len().min(buffer.len());
+            buffer[..count].copy_from_slice(&self.rest[..count]);
+            self.consume(count);
+            Ok(count)
+        }
+    }
+
+    impl BufRead for Dripping<'_> {
+        fn fill_buf(&mut self) -> io::Result<&[u8]> {
+            if !std::mem::replace(&mut self.ready, true) {
+                return Err(io::ErrorKind::Interrupted.into());
+            }
+            Ok(&self.rest[..self.size.min(self.rest.len())])
+        }
+
+        fn consume(&mut self, count: usize) {
+            self.rest = &self.rest[count..];
+            self.ready = false;
+        }
+    }
+
+    /// Values as text, bad ones as "line: kind".
+    fn read(bytes: &[u8], cap: usize, size: usize) -> (Vec<String>, Counts) {
+        let reader = Dripping {
+            rest: bytes,
+            size,
+            ready: false,
+        };
+        let mut lines = Jsonl::<_, Value>::new(reader, cap);
+        let mut seen = Vec::new();
+        for record in lines.by_ref() {
+            seen.push(match record {
+                Ok(entry) => format!("{} {}", entry.line, entry.value),
+                Err(bad) => match bad.why {
+                    Why::Json(_) => format!("{} bad", bad.line),
+                    Why::Unfinished(_) => format!("{} unfinished", bad.line),
+                    Why::TooLong { bytes } => format!("{} long {bytes}", bad.line),
+                    Why::Read(why) => format!("{} read {why}", bad.line),
+                },
+            });
+        }
+        assert!(lines.next().is_none());
+        assert_eq!(lines.offset(), bytes.len() as u64);
+        (seen, lines.counts())
+    }
+
+    #[test]
+    fn good_lines_survive_bad_ones() {
+        let file = b"\xef\xbb\xbf{\"a\":1}\r\n\n  \nnot json\n{\"a\":\n[2]\n\"\xff\"\n3\n{\"torn\":";
+        let (seen, counts) = read(file, 100, 1000);
+        let expected = [
+            "1 {\"a\":1}", "4 bad", "5 bad", "6 [2]", "7 bad", "8 3", "9 unfinished",
+        ];
+        assert_eq!(seen, expected);
+        assert_eq!((counts.parsed, counts.bad), (3, 4));
+        assert_eq!(read(b"", 9, 9).0, [""; 0]);
+        assert_eq!(read(b"1", 9, 9).0, ["1 1"]);
+    }
+
+    #[test]
+    fn holes_of_nuls_are_stepped_over() {
+        let hole = "\0".repeat(5000);
+        let file = format!("{{\"a\":1}}\n{hole}{{\"b\":2}}\n{{\"c\":{hole}{{\"d\":4}}\n{hole}\n5\n");
+        let (seen, counts) = read(file.as_bytes(), 64, 7);
+        assert_eq!(seen, ["1 {\"a\":1}", "2 {\"b\":2}", "3 bad", "3 {\"d\":4}", "5 5"]);
+        assert_eq!(counts.nuls, 15_000);
+    }
+
+    #[test]
+    fn long_lines_are_passed_over_and_counted() {
+        let long = format!("\"{}\"", "x".repeat(9));
+        let file = format!("{long}\n\"x{}\n{long}\r\n{}\n7", &long[1..], " ".repeat(40));
+        let (seen, counts) = read(file.as_bytes(), 11, 3);
+        let whole = format!("1 {long}");
+        let third = format!("3 {long}");
+        assert_eq!(seen, [&whole, "2 long 12", &third, "4 long 40", "5 7"]);
+        assert_eq!((counts.too_long, counts.bad, counts.parsed), (2, 2, 3));
+    }
+
+    #[test]
+    fn records_of_a_type_say_where_they_are() {
+        #[derive(Debug, PartialEq, serde::Deserialize)]
+        struct Row {
+            n: u8,
+        }
+        let file = b"{\"n\":1}\n{\"n\":300}\n{\"n\":3}\n";
+        let mut rows = Jsonl::<_, Row>::new(&file[..], 20);
+        assert_eq!(rows.next().unwrap().unwrap().value, Row { n: 1 });
+        let bad = rows.next().unwrap().unwrap_err();
+        assert_eq!((bad.line, bad.offset), (2, 8));
+        assert!(bad.to_string().starts_with("line 2: invalid value"), "{bad}");
+        assert_eq!(rows.next().unwrap().unwrap().offset, 18);
+    }
+
+    #[test]
+    fn a_failing_reader_ends_the_reading() {
+        struct Broken;
+        impl io::Read for Broken {
+            fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
+                Err(io::Error::other("gone"))
+            }
+        }
+        let mut lines = Jsonl::<_, Value>::new(io::BufReader::new(Broken), 9);
+        assert_eq!(lines.next().unwrap().unwrap_err().why, Why::Read("gone".into()));
+        assert!(lines.next().is_none());
+    }
+
+    proptest! {
+        #[test]
+        fn chunks_do_not_matter_and_nothing_panics(
+            bytes in prop::collection::vec(
+                prop_oneof![Just(b'\n'), Just(0), Just(b'1'), Just(b'"'), Just(b'{'), Just(b'}'),
+                    Just(b' '), Just(b'\r'), any::<u8>()],
+                0..60,
+            ),
+            size in 1_usize..9, cap in 0_usize..9,
+        ) {
+            prop_assert_eq!(read(&bytes, cap, size), read(&bytes, cap, 1000));
+        }
+
+        #[test]
+        fn whole_files_come_back(values in prop::collection::vec(any::<(i32, String)>(), 0..8)) {
+            let values: Vec<Value> = values.into_iter().map(|(n, s)| json!({"n": n, "s": s})).collect();
+            let file: String = values.iter().map(|value| format!("{value}\n")).collect();
+            let back: Vec<Value> = Jsonl::<_, Value>::new(file.as_bytes(), 10_000)
+                .map(|entry| entry.unwrap().value)
+                .collect();
+            prop_assert_eq!(back, values);
+        }
+    }
+}

@@ -1,0 +1,248 @@
+//! What a markdown note is called, what it says first, and its words without the markup.
+//!
+//! A line-by-line reading of what people write, not a CommonMark parser: it feeds titles,
+//! summaries and comparisons. It must never be used to rewrite a document, and takes time linear
+//! in the text whatever its brackets.
+
+mod inline;
+mod lines;
+
+use crate::front_matter;
+pub(crate) use lines::{Line, lines};
+
+/// The note's title: the front matter's `title`, else the first level-one heading outside code,
+/// else the file's stem made readable.
+pub fn title(text: &str, fallback_file_stem: &str) -> String {
+    let doc = front_matter::split(text);
+    let declared = doc.get("title").map(str::trim).filter(|t| !t.is_empty());
+    if let Some(declared) = declared {
+        return declared.to_owned();
+    }
+    lines(doc.body())
+        .find_map(|line| match line {
+            Line::Heading(1, heading) => Some(inline::strip(heading)).filter(|t| !t.is_empty()),
+            _ => None,
+        })
+        .unwrap_or_else(|| humanised(fallback_file_stem))
+}
+
+/// `2026-03-01-retry_on-429` as "Retry on 429": separators become spaces, a leading date or number
+/// goes when words follow it.
+fn humanised(stem: &str) -> String {
+    let words: Vec<&str> = stem
+        .split(|c: char| c == '-' || c == '_' || c == '.' || c.is_whitespace())
+        .filter(|word| !word.is_empty())
+        .collect();
+    let numbers = words
+        .iter()
+        .take_while(|word| word.bytes().all(|b| b.is_ascii_digit()))
+        .count();
+    let kept = if numbers < words.len() { numbers } else { 0 };
+    let joined = words[kept..].join(" ");
+    let mut chars = joined.chars();
+    match chars.next() {
+        Some(first) => first.to_uppercase().chain(chars).collect(),
+        None => stem.to_owned(),
+    }
+}
+
+/// The first paragraph of prose on one line, cut at a word to at most `max_chars` characters, the
+/// ellipsis included. Lists, tables, quotes, code, pictures and lines like `**Status:** draft` are passed
+/// over; the first list item or quote stands in where there is no prose.
+pub fn summary(text: &str, max_chars: usize) -> String {
+    let doc = front_matter::split(text);
+    let mut prose: Vec<String> = Vec::new();
+    let mut instead: Option<String> = None;
+    for line in lines(doc.body()) {
+        match line {
+            Line::Text(text) if !is_metadata(text) && !is_picture(text) => prose.push(inline::strip(text)),
+            Line::Item(text) | Line::Quote(text) if prose.is_empty() => {
+                let words = inline::strip(text);
+                if instead.is_none() && !words.is_empty() {
+                    instead = Some(words);
+                }
+            }
+            _ if prose.iter().any(|words| !words.is_empty()) => break,
+            _ => prose.clear(),
+        }
+    }
+    prose.retain(|words| !words.is_empty());
+    let words = if prose.is_empty() {
+        instead.unwrap_or_default()
+    } else {
+        prose.join(" ")
+    };
+    shortened(&words, max_chars)
+}
+
+/// `**Key:** value` or `**Key**: value`, as notes have under their title.
+fn is_metadata(line: &str) -> bool {
+    let Some((key, rest)) = line
+        .trim_start()
+        .strip_prefix("**")
+        .and_then(|inner| inner.split_once("**"))
+    else {
+        return false;
+    };
+    let marked = key.ends_with(':') || rest.starts_with(':');
+    marked && key.split_whitespace().count() <= 3
+}
+
+/// A picture or a row of badges.
+fn is_picture(line: &str) -> bool {
+    line.starts_with("![") || line.starts_with("[![")
+}
+
+fn shortened(words: &str, max_chars: usize) -> String {
+    if words.chars().count() <= max_chars {
+        return words.to_owned();
+    }
+    let Some(room) = max_chars.checked_sub(1) else {
+        return String::new();
+    };
+    let cut = words
+        .char_indices()
+        .nth(room)
+        .map_or(words.len(), |(at, _)| at);
+    let head = &words[..cut];
+    let whole = words[cut..].starts_with(char::is_whitespace);
+    let kept = match head.rfind(char::is_whitespace) {
+        Some(space) if !whole && space > 0 => &head[..space],
+        _ => head,
+    };
+    let kept = kept.trim_end_matches(|c: char| c.is_whitespace() || matches!(c, ',' | ';' | ':'));
+    format!("{kept}…")
+}
+
+/// The words of the note, one source line a line: without front matter, fenced code, comments,
+/// link targets and marks. What stands in back-ticks stays.
+pub fn plain(text: &str) -> String {
+    let doc = front_matter::split(text);
+    let mut out = String::with_capacity(text.len());
+    for line in lines(doc.body()) {
+        let words = match line {
+            Line::Heading(_, text) | Line::Text(text) | Line::Item(text) | Line::Quote(text) => {
+                inline::strip(text)
+            }
+            Line::Row(text) => inline::strip(&text.replace('|', " ")),
+            Line::Blank | Line::Rule | Line::Code | Line::Comment => continue,
+        };
+        if !words.is_empty() {
+            out.push_str(&words);
+            out.push('\n');
+        }
+    }
+    out
+}
+
+/// How many words the note has, as [`plain`] sees them.
+pub fn word_count(text: &str) -> usize {
+    plain(text)
+        .split_whitespace()
+        .filter(|word| word.chars().any(char::is_alphanumeric))
+        .count()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const NOTE: &str = "\
+---
+status: draft
+---
+<!-- written on
+a train -->
+# Retry *politely* on `429`
+
+**Status:** draft
+**Owner**: nobody
+
+![diagram](a.png)
+
+The client should wait as long as the [server](https://example.org/a_(b)) says,
+and not a second longer.
+
+## Why
+
+- [ ] measured twice
+- see `max_wait_ms`
+
+```sh
+# not a heading
+curl --retry 3
+```
+
+| a | b |
+|---|---|
+| one | **two** |
+";
+
+    #[test]
+    fn titles_come_from_the_best_place() {
+        assert_eq!(title(NOTE, "x"), "Retry politely on 429");
+        assert_eq!(title("---\ntitle: 'Declared'\n---\n# Other", "x"), "Declared");
+        assert_eq!(title("---\ntitle:\n---\n# Other #", "x"), "Other");
+        assert_eq!(title("```\n# no\n```\n## no\n# yes", "x"), "yes");
+        assert_eq!(title("~~~~\n~~~\n# no\n~~~~\n", "a-b"), "A b");
+        assert_eq!(title("Underlined\n===\n", "x"), "Underlined");
+        assert_eq!(title("#hashtag", "2026-03-01-retry_on-429"), "Retry on 429");
+        assert_eq!(title("", "2026-03-01"), "2026 03 01");
+        assert_eq!(title("", "élan.vital"), "Élan vital");
+        assert_eq!(title("", ""), "");
+        assert_eq!(title("# \n", "--"), "--");
+    }
+
+    #[test]
+    fn a_summary_is_the_first_prose() {
+        assert_eq!(
+            summary(NOTE, 200),
+            "The client should wait as long as the server says, and not a second longer."
+        );
+        assert_eq!(summary(NOTE, 30), "The client should wait as…");
+        assert_eq!(summary("# T\n\n- first *item*\n- second", 99), "first item");
+        assert_eq!(summary("# T\n\n> quoted\n\nProse.", 99), "Prose.");
+        assert_eq!(summary("# T\n```\ncode\n```\n", 99), "");
+        assert_eq!(summary("Under\n---\nText", 99), "Text");
+    }
+
+    #[test]
+    fn summaries_keep_to_their_length() {
+        assert_eq!(summary("one two", 7), "one two");
+        assert_eq!(summary("one two", 6), "one…");
+        assert_eq!(summary("one two three", 8), "one two…");
+        assert_eq!(summary("unbreakable", 5), "unbr…");
+        assert_eq!(summary("one", 1), "…");
+        assert_eq!(summary("one", 0), "");
+        assert_eq!(summary("ééé ééé", 5), "ééé…");
+    }
+
+    #[test]
+    fn plain_text_has_the_words_and_no_marks() {
+        assert_eq!(
+            plain(NOTE),
+            "Retry politely on 429\nStatus: draft\nOwner: nobody\ndiagram\n\
+             The client should wait as long as the server says,\nand not a second longer.\n\
+             Why\nmeasured twice\nsee max_wait_ms\na b\none two\n"
+        );
+        assert_eq!(word_count(NOTE), 33);
+        assert_eq!(word_count("one — two"), 2);
+    }
+
+    #[test]
+    fn hostile_brackets_take_linear_time() {
+        for piece in ["[", "](", "<a", "*", "`", "<!--", "[[]("] {
+            let text = piece.repeat(200_000);
+            assert!(plain(&text).len() <= text.len() + 1);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_read(text in "([a-z#*_`~<>!|=\\-\\[\\]() \\n\\r\\t]|é){0,80}", max in 0_usize..40) {
+            prop_assert!(summary(&text, max).chars().count() <= max);
+            let _ = (title(&text, &text), plain(&text), word_count(&text));
+        }
+    }
+}

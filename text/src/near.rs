@@ -1,0 +1,106 @@
+//! Near duplicates: notes that say the same in almost the same words.
+//!
+//! Three-word shingles, MinHash sketches (Broder 1997) and banding (locality-sensitive hashing)
+//! propose pairs; every proposed pair is then verified on the exact sets, so a sketch can miss a
+//! pair but never invent one. It must stay deterministic, whatever the order of the documents, and
+//! never compare all with all. Likeness of words is not likeness of meaning: two notes on one
+//! subject are no pair here.
+
+mod band;
+mod sets;
+mod sketch;
+
+pub use sets::{Sets, containment, jaccard};
+pub use sketch::{Sketch, similarity};
+
+use std::collections::BTreeMap;
+
+/// From this similarity on, two documents are near duplicates. Two thirds of a note kept word for
+/// word and the rest rewritten is about 0.5; unrelated notes on one subject stay under 0.1.
+pub const NEAR: f64 = 0.4;
+
+/// Documents with fewer words are compared by their sets of terms instead of shingles.
+pub const SHORT: usize = 20;
+
+/// Short documents share terms more easily: for them no threshold is lower than this.
+pub const NEAR_SHORT: f64 = 0.7;
+
+/// In a crowd of documents that all look alike, each is compared with this many that follow it.
+pub const CROWD: usize = 32;
+
+/// A document to compare. The key names it in the result and has to be unique.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Doc<'a> {
+    /// For instance its path.
+    pub key: &'a str,
+    /// Markdown; only its plain words count.
+    pub text: &'a str,
+}
+
+/// Two documents that are near duplicates.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Pair<'a> {
+    /// The key that sorts first.
+    pub a: &'a str,
+    /// The other key.
+    pub b: &'a str,
+    /// Shared parts over all parts (Jaccard), from 0 to 1.
+    pub similarity: f64,
+    /// Which share of the smaller document is in the larger.
+    pub containment: f64,
+}
+
+/// All pairs at or over `threshold` ([`NEAR`] by default), the most similar first, then by keys.
+///
+/// A pair just at the threshold is found with a probability over 99 %, a closer one almost
+/// surely. Of documents with the very same words the first by key stands for the others: each of
+/// them is paired with it, and only it with further documents. In a crowd each
+/// is compared with [`CROWD`] others only, so the time grows with the number of documents and not
+/// with its square; the crowd stays connected.
+pub fn neighbours<'a>(docs: &[Doc<'a>], threshold: f64) -> Vec<Pair<'a>> {
+    let mut docs = docs.to_vec();
+    docs.sort_unstable();
+    let mut pairs = Vec::new();
+    let mut first_of: BTreeMap<u64, usize> = BTreeMap::new();
+    let mut kept: Vec<(usize, Sets)> = Vec::new();
+    for (at, doc) in docs.iter().enumerate() {
+        let sets = Sets::of(doc.text);
+        if sets.is_empty() {
+            continue;
+        }
+        let twin = first_of.get(&sets.fingerprint()).map(|slot| &kept[*slot]);
+        match twin.filter(|(_, other)| *other == sets) {
+            Some((first, _)) => pairs.push(Pair {
+                a: docs[*first].key,
+                b: doc.key,
+                similarity: 1.0,
+                containment: 1.0,
+            }),
+            None => {
+                first_of.insert(sets.fingerprint(), kept.len());
+                kept.push((at, sets));
+            }
+        }
+    }
+    let sketches: Vec<Sketch> = kept.iter().map(|(_, sets)| Sketch::of_sets(sets)).collect();
+    for (left, right) in band::candidates(&sketches, threshold) {
+        let ((a, a_sets), (b, b_sets)) = (&kept[left], &kept[right]);
+        let similarity = jaccard(a_sets, b_sets);
+        if similarity >= a_sets.floor_with(b_sets, threshold) {
+            pairs.push(Pair {
+                a: docs[*a].key,
+                b: docs[*b].key,
+                similarity,
+                containment: containment(a_sets, b_sets),
+            });
+        }
+    }
+    pairs.sort_by(|x, y| {
+        let by_keys = || (x.a, x.b).cmp(&(y.a, y.b));
+        y.similarity.total_cmp(&x.similarity).then_with(by_keys)
+    });
+    pairs
+}
+
+#[cfg(test)]
+mod tests;

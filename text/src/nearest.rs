@@ -1,0 +1,139 @@
+//! The nearest known word, for "did you mean".
+//!
+//! It must never suggest something far-fetched: no suggestion is better than a silly one.
+
+/// The candidate that `word` was probably meant to be: the one with the fewest edits (insert,
+/// delete, replace, swap of neighbours; letter case and `-` against `_` are free), as long as
+/// those are few for the word's length. The first of equally near ones; `None` when all are far.
+pub fn nearest<'a>(
+    word: &str,
+    candidates: impl IntoIterator<Item = &'a str>,
+) -> Option<&'a str> {
+    let word = folded(word);
+    let mut best: Option<(usize, &str)> = None;
+    for candidate in candidates {
+        let other = folded(candidate);
+        let limit = allowed(word.len().max(other.len()));
+        let beaten = best.is_some_and(|(edits, _)| edits == 0);
+        if beaten || word.is_empty() || word.len().abs_diff(other.len()) > limit {
+            continue;
+        }
+        let edits = distance(&word, &other);
+        // All letters replaced is no likeness, however short the word.
+        let alike = edits < word.len().min(other.len()) || edits == 0;
+        if alike && edits <= limit && best.is_none_or(|(least, _)| edits < least) {
+            best = Some((edits, candidate));
+        }
+    }
+    best.map(|(_, candidate)| candidate)
+}
+
+/// How many edits a slip of the finger may have made in a word of `length` letters. Longer than
+/// any name is out: the comparison takes the product of both lengths.
+fn allowed(length: usize) -> usize {
+    match length {
+        0..=4 => 1,
+        5..=8 => 2,
+        9..=64 => 3,
+        _ => 0,
+    }
+}
+
+fn folded(word: &str) -> Vec<char> {
+    word.chars()
+        .take(65)
+        .flat_map(char::to_lowercase)
+        .map(|c| if c == '_' { '-' } else { c })
+        .collect()
+}
+
+/// Damerau–Levenshtein distance in its optimal-alignment form: no part is edited twice.
+fn distance(a: &[char], b: &[char]) -> usize {
+    let mut before: Vec<usize> = Vec::new();
+    let mut above: Vec<usize> = (0..=b.len()).collect();
+    for (i, &x) in a.iter().enumerate() {
+        let mut row = Vec::with_capacity(b.len() + 1);
+        row.push(i + 1);
+        for (j, &y) in b.iter().enumerate() {
+            let replaced = above[j] + usize::from(x != y);
+            let mut least = replaced.min(above[j + 1] + 1).min(row[j] + 1);
+            if i > 0 && j > 0 && x == b[j - 1] && a[i - 1] == y {
+                least = least.min(before[j - 1] + 1);
+            }
+            row.push(least);
+        }
+        before = std::mem::replace(&mut above, row);
+    }
+    above[b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const KEYS: [&str; 8] = [
+        "max_ideas", "turns", "wall", "backend", "trigger", "sandbox", "writes", "cadence",
+    ];
+
+    #[test]
+    fn slips_find_their_word() {
+        for (slip, meant) in [
+            ("max-ideas", "max_ideas"),
+            ("maxideas", "max_ideas"),
+            ("Turns", "turns"),
+            ("trun", "turns"),
+            ("wlal", "wall"),
+            ("bakcend", "backend"),
+            ("triger", "trigger"),
+            ("snadbox", "sandbox"),
+            ("cadance", "cadence"),
+        ] {
+            assert_eq!(nearest(slip, KEYS), Some(meant), "{slip}");
+        }
+    }
+
+    #[test]
+    fn far_words_find_nothing() {
+        for word in ["", "x", "model", "temperature", "ab", "zzzz", &"max_ideas".repeat(10)] {
+            assert_eq!(nearest(word, KEYS), None, "{word}");
+        }
+        assert_eq!(nearest("a", ["b"]), None);
+        assert_eq!(nearest("on", ["off", "no"]), Some("no"));
+        assert_eq!(nearest("anything", []), None);
+    }
+
+    #[test]
+    fn the_first_of_equals_and_the_nearest_of_all() {
+        assert_eq!(nearest("cat", ["car", "bat"]), Some("car"));
+        assert_eq!(nearest("cat", ["car", "cat", "bat"]), Some("cat"));
+    }
+
+    #[test]
+    fn distances_are_those_of_the_books() {
+        let edits = |a: &str, b: &str| distance(&folded(a), &folded(b));
+        assert_eq!(edits("kitten", "sitting"), 3);
+        assert_eq!(edits("", "abc"), 3);
+        assert_eq!(edits("ab", "ba"), 1);
+        assert_eq!(edits("ca", "abc"), 3);
+        assert_eq!(edits("naïve", "naive"), 1);
+    }
+
+    proptest! {
+        #[test]
+        fn distance_is_symmetric_and_bounded(a in "[a-d]{0,8}", b in "[a-d]{0,8}") {
+            let (a, b) = (folded(&a), folded(&b));
+            let edits = distance(&a, &b);
+            prop_assert_eq!(edits, distance(&b, &a));
+            prop_assert_eq!(edits == 0, a == b);
+            prop_assert!(edits <= a.len().max(b.len()));
+            prop_assert!(edits >= a.len().abs_diff(b.len()));
+        }
+
+        #[test]
+        fn a_candidate_is_its_own_nearest(word in "[a-z]{1,12}", others in prop::collection::vec("[a-z]{1,12}", 0..5)) {
+            let all: Vec<&str> = others.iter().map(String::as_str).chain([word.as_str()]).collect();
+            prop_assert_eq!(nearest(&word, all), Some(word.as_str()));
+        }
+    }
+}

@@ -1,0 +1,187 @@
+//! Words as a search index wants them: lower case, names taken apart, endings off.
+//!
+//! Terms are keys to compare, not words to show: "caching" and "caches" are both `cach`. They are
+//! made for English and the names in code; words of other languages pass through whole. It must
+//! stay deterministic across versions, or stored indexes go stale: a change here is a migration.
+
+mod stem;
+mod stop;
+
+use std::collections::HashMap;
+
+use crate::markdown::{Line, lines};
+use crate::{front_matter, markdown};
+
+/// Longer pieces are data, not words.
+const LONGEST: usize = 40;
+
+/// How much a word in the title, in a heading and in the text counts.
+const WEIGHTS: (u32, u32, u32) = (5, 3, 1);
+
+/// A term of a document with its standing there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TopTerm {
+    /// The term, as [`terms`] gives it.
+    pub term: String,
+    /// The first form in which the document has it, in lower case: for people and for `grep`.
+    pub word: String,
+    /// Occurrences, those in the title five times and those in headings three times.
+    pub weight: u32,
+}
+
+/// The terms of `text` in their order, repeated as often as they occur. Names are split
+/// (`maxWait`, `max_wait`, `max-wait` and `max/wait.rs` all yield `max` and `wait`); stop words,
+/// single letters and numbers of one digit are left out.
+pub fn terms(text: &str) -> Vec<String> {
+    words(text).map(|word| stem::stem(&word)).collect()
+}
+
+/// The `n` terms that say most about a markdown note, by weight, equal ones by alphabet. Front
+/// matter other than the title, and fenced code, do not count.
+pub fn top_terms(text: &str, n: usize) -> Vec<TopTerm> {
+    let mut found: HashMap<String, TopTerm> = HashMap::new();
+    let mut count = |text: &str, weight: u32| {
+        for word in words(text) {
+            let term = stem::stem(&word);
+            let entry = found.entry(term).or_insert_with_key(|term| TopTerm {
+                term: term.clone(),
+                word,
+                weight: 0,
+            });
+            entry.weight = entry.weight.saturating_add(weight);
+        }
+    };
+    let (in_title, in_heading, in_text) = WEIGHTS;
+    let doc = front_matter::split(text);
+    let title = markdown::title(text, "");
+    count(&title, in_title);
+    let mut title_heading = doc.get("title").is_none();
+    for line in lines(doc.body()) {
+        match line {
+            // The heading that is the title has been counted.
+            Line::Heading(1, _) if title_heading => title_heading = false,
+            Line::Heading(_, heading) => count(&markdown::plain(heading), in_heading),
+            Line::Text(line) | Line::Item(line) | Line::Quote(line) | Line::Row(line) => {
+                count(&markdown::plain(line), in_text);
+            }
+            Line::Blank | Line::Rule | Line::Code | Line::Comment => {}
+        }
+    }
+    let mut all: Vec<TopTerm> = found.into_values().collect();
+    all.sort_by(|a, b| b.weight.cmp(&a.weight).then_with(|| a.term.cmp(&b.term)));
+    all.truncate(n);
+    all
+}
+
+/// The words of `text` in lower case, names split, stop words gone, endings still on.
+fn words(text: &str) -> impl Iterator<Item = String> + '_ {
+    text.split(|c: char| !c.is_alphanumeric() && !matches!(c, '\'' | '’'))
+        .flat_map(pieces)
+        .map(|piece| piece.to_lowercase())
+        .filter(|word| word.chars().nth(1).is_some() && word.chars().count() <= LONGEST)
+        .filter(|word| !stop::is_stop(word))
+}
+
+/// The parts of a name in camel case, and an English word without what follows its apostrophe.
+fn pieces(run: &str) -> Vec<&str> {
+    let run = match run.char_indices().find(|(_, c)| matches!(c, '\'' | '’')) {
+        // "don't" and "the client's" both end there; a quotation mark leads or trails.
+        Some((0, mark)) => return pieces(&run[mark.len_utf8()..]),
+        Some((at, mark)) => {
+            let after = &run[at + mark.len_utf8()..];
+            if after.chars().count() > 2 {
+                return [pieces(&run[..at]), pieces(after)].concat();
+            }
+            &run[..at]
+        }
+        None => run,
+    };
+    let chars: Vec<(usize, char)> = run.char_indices().collect();
+    let mut parts = Vec::new();
+    let mut start = 0;
+    for i in 1..chars.len() {
+        let (at, c) = chars[i];
+        let before = chars[i - 1].1;
+        let after = chars.get(i + 1).map(|(_, c)| *c);
+        let hump = before.is_lowercase() && c.is_uppercase();
+        // "HTTPServer" is "HTTP" and "Server"; "OAuth" and a plural like "URLs" stay whole.
+        let acronym_ends = at - start > 1
+            && before.is_uppercase()
+            && c.is_uppercase()
+            && after.is_some_and(char::is_lowercase)
+            && !(after == Some('s') && i + 2 == chars.len());
+        let digit_hump = before.is_ascii_digit() && c.is_uppercase();
+        if hump || acronym_ends || (digit_hump && after.is_some_and(char::is_lowercase)) {
+            parts.push(&run[start..at]);
+            start = at;
+        }
+    }
+    if start < run.len() {
+        parts.push(&run[start..]);
+    }
+    parts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn names_are_taken_apart() {
+        for name in ["maxWaitTime", "max_wait_time", "max-wait-time", "max/wait.time", "MaxWaitTime"] {
+            assert_eq!(terms(name), ["max", "wait", "time"].map(stem::stem), "{name}");
+        }
+        assert_eq!(terms("HTTPServer parseJSON URLs"), ["http", "server", "pars", "json", "url"]);
+        assert_eq!(terms("sha256 utf8 v2 OAuth2Token"), ["sha256", "utf8", "v2", "oauth2", "token"]);
+        assert_eq!(terms("engine/src/time.rs"), ["engin", "src", "time", "rs"].map(stem::stem));
+    }
+
+    #[test]
+    fn small_words_go() {
+        assert_eq!(terms("The client's retry and it isn't a 5 or x"), ["client", "retry"].map(stem::stem));
+        assert_eq!(terms("'quoted' don’t l'avion 429"), ["quot", "avion", "429"]);
+        assert_eq!(terms(&"a".repeat(41)), [""; 0]);
+        assert_eq!(terms("Über naïve 日本"), ["über", "naïve", "日本"]);
+    }
+
+    #[test]
+    fn forms_of_a_word_meet() {
+        for forms in [
+            vec!["retry", "retries", "retried", "retrying"],
+            vec!["cache", "caches", "cached", "caching"],
+            vec!["schedule", "schedules", "scheduled", "scheduling"],
+            vec!["run", "runs", "running"],
+            vec!["class", "classes"],
+            vec!["process", "processes", "processed", "processing"],
+            vec!["index", "indexes", "indexed", "indexing"],
+            vec!["setting", "settings"],
+        ] {
+            let stems: Vec<String> = forms.iter().map(|form| stem::stem(form)).collect();
+            assert!(stems.iter().all(|s| *s == stems[0]), "{stems:?}");
+        }
+    }
+
+    #[test]
+    fn titles_and_headings_weigh_more() {
+        let note = "# Nightly scheduler\n\nThe backoff grows. Backoff again, scheduler.\n\n\
+                    ## Jitter\n\n- jitter, `backoff`\n\n```\ncode code code code code code\n```\n";
+        let top = top_terms(note, 3);
+        let seen: Vec<(&str, u32)> = top.iter().map(|t| (t.word.as_str(), t.weight)).collect();
+        assert_eq!(seen, [("scheduler", 6), ("nightly", 5), ("jitter", 4)]);
+        let declared = top_terms("---\ntitle: Alpha\n---\n# Beta\n", 9);
+        assert_eq!(declared.iter().map(|t| t.weight).collect::<Vec<_>>(), [5, 3]);
+        assert_eq!(top_terms("", 3), []);
+    }
+
+    proptest! {
+        #[test]
+        fn terms_are_lower_case_and_never_empty(text in "\\PC{0,60}") {
+            for term in terms(&text) {
+                prop_assert!(!term.is_empty());
+                prop_assert_eq!(term.to_lowercase(), term.clone());
+            }
+            prop_assert!(top_terms(&text, 5).len() <= 5);
+        }
+    }
+}
