@@ -141,7 +141,7 @@ impl Plan {
             env: self.env.clone(),
             stdin: Stdin::Bytes(body),
             limits: child::limits(&request.limits, self.quiet, self.output_cap),
-            marker: request.run_id().to_owned(),
+            marker: request.id.clone(),
         };
         let ended = child::attempt(&spec, cancel, &secrets)?;
         let mut notes = Vec::new();

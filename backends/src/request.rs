@@ -12,8 +12,8 @@ use serde_json::Value;
 /// One question to one model.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Request {
-    /// Names this request: the run's id, then `/` and a count of its requests: `01J…/1`. The part
-    /// before the `/` marks every process that is started for it.
+    /// Names this request: the run's id, then `/` and a count of its requests: `01J…/1`. It marks
+    /// every process that is started for it, so that a dead run's are found by the run's id.
     pub id: String,
     /// The kind of job that asks, such as `dream`.
     pub purpose: String,
@@ -33,13 +33,6 @@ pub struct Request {
     /// A private folder that exists, for a child that works with files.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run_dir: Option<PathBuf>,
-}
-
-impl Request {
-    /// The run that asks: the part of `id` before the `/`, or all of it.
-    pub fn run_id(&self) -> &str {
-        self.id.split('/').next().unwrap_or_default()
-    }
 }
 
 /// One piece of evidence.
@@ -158,7 +151,6 @@ mod tests {
             limits: RequestLimits::default(),
             run_dir: None,
         };
-        assert_eq!(request.run_id(), "01J");
         let text = serde_json::to_string(&request).unwrap();
         assert!(text.contains("\"first_byte_ms\":120000"), "{text}");
         assert!(!text.contains("tools"), "{text}");

@@ -5,6 +5,7 @@
 //!                                    └─by hand────> lost
 //! running, lock free ──> kill what is left of it ──> take over ──> placement: roll forward ──> its outcome
 //!                                                              │             conflict ──> failed (guard)
+//!                                                              │             disk refuses ──> next tick
 //!                                                              └ none: discard staging ──> lost (one retry
 //!                                                                        where its kind allows it)
 //! running, lock held, past its deadline and grace ──> kill it, wait for the lock ──> as above, timed-out
@@ -19,12 +20,12 @@ use std::time::Duration;
 use jiff::Timestamp;
 use rustix::process::{Pid, PidfdFlags, Signal};
 
-use crate::ids::RunId;
+use crate::ids::{Fence, RunId};
 use crate::ledger::{Event, Ledger, LedgerError, RunRow, RunState, Summary, Unsettled};
 use crate::locks::{JobLock, LockError, job_lock_path};
 use crate::outcome::{Class, Outcome};
 use crate::owner::Owner;
-use crate::placement::{self, PlaceError, RealFs, Recovery, RelPath};
+use crate::placement::{self, PlaceError, PlacementLog as _, RealFs, Recovery, RelPath};
 use crate::process::tree;
 use crate::time::Moment;
 
@@ -161,7 +162,13 @@ fn dead(
             return Ok(Recovered::Settled { outcome, retry: None });
         }
         Ok(Replay::Nothing) => lost,
-        Err(why) => Outcome::Failed { class: Class::Guard, why },
+        Ok(Replay::Refused(outcome)) => outcome,
+        Err(why) => {
+            // Half of it may be in place: only a placement that can go on may settle it.
+            let (kind, detail) = ("stuck".to_owned(), format!("its artifacts cannot be placed yet: {why}"));
+            ledger.event(&Event { kind, detail, ..event })?;
+            return Ok(Recovered::Alone);
+        }
     };
     let retry = matches!(outcome, Outcome::Lost { .. })
         && run.attempt < ATTEMPTS
@@ -173,48 +180,88 @@ fn dead(
 }
 
 enum Replay {
+    /// It is placed, and settled with this outcome.
     RolledForward(Outcome),
+    /// It had recorded nothing.
     Nothing,
+    /// It can never be placed.
+    Refused(Outcome),
 }
 
 /// Rolls the placement of a dead run forward, or discards what it staged.
-fn replay(
-    ledger: &mut Ledger,
-    run: &RunRow,
-    fence: crate::ids::Fence,
-    now: Timestamp,
-) -> Result<Replay, String> {
-    let text = |error: &dyn std::error::Error| whole(error);
-    let Some(project) = ledger.project(&run.project).map_err(|error| text(&error))? else {
+fn replay(ledger: &mut Ledger, run: &RunRow, fence: Fence, now: Timestamp) -> Result<Replay, String> {
+    let Some(project) = ledger.project(&run.project).map_err(|error| whole(&error))? else {
         return Ok(Replay::Nothing);
     };
     let Some(staging) = &run.staging else { return Ok(Replay::Nothing) };
-    let staging = RelPath::new(staging).map_err(|error| text(&error))?;
+    let staging = RelPath::new(staging).map_err(|error| whole(&error))?;
     let fs = match RealFs::open(&project.path) {
         Ok(fs) => fs,
-        Err(error) => {
-            // The folder is gone or moved. With no manifest there was nothing to place anyway.
+        Err(_) if !project.path.is_dir() => {
             let log = ledger.placement_log(None, now);
-            return match crate::placement::PlacementLog::manifest(&log, &run.id) {
-                Ok(None) => Ok(Replay::Nothing),
-                _ => Err(format!("its artifacts cannot be placed: {}: {error}", project.path.display())),
+            return match log.manifest(&run.id).map_err(|error| whole(&error))? {
+                None => Ok(Replay::Nothing),
+                Some(_) => Ok(Replay::Refused(Outcome::Failed {
+                    class: Class::Environment,
+                    why: format!("its project is gone: {}", project.path.display()),
+                })),
             };
         }
+        Err(error) => return Err(whole(&error)),
     };
     let mut log = ledger.placement_log(None, now);
     match placement::recover(&fs, &mut log, &run.id, fence, &staging) {
         Ok(Recovery::Nothing) => Ok(Replay::Nothing),
-        Ok(_) => {
-            let row = ledger.run(&run.id).map_err(|error| text(&error))?;
-            Ok(Replay::RolledForward(row.outcome.unwrap_or(Outcome::Succeeded)))
+        Ok(Recovery::RolledForward(outcome)) => Ok(Replay::RolledForward(outcome)),
+        Ok(Recovery::Cleaned) => {
+            let row = ledger.run(&run.id).map_err(|error| whole(&error))?;
+            row.outcome.map(Replay::RolledForward).ok_or_else(|| "settled without an outcome".to_owned())
         }
-        Err(error @ PlaceError::Conflict { .. }) => {
-            let why = text(&error);
-            ledger.note_conflict(&run.id, &why).map_err(|error| text(&error))?;
-            Err(why)
+        Err(error @ PlaceError::Conflict(_)) => {
+            let why = format!("{}; what was to be placed is kept in {staging}", whole(&error));
+            ledger.note_conflict(&run.id, &why).map_err(|error| whole(&error))?;
+            Ok(Replay::Refused(Outcome::Failed { class: Class::Guard, why }))
         }
-        Err(error) => Err(text(&error)),
+        Err(error) => Err(whole(&error)),
     }
+}
+
+/// Removes what a settled run left in staging. Call it with the deciding lock held.
+///
+/// # Errors
+/// [`LedgerError`]; what cannot be removed now is tried again at the next tick.
+pub fn sweep(ledger: &mut Ledger, run: &RunRow, now: Timestamp) -> Result<(), LedgerError> {
+    let (Some(staging), RunState::Settled) = (&run.staging, run.state) else { return Ok(()) };
+    let Some(project) = ledger.project(&run.project)? else { return ledger.swept(&run.id) };
+    let (Ok(fs), Ok(staging)) = (RealFs::open(&project.path), RelPath::new(staging)) else {
+        // A project that is gone has taken its staging folders along.
+        return if project.path.is_dir() { Ok(()) } else { ledger.swept(&run.id) };
+    };
+    let fence = run.fence.unwrap_or_default();
+    let mut log = ledger.placement_log(None, now);
+    let gone = match log.manifest(&run.id) {
+        // Settled without its placement: a conflict, whose staging is a person's.
+        Ok(Some(recorded)) if !recorded.settled => return ledger.swept(&run.id),
+        Ok(_) => placement::recover(&fs, &mut log, &run.id, fence, &staging).is_ok(),
+        Err(_) => false,
+    };
+    if gone { ledger.swept(&run.id) } else { Ok(()) }
+}
+
+/// Sweeps after all settled runs that nobody swept after.
+///
+/// # Errors
+/// [`LedgerError`].
+pub fn sweep_all(ledger: &mut Ledger, driver: &Driver<'_>, now: Timestamp) -> Result<(), LedgerError> {
+    for run in ledger.unswept()? {
+        let path = job_lock_path(driver.state, &run.project, &run.job_name);
+        if let Ok(lock) = JobLock::try_take(&path) {
+            let run = ledger.run(&run.id)?;
+            sweep(ledger, &run, now)?;
+            drop(lock);
+        }
+    }
+    Ok(())
 }
 
 /// An error and its causes in one line.

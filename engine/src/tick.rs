@@ -16,7 +16,7 @@ use jiff::tz::TimeZone;
 
 use crate::ids::{ProjectId, RunId};
 use crate::ledger::{Ledger, LedgerError, NewJob};
-use crate::recover::{Driver, Recovered, recover};
+use crate::recover::{Driver, Recovered, recover, sweep_all};
 use crate::schedule::Schedule;
 use crate::time::Moment;
 
@@ -60,6 +60,7 @@ pub fn tick(ledger: &mut Ledger, driver: &Driver<'_>, now: Moment) -> Result<Tic
             }
         }
     }
+    sweep_all(ledger, driver, now.wall)?;
     for due_job in ledger.due_jobs(now.wall)? {
         let schedule = &due_job.job.schedule;
         let due = schedule.due(due_job.watermark, now.wall, WINDOW).map_err(|error| {

@@ -7,6 +7,8 @@
 mod damage;
 #[path = "crash_simulation/disk.rs"]
 mod disk;
+#[path = "crash_simulation/real_disk.rs"]
+mod real_disk;
 #[path = "crash_simulation/scenarios.rs"]
 mod scenarios;
 #[path = "crash_simulation/suites.rs"]
@@ -107,7 +109,7 @@ fn placements_survive_every_crash_and_every_planted_bug_is_caught() {
     let line = format!(
         "crash simulation: {} points, {} cases, {} double crashes ({} different disks, chains of \
          up to {}), {} editor interleavings ({} in the window of old disks), {} fence take-overs, \
-         {} errors, {} rotten files, {} unjournaled cuts, {}/{} planted bugs caught, {:.1} s, seed \
+         {} errors, {} rotten files, {} unjournaled cuts, {} twins, {} unruly nights, {}/{} planted bugs caught, {:.1} s, seed \
          {seed}",
         counts.points,
         counts.cases,
@@ -120,6 +122,8 @@ fn placements_survive_every_crash_and_every_planted_bug_is_caught() {
         counts.errors,
         counts.rot,
         counts.unjournaled,
+        counts.twins,
+        counts.unruly,
         caught.len() - missed.len(),
         Plant::ALL.len(),
         began.elapsed().as_secs_f64(),

@@ -443,6 +443,39 @@ fn runs_side_by_side_do_not_touch_each_other() {
 }
 
 #[test]
+fn children_of_one_run_do_not_end_each_other() {
+    let marker = format!("test-siblings-{}", std::process::id());
+    for (long, short) in [("", ""), ("/1", "/2"), ("/1", ""), ("", "/2")] {
+        let _together = TOGETHER.read().unwrap_or_else(PoisonError::into_inner);
+        let cancel = Cancel::new().unwrap();
+        let mut long = ChildSpec {
+            marker: format!("{marker}{long}"),
+            ..spec("", "")
+        };
+        long.args[1] = "echo begun; until [ -e go ]; do sleep 0.01; done; echo whole".into();
+        let place = tempfile::tempdir().unwrap();
+        long.cwd = place.path().into();
+        let short = ChildSpec {
+            marker: format!("{marker}{short}"),
+            ..spec("", "sleep 1000 &")
+        };
+        let ended = run(&long, &cancel, &mut |_, bytes| {
+            if bytes == b"begun\n" {
+                // While this one still runs, another begins, ends and is swept.
+                let ended = run(&short, &cancel, &mut |_, _| Verdict::Continue).unwrap();
+                assert_eq!((ended.status, ended.killed), (Status::Exit(0), 1));
+                fs::write(place.path().join("go"), "").unwrap();
+            }
+            Verdict::Continue
+        });
+        let ended = ended.unwrap();
+        assert_eq!((ended.status, ended.survivors), (Status::Exit(0), 0));
+        assert_eq!(ended.stdout, b"begun\nwhole\n");
+    }
+    assert_eq!(kill_marked(&marker).count, 0);
+}
+
+#[test]
 fn a_panicking_observer_leaves_no_process() {
     let _together = TOGETHER.read().unwrap_or_else(PoisonError::into_inner);
     let spec = spec("panic", "echo begun; sleep 1000 & sleep 1000");

@@ -8,9 +8,10 @@
 //! Whatever happens in between, the run is settled here once, under its fence; if this process dies
 //! before that, recovery does it. Must never place anything of a run that failed.
 
+use runner_engine::ids::RunId;
 use runner_engine::ledger::{Ledger, LedgerError, Summary};
 use runner_engine::outcome::{Class, Outcome};
-use runner_engine::placement::{LogError, PlaceError};
+use runner_engine::placement::{LogError, PlaceError, PlacementLog as _};
 use runner_engine::scope::{Ready, ScopeError};
 
 use crate::{Context, Finished, JobSpec, KindSpec, command, dream, prompt, report};
@@ -30,6 +31,9 @@ pub enum PerformError {
     /// Another run of the job was admitted since: this one must not touch anything any more.
     #[error("the run was taken over while it worked")]
     TakenOver,
+    /// The artifacts are recorded and could not all be moved; recovery goes on with them.
+    #[error("the artifacts could not all be placed yet: {0}")]
+    Unfinished(String),
     /// The ledger could not be used; recovery will settle the run.
     #[error(transparent)]
     Ledger(#[from] LedgerError),
@@ -77,6 +81,7 @@ pub fn perform(mut ctx: Context<'_>, spec: &JobSpec) -> Result<Settled, PerformE
     match place(ledger, &ready, &summary, now) {
         Ok(()) => Ok(Settled { outcome, summary }),
         Err(PlaceError::Log(LogError::StaleFence { .. })) => Err(PerformError::TakenOver),
+        Err(error) if recorded(ledger, run, &error) => Err(PerformError::Unfinished(whole(&error))),
         Err(error) => {
             summary.artifacts.clear();
             failed_to_place(ledger, admitted, summary, place_why(&error), now)
@@ -91,6 +96,13 @@ fn place(ledger: &mut Ledger, ready: &Ready, summary: &Summary, now: jiff::Times
         tracing::warn!(%leftover, "staging could not be removed");
     }
     Ok(())
+}
+
+/// Whether the manifest is recorded, so that only a placement may settle the run. A conflict is
+/// final in any case.
+fn recorded(ledger: &mut Ledger, run: &RunId, error: &PlaceError) -> bool {
+    let log = ledger.placement_log(None, jiff::Timestamp::UNIX_EPOCH);
+    !matches!(error, PlaceError::Conflict(_)) && !matches!(log.manifest(run), Ok(None))
 }
 
 /// Moves the job's words into the summary, redacted, and says how the run ends.

@@ -8,7 +8,7 @@
 //!
 //! The locks are held until the outcome is committed.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread;
 
@@ -22,6 +22,7 @@ use runner_engine::locks::{ContractLock, Holder, JobLock, LockError, job_lock_pa
 use runner_engine::outcome::{Class, Exit, Outcome};
 use runner_engine::owner::Owner;
 use runner_engine::process::Cancel;
+use runner_engine::recover::sweep;
 use runner_engine::scope::Scope;
 use runner_engine::tick::{REPORT_JOB, civil_date};
 use runner_jobs::context::{Place, Tools};
@@ -47,14 +48,7 @@ pub fn run(home: &Home, run: &str, quiet: bool, verbose: u8) -> Result<Exit, Fai
     let folder = home.run_folder(id.as_str());
     log::start(&folder, verbose, Redactor::new(Vec::new()))
         .map_err(|error| Failure::cannot_write(format!("cannot write the log in {}: {error}", folder.display())))?;
-    let outcome = match attempt(home, &mut ledger, &row, folder, quiet, verbose) {
-        Ok(outcome) => outcome,
-        Err(Stop::Before(outcome)) => {
-            ledger.settle(&id, None, &outcome, &Summary::default(), home.wall()?)?;
-            outcome
-        }
-        Err(Stop::Hard(failure)) => return Err(failure),
-    };
+    let outcome = attempt(home, &mut ledger, &row, folder, quiet, verbose)?;
     tracing::info!(outcome = outcome.to_string(), "settled");
     Ok(outcome.exit(true))
 }
@@ -80,36 +74,89 @@ fn attempt(
     run_dir: PathBuf,
     quiet: bool,
     verbose: u8,
-) -> Result<Outcome, Stop> {
-    let refuse = |class, why: String| Stop::Before(Outcome::Failed { class, why });
+) -> Result<Outcome, Failure> {
     let project = ledger
         .project(&row.project)?
-        .ok_or_else(|| refuse(Class::Internal, format!("the ledger has no project {}", row.project)))?;
-    let here = Here::at(home, &project.path).map_err(|failure| refuse(Class::Environment, failure.to_string()))?;
-    let spec = spec(&here, row).map_err(|failure| refuse(Class::Environment, failure.to_string()))?;
+        .ok_or_else(|| Failure::internal(format!("the ledger has no project {}", row.project)))?;
+    let known = Here::at(home, &project.path).and_then(|here| Ok((spec(&here, row)?, here)));
+    let (spec, here) = match known {
+        Ok(known) => known,
+        Err(failure) => {
+            let outcome = Outcome::Failed { class: Class::Environment, why: failure.to_string() };
+            ledger.settle(&row.id, None, &outcome, &Summary::default(), home.wall()?)?;
+            return Ok(outcome);
+        }
+    };
     tracing::info!(job = spec.name, kind = spec.kind.word(), project = %here.root.display(), "begins");
-    let me = Owner::me();
-    let holder = Holder { owner: me.clone(), run: row.id.clone(), since: home.wall()? };
-    let contract = contract_lock(&here, &spec, &holder)?;
+    let holder = Holder { owner: Owner::me(), run: row.id.clone(), since: home.wall()? };
+    // Dropped, and so freed, only after the outcome is committed.
+    let locks = locks(home, &here, &spec, &holder);
+    let done = match &locks {
+        Ok(_) => locked(home, ledger, &here, &spec, row, &holder.owner, &run_dir, quiet, verbose),
+        Err(Stop::Before(outcome)) => Err(Stop::Before(outcome.clone())),
+        Err(Stop::Hard(failure)) => Err(Stop::Hard(failure.clone())),
+    };
+    let outcome = match done {
+        Ok(outcome) => outcome,
+        Err(Stop::Before(outcome)) => {
+            ledger.settle(&row.id, None, &outcome, &Summary::default(), home.wall()?)?;
+            outcome
+        }
+        Err(Stop::Hard(failure)) => return Err(failure),
+    };
+    mark(&here, &spec, row, &outcome, home.wall()?);
+    if locks.is_ok() {
+        let row = ledger.run(&row.id)?;
+        sweep(ledger, &row, home.wall()?)?;
+    }
+    drop(locks);
+    Ok(outcome)
+}
+
+/// Takes both locks in their order: the contract's, then the deciding one.
+fn locks(
+    home: &Home,
+    here: &Here,
+    spec: &JobSpec,
+    holder: &Holder,
+) -> Result<(JobLock, Option<ContractLock>), Stop> {
+    let contract = contract_lock(here, spec, holder)?;
     let mut lock = JobLock::try_take(&job_lock_path(&home.state, &here.id, &spec.name)).map_err(not_ours)?;
-    lock.sign(&holder).map_err(|error| Failure::cannot_write(format!("cannot write the lock file: {error}")))?;
+    lock.sign(holder).map_err(|error| Failure::cannot_write(format!("cannot write the lock file: {error}")))?;
     if let Some(contract) = &contract
         && let Some(left) = contract.claim().map_err(not_ours)?
     {
         tracing::warn!(left, "another program's old lock file was replaced");
     }
-    let environment = environment(&spec, &here);
+    Ok((lock, contract))
+}
+
+/// What happens with both locks held, up to the outcome.
+#[allow(clippy::too_many_arguments)]
+fn locked(
+    home: &Home,
+    ledger: &mut Ledger,
+    here: &Here,
+    spec: &JobSpec,
+    row: &RunRow,
+    me: &Owner,
+    run_dir: &Path,
+    quiet: bool,
+    verbose: u8,
+) -> Result<Outcome, Stop> {
+    let refuse = |class, why: String| Stop::Before(Outcome::Failed { class, why });
+    let environment = environment(spec, here);
     let git = Git::new(&here.root, &environment, row.id.as_str());
     let backend = build(&here.config.backends[&spec.backend], &environment)
         .map_err(|error| refuse(error.class(), error.to_string()))?;
     let cancel = Cancel::new().map_err(|error| Failure::internal(format!("cannot make a cancel token: {error}")))?;
     cancel_on_signals(&cancel);
-    let facts = facts(&here, &spec, row, ledger, &git, backend.as_ref(), home.wall()?)?;
-    let staging = staging(&spec, row);
-    let levels = levels(&here, row, home.wall()?);
+    let facts = facts(here, spec, row, ledger, &git, backend.as_ref(), home.wall()?)?;
+    let staging = staging(spec, row);
+    let levels = levels(here, row, home.wall()?);
     let entered = ledger.admit(&Enter {
         run: &row.id,
-        owner: &me,
+        owner: me,
         facts: &facts,
         want: spec.budget,
         levels: &levels,
@@ -119,20 +166,17 @@ fn attempt(
     })?;
     let admitted = match entered {
         Admission::Admitted(admitted) => admitted,
-        Admission::Declined(outcome) => {
-            mark(&here, &spec, row, &outcome, home.wall()?);
-            return Ok(outcome);
-        }
+        Admission::Declined(outcome) => return Ok(outcome),
     };
     let cache = home.state.join("projects").join(here.id.as_str());
-    let outcome = work(Work {
+    work(Work {
         home,
         ledger,
-        here: &here,
-        spec: &spec,
+        here,
+        spec,
         admitted: &admitted,
         staging: &staging,
-        run_dir: &run_dir,
+        run_dir,
         cache: &cache,
         environment: &environment,
         git,
@@ -140,11 +184,7 @@ fn attempt(
         cancel,
         quiet,
         verbose,
-    })?;
-    mark(&here, &spec, row, &outcome, home.wall()?);
-    drop(lock);
-    drop(contract);
-    Ok(outcome)
+    })
 }
 
 struct Work<'a> {
@@ -154,8 +194,8 @@ struct Work<'a> {
     spec: &'a JobSpec,
     admitted: &'a runner_engine::ledger::Admitted,
     staging: &'a str,
-    run_dir: &'a std::path::Path,
-    cache: &'a std::path::Path,
+    run_dir: &'a Path,
+    cache: &'a Path,
     environment: &'a std::collections::BTreeMap<String, String>,
     git: Git,
     backend: Arc<dyn Backend>,
@@ -197,7 +237,7 @@ fn work(work: Work<'_>) -> Result<Outcome, Stop> {
     );
     match perform(context, spec) {
         Ok(settled) => Ok(settled.outcome),
-        Err(error @ PerformError::TakenOver) => Err(Stop::Hard(Failure::internal(error.to_string()))),
+        Err(error @ (PerformError::TakenOver | PerformError::Unfinished(_))) => Err(Stop::Hard(Failure::internal(error.to_string()))),
         Err(PerformError::Ledger(error)) => Err(Stop::Hard(error.into())),
     }
 }

@@ -25,7 +25,6 @@ use toml::{Table, Value};
 use crate::cli::Failure;
 
 pub use job::{Job, When};
-pub use units::duration;
 
 const DEFAULT: &str = include_str!("../../config/default.toml");
 

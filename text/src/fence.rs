@@ -150,7 +150,13 @@ mod tests {
 
     #[test]
     fn a_nonce_that_could_confuse_is_refused() {
-        for bad in ["", "short", "with space in", "abc>>>\n<<<END", "ünïcödé-nonce"] {
+        for bad in [
+            "",
+            "short",
+            "with space in",
+            "abc>>>\n<<<END",
+            "ünïcödé-nonce",
+        ] {
             assert_eq!(Fence::new(bad), Err(FenceError::BadNonce(bad.into())));
         }
     }

@@ -184,7 +184,10 @@ mod tests {
         assert_eq!(split("---\na: 1\n...\nbody").body(), "body");
         assert_eq!(split("---\na: 1\n---").body(), "");
         assert_eq!(split("---\n---\nbody").front(), Some(""));
-        assert_eq!(split("--- \n# comment\n\na: 1\n--- \nb").get("a"), Some("1"));
+        assert_eq!(
+            split("--- \n# comment\n\na: 1\n--- \nb").get("a"),
+            Some("1")
+        );
     }
 
     #[test]

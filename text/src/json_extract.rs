@@ -47,7 +47,7 @@ pub enum ExtractError {
     /// There is more than one, and they differ.
     #[error("{count} JSON arrays where one was expected")]
     Several {
-        /// How many.
+        /// How many; of very many, some.
         count: usize,
     },
     /// The array is too long.

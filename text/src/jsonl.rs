@@ -145,7 +145,8 @@ impl<R: BufRead, T: DeserializeOwned> Jsonl<R, T> {
     }
 
     fn parse(&mut self, length: u64, end: End) -> Result<T, Why> {
-        let carriage = u64::from(self.record.len() as u64 == length && self.record.ends_with(b"\r"));
+        let carriage =
+            u64::from(self.record.len() as u64 == length && self.record.ends_with(b"\r"));
         if length - carriage > self.cap as u64 {
             self.counts.too_long += 1;
             return Err(Why::TooLong { bytes: length });
@@ -273,10 +274,17 @@ mod tests {
 
     #[test]
     fn good_lines_survive_bad_ones() {
-        let file = b"\xef\xbb\xbf{\"a\":1}\r\n\n  \nnot json\n{\"a\":\n[2]\n\"\xff\"\n3\n{\"torn\":";
+        let file =
+            b"\xef\xbb\xbf{\"a\":1}\r\n\n  \nnot json\n{\"a\":\n[2]\n\"\xff\"\n3\n{\"torn\":";
         let (seen, counts) = read(file, 100, 1000);
         let expected = [
-            "1 {\"a\":1}", "4 bad", "5 bad", "6 [2]", "7 bad", "8 3", "9 unfinished",
+            "1 {\"a\":1}",
+            "4 bad",
+            "5 bad",
+            "6 [2]",
+            "7 bad",
+            "8 3",
+            "9 unfinished",
         ];
         assert_eq!(seen, expected);
         assert_eq!((counts.parsed, counts.bad), (3, 4));
@@ -287,9 +295,13 @@ mod tests {
     #[test]
     fn holes_of_nuls_are_stepped_over() {
         let hole = "\0".repeat(5000);
-        let file = format!("{{\"a\":1}}\n{hole}{{\"b\":2}}\n{{\"c\":{hole}{{\"d\":4}}\n{hole}\n5\n");
+        let file =
+            format!("{{\"a\":1}}\n{hole}{{\"b\":2}}\n{{\"c\":{hole}{{\"d\":4}}\n{hole}\n5\n");
         let (seen, counts) = read(file.as_bytes(), 64, 7);
-        assert_eq!(seen, ["1 {\"a\":1}", "2 {\"b\":2}", "3 bad", "3 {\"d\":4}", "5 5"]);
+        assert_eq!(
+            seen,
+            ["1 {\"a\":1}", "2 {\"b\":2}", "3 bad", "3 {\"d\":4}", "5 5"]
+        );
         assert_eq!(counts.nuls, 15_000);
     }
 
@@ -315,7 +327,10 @@ mod tests {
         assert_eq!(rows.next().unwrap().unwrap().value, Row { n: 1 });
         let bad = rows.next().unwrap().unwrap_err();
         assert_eq!((bad.line, bad.offset), (2, 8));
-        assert!(bad.to_string().starts_with("line 2: invalid value"), "{bad}");
+        assert!(
+            bad.to_string().starts_with("line 2: invalid value"),
+            "{bad}"
+        );
         assert_eq!(rows.next().unwrap().unwrap().offset, 18);
     }
 
@@ -328,7 +343,10 @@ mod tests {
             }
         }
         let mut lines = Jsonl::<_, Value>::new(io::BufReader::new(Broken), 9);
-        assert_eq!(lines.next().unwrap().unwrap_err().why, Why::Read("gone".into()));
+        assert_eq!(
+            lines.next().unwrap().unwrap_err().why,
+            Why::Read("gone".into())
+        );
         assert!(lines.next().is_none());
     }
 

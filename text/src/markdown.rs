@@ -55,7 +55,9 @@ pub fn summary(text: &str, max_chars: usize) -> String {
     let mut instead: Option<String> = None;
     for line in lines(doc.body()) {
         match line {
-            Line::Text(text) if !is_metadata(text) && !is_picture(text) => prose.push(inline::strip(text)),
+            Line::Text(text) if !is_metadata(text) && !is_picture(text) => {
+                prose.push(inline::strip(text))
+            }
             Line::Item(text) | Line::Quote(text) if prose.is_empty() => {
                 let words = inline::strip(text);
                 if instead.is_none() && !words.is_empty() {
@@ -182,7 +184,10 @@ curl --retry 3
     #[test]
     fn titles_come_from_the_best_place() {
         assert_eq!(title(NOTE, "x"), "Retry politely on 429");
-        assert_eq!(title("---\ntitle: 'Declared'\n---\n# Other", "x"), "Declared");
+        assert_eq!(
+            title("---\ntitle: 'Declared'\n---\n# Other", "x"),
+            "Declared"
+        );
         assert_eq!(title("---\ntitle:\n---\n# Other #", "x"), "Other");
         assert_eq!(title("```\n# no\n```\n## no\n# yes", "x"), "yes");
         assert_eq!(title("~~~~\n~~~\n# no\n~~~~\n", "a-b"), "A b");

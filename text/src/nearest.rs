@@ -5,10 +5,7 @@
 /// The candidate that `word` was probably meant to be: the one with the fewest edits (insert,
 /// delete, replace, swap of neighbours; letter case and `-` against `_` are free), as long as
 /// those are few for the word's length. The first of equally near ones; `None` when all are far.
-pub fn nearest<'a>(
-    word: &str,
-    candidates: impl IntoIterator<Item = &'a str>,
-) -> Option<&'a str> {
+pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let word = folded(word);
     let mut best: Option<(usize, &str)> = None;
     for candidate in candidates {
@@ -73,7 +70,14 @@ mod tests {
     use proptest::prelude::*;
 
     const KEYS: [&str; 8] = [
-        "max_ideas", "turns", "wall", "backend", "trigger", "sandbox", "writes", "cadence",
+        "max_ideas",
+        "turns",
+        "wall",
+        "backend",
+        "trigger",
+        "sandbox",
+        "writes",
+        "cadence",
     ];
 
     #[test]
@@ -95,7 +99,15 @@ mod tests {
 
     #[test]
     fn far_words_find_nothing() {
-        for word in ["", "x", "model", "temperature", "ab", "zzzz", &"max_ideas".repeat(10)] {
+        for word in [
+            "",
+            "x",
+            "model",
+            "temperature",
+            "ab",
+            "zzzz",
+            &"max_ideas".repeat(10),
+        ] {
             assert_eq!(nearest(word, KEYS), None, "{word}");
         }
         assert_eq!(nearest("a", ["b"]), None);

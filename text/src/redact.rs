@@ -1,1 +1,302 @@
-//! stub
+//! Secrets out of everything that is stored or shown.
+//!
+//! Two kinds are replaced by `[redacted:kind]`: the secrets the program was told of, and whatever
+//! has the well-known shape of one. It must never let a secret through because a chunk, a line of
+//! JSON or a colour code cut it, and never take hashes, ids or paths for secrets: reports are full
+//! of those. One scanner, line by line, serves whole texts and streams, so that they agree.
+//!
+//! Scanners are written by hand: the shapes are prefixes with an alphabet and a length, which a
+//! table says more plainly than a regular expression each, and none of them can backtrack.
+
+mod assigned;
+mod pem;
+mod shapes;
+mod stream;
+
+pub use stream::StreamRedactor;
+
+use std::borrow::Cow;
+use std::fmt;
+use std::sync::Arc;
+
+/// Known secrets with fewer bytes are not looked for: replacing them would damage any text.
+pub const SHORTEST: usize = 6;
+
+/// No shape is followed further than this.
+const LONGEST: usize = 8 * 1024;
+
+/// How far back the scanner may look behind the place where it begins.
+const LOOK_BACK: usize = 24;
+
+/// Finds and replaces secrets. Cheap to clone; never shows its secrets in `Debug`.
+#[derive(Clone)]
+pub struct Redactor {
+    secrets: Arc<[String]>,
+    /// Of a line without an end, this much at its end is kept until more is known.
+    overlap: usize,
+}
+
+/// A place that holds a secret.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Span {
+    /// Where what identifies it begins, such as the name before an assigned value.
+    context: usize,
+    start: usize,
+    end: usize,
+    /// What to call it; nothing is put in its place when it continues one already named.
+    kind: &'static str,
+    /// Of overlapping spans the lowest names the whole.
+    rank: u8,
+}
+
+impl Redactor {
+    /// A redactor that knows these secrets besides the shapes. They are also found as JSON or a
+    /// URL would write them; of one with several lines, each line is a secret.
+    pub fn new(secrets: Vec<String>) -> Self {
+        let mut all: Vec<String> = Vec::new();
+        for secret in &secrets {
+            for line in secret.lines().map(str::trim) {
+                let json = serde_json::Value::from(line).to_string();
+                let json = json[1..json.len() - 1].to_owned();
+                all.extend([line.to_owned(), json, percent_encoded(line)]);
+            }
+        }
+        all.retain(|secret| secret.len() >= SHORTEST);
+        all.sort_unstable();
+        all.dedup();
+        let longest = all.iter().map(String::len).max().unwrap_or(0);
+        Self {
+            secrets: all.into(),
+            overlap: (2 * LONGEST).max(2 * longest),
+        }
+    }
+
+    /// `text` with every secret replaced; borrowed when there is none.
+    pub fn redact<'t>(&self, text: &'t str) -> Cow<'t, str> {
+        let mut state = State::default();
+        let mut out: Option<String> = None;
+        let mut at = 0;
+        while at < text.len() {
+            let (end, spans) = self
+                .step(&mut state, text, at, true)
+                .unwrap_or((text.len(), vec![]));
+            if !spans.is_empty() {
+                let out = out.get_or_insert_with(|| text[..at].to_owned());
+                write_spans(out, text, at, end, &spans);
+            } else if let Some(out) = &mut out {
+                out.push_str(&text[at..end]);
+            }
+            at = end;
+        }
+        out.map_or(Cow::Borrowed(text), Cow::Owned)
+    }
+
+    /// A redactor for text that comes in pieces.
+    pub fn stream(&self) -> StreamRedactor {
+        StreamRedactor::new(self.clone())
+    }
+
+    /// Looks at the next line of `text` from `at`, or at the next stretch of a line too long to
+    /// wait for, and gives its end and the secrets in it. `None` while the line has no end and
+    /// `last` is not set. What came before `at` may be cut down to [`LOOK_BACK`] bytes.
+    fn step(
+        &self,
+        state: &mut State,
+        text: &str,
+        at: usize,
+        last: bool,
+    ) -> Option<(usize, Vec<Span>)> {
+        let window = 4 * LONGEST + self.overlap;
+        let limit = floor(text, at.saturating_add(window));
+        let line = text.as_bytes()[at..limit]
+            .iter()
+            .position(|byte| *byte == b'\n');
+        let full = text.len() >= at.saturating_add(window);
+        let end = match line {
+            Some(length) => at + length + 1,
+            None if full => limit,
+            None if last => text.len(),
+            None => return None,
+        };
+        let spans = merged(self.spans(state, text, at, end));
+        if line.is_some() || !full {
+            return Some((end, spans));
+        }
+        // What reaches over the cut is either whole in this stretch, or begins behind the cut.
+        let mut cut = floor(text, end - self.overlap);
+        for span in &spans {
+            if span.context < cut && span.end > cut {
+                cut = span.end;
+            }
+        }
+        if spans.last().is_some_and(|span| span.end > cut) {
+            // A key that begins behind the cut is met again.
+            state.in_key = false;
+        }
+        let spans = spans.into_iter().filter(|span| span.end <= cut).collect();
+        Some((cut, spans))
+    }
+
+    fn spans(&self, state: &mut State, text: &str, from: usize, to: usize) -> Vec<Span> {
+        let mut spans = Vec::new();
+        let from = pem::scan(&mut state.in_key, text, from, to, &mut spans);
+        shapes::scan(text, from, to, &mut spans);
+        assigned::scan(text, from, to, &mut spans);
+        for secret in self.secrets.iter() {
+            let mut at = from;
+            while let Some(found) = text[at..to].find(secret.as_str()) {
+                let start = at + found;
+                spans.push(Span {
+                    context: start,
+                    start,
+                    end: start + secret.len(),
+                    kind: "secret",
+                    rank: 2,
+                });
+                let first = secret.chars().next().map_or(1, char::len_utf8);
+                at = start + first;
+            }
+        }
+        spans
+    }
+}
+
+impl fmt::Debug for Redactor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Redactor({} forms of secrets)", self.secrets.len())
+    }
+}
+
+/// What is carried from line to line.
+#[derive(Clone, Copy, Debug, Default)]
+struct State {
+    /// Inside a private key.
+    in_key: bool,
+}
+
+/// Overlapping spans as one, in order.
+fn merged(mut spans: Vec<Span>) -> Vec<Span> {
+    spans.sort_by_key(|span| (span.start, span.end));
+    let mut out: Vec<Span> = Vec::with_capacity(spans.len());
+    for span in spans {
+        match out.last_mut() {
+            Some(before) if span.start < before.end => {
+                before.end = before.end.max(span.end);
+                before.context = before.context.min(span.context);
+                if span.rank < before.rank {
+                    (before.kind, before.rank) = (span.kind, span.rank);
+                }
+            }
+            _ => out.push(span),
+        }
+    }
+    out
+}
+
+fn write_spans(out: &mut String, text: &str, from: usize, to: usize, spans: &[Span]) {
+    let mut at = from;
+    for span in spans {
+        out.push_str(&text[at..span.start]);
+        if !span.kind.is_empty() {
+            out.push_str("[redacted:");
+            out.push_str(span.kind);
+            out.push(']');
+        }
+        at = span.end;
+    }
+    out.push_str(&text[at..to]);
+}
+
+/// The last character boundary at or before `at`.
+fn floor(text: &str, at: usize) -> usize {
+    text.floor_char_boundary(at)
+}
+
+fn percent_encoded(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            out.push(byte as char);
+        } else {
+            out.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    out
+}
+
+/// Whether a word can begin at `at`: at the start, after no letter or digit, or after one that is
+/// the end of an escape (`\n`, `\u0022`, `%20`) or of a colour code.
+fn begins_word(bytes: &[u8], at: usize) -> bool {
+    let back = |n: usize| at.checked_sub(n).map(|i| bytes[i]);
+    let Some(before) = back(1) else { return true };
+    if !before.is_ascii_alphanumeric() {
+        return true;
+    }
+    let hex = |n: usize| (1..=n).all(|i| back(i).is_some_and(|b| b.is_ascii_hexdigit()));
+    if matches!(before, b'n' | b'r' | b't') && back(2) == Some(b'\\') {
+        return true;
+    }
+    if (hex(2) && back(3) == Some(b'%'))
+        || (hex(4) && back(5) == Some(b'u') && back(6) == Some(b'\\'))
+    {
+        return true;
+    }
+    if before != b'm' {
+        return false;
+    }
+    let codes = (2..12)
+        .take_while(|n| back(*n).is_some_and(|b| b.is_ascii_digit() || b == b';'))
+        .count();
+    let open = codes + 2;
+    let escape = |form: &[u8]| {
+        form.iter()
+            .rev()
+            .enumerate()
+            .all(|(i, byte)| back(open + 1 + i).is_some_and(|b| b.eq_ignore_ascii_case(byte)))
+    };
+    let forms: [&[u8]; 5] = [b"\x1b", b"\\u001b", b"\\x1b", b"\\033", b"\\e"];
+    back(open) == Some(b'[') && forms.iter().any(|form| escape(form))
+}
+
+/// Whether a value is made of words and small numbers, as names and placeholders are, and not of
+/// random characters.
+fn is_wordlike(value: &str) -> bool {
+    let (mut signs, mut pieces, mut digits) = (0_usize, 0_usize, 0_usize);
+    let (mut inner_numbers, mut joined) = (0_usize, true);
+    let mut before = b' ';
+    for byte in value.bytes() {
+        if byte.is_ascii_alphabetic() {
+            let continues = before.is_ascii_lowercase() == byte.is_ascii_lowercase()
+                || (before.is_ascii_uppercase() && byte.is_ascii_lowercase());
+            pieces += usize::from(!(before.is_ascii_alphabetic() && continues));
+            inner_numbers += usize::from(digits > 0);
+        }
+        joined &= byte.is_ascii_alphanumeric();
+        digits = if byte.is_ascii_digit() { digits + 1 } else { 0 };
+        // One or two digits belong to the word before them.
+        let alone = digits == 1 && !before.is_ascii_alphabetic();
+        pieces += usize::from(alone || digits == 3);
+        signs += usize::from(byte.is_ascii_alphanumeric());
+        before = byte;
+    }
+    // Two numbers inside one word is how base32 looks, and no word.
+    2 * signs >= 7 * pieces && !(joined && inner_numbers >= 2)
+}
+
+/// Shannon's entropy of the bytes, in bits a byte.
+fn entropy(value: &str) -> f64 {
+    let mut counts = [0_u32; 256];
+    for byte in value.bytes() {
+        counts[usize::from(byte)] += 1;
+    }
+    let length = value.len() as f64;
+    let used = counts.iter().filter(|count| **count > 0);
+    used.map(|count| {
+        let share = f64::from(*count) / length;
+        -share * share.log2()
+    })
+    .sum()
+}
+
+#[cfg(test)]
+mod tests;

@@ -82,20 +82,20 @@ fn words(text: &str) -> impl Iterator<Item = String> + '_ {
         .filter(|word| !stop::is_stop(word))
 }
 
-/// The parts of a name in camel case, and an English word without what follows its apostrophe.
+/// The parts of a run of letters, digits and apostrophes. What follows an apostrophe in "don't" and
+/// "the client's" is no word; quotation marks look the same.
 fn pieces(run: &str) -> Vec<&str> {
-    let run = match run.char_indices().find(|(_, c)| matches!(c, '\'' | '’')) {
-        // "don't" and "the client's" both end there; a quotation mark leads or trails.
-        Some((0, mark)) => return pieces(&run[mark.len_utf8()..]),
-        Some((at, mark)) => {
-            let after = &run[at + mark.len_utf8()..];
-            if after.chars().count() > 2 {
-                return [pieces(&run[..at]), pieces(after)].concat();
-            }
-            &run[..at]
+    let mut all = Vec::new();
+    for (at, part) in run.split(['\'', '’']).enumerate() {
+        if at == 0 || part.chars().nth(2).is_some() {
+            all.extend(humps(part));
         }
-        None => run,
-    };
+    }
+    all
+}
+
+/// The parts of a name in camel case.
+fn humps(run: &str) -> Vec<&str> {
     let chars: Vec<(usize, char)> = run.char_indices().collect();
     let mut parts = Vec::new();
     let mut start = 0;
@@ -129,18 +129,43 @@ mod tests {
 
     #[test]
     fn names_are_taken_apart() {
-        for name in ["maxWaitTime", "max_wait_time", "max-wait-time", "max/wait.time", "MaxWaitTime"] {
-            assert_eq!(terms(name), ["max", "wait", "time"].map(stem::stem), "{name}");
+        for name in [
+            "maxWaitTime",
+            "max_wait_time",
+            "max-wait-time",
+            "max/wait.time",
+            "MaxWaitTime",
+        ] {
+            assert_eq!(
+                terms(name),
+                ["max", "wait", "time"].map(stem::stem),
+                "{name}"
+            );
         }
-        assert_eq!(terms("HTTPServer parseJSON URLs"), ["http", "server", "pars", "json", "url"]);
-        assert_eq!(terms("sha256 utf8 v2 OAuth2Token"), ["sha256", "utf8", "v2", "oauth2", "token"]);
-        assert_eq!(terms("engine/src/time.rs"), ["engin", "src", "time", "rs"].map(stem::stem));
+        assert_eq!(
+            terms("HTTPServer parseJSON URLs"),
+            ["http", "server", "pars", "json", "url"]
+        );
+        assert_eq!(
+            terms("sha256 utf8 v2 OAuth2Token"),
+            ["sha256", "utf8", "v2", "oauth2", "token"]
+        );
+        assert_eq!(
+            terms("engine/src/time.rs"),
+            ["engin", "src", "time", "rs"].map(stem::stem)
+        );
     }
 
     #[test]
     fn small_words_go() {
-        assert_eq!(terms("The client's retry and it isn't a 5 or x"), ["client", "retry"].map(stem::stem));
-        assert_eq!(terms("'quoted' don’t l'avion 429"), ["quot", "avion", "429"]);
+        assert_eq!(
+            terms("The client's retry and it isn't a 5 or x"),
+            ["client", "retry"].map(stem::stem)
+        );
+        assert_eq!(
+            terms("'quoted' don’t l'avion 429"),
+            ["quot", "avion", "429"]
+        );
         assert_eq!(terms(&"a".repeat(41)), [""; 0]);
         assert_eq!(terms("Über naïve 日本"), ["über", "naïve", "日本"]);
     }
@@ -170,7 +195,10 @@ mod tests {
         let seen: Vec<(&str, u32)> = top.iter().map(|t| (t.word.as_str(), t.weight)).collect();
         assert_eq!(seen, [("scheduler", 6), ("nightly", 5), ("jitter", 4)]);
         let declared = top_terms("---\ntitle: Alpha\n---\n# Beta\n", 9);
-        assert_eq!(declared.iter().map(|t| t.weight).collect::<Vec<_>>(), [5, 3]);
+        assert_eq!(
+            declared.iter().map(|t| t.weight).collect::<Vec<_>>(),
+            [5, 3]
+        );
         assert_eq!(top_terms("", 3), []);
     }
 

@@ -167,6 +167,29 @@ impl Ledger {
         })
     }
 
+    /// Settled runs whose staging folder nobody has removed yet; the cost follows their number.
+    pub fn unswept(&self) -> Result<Vec<RunRow>> {
+        self.view(|db| {
+            let sql = format!(
+                "SELECT {COLUMNS} FROM {TABLES} WHERE r.state = 'settled' AND r.staging IS NOT NULL ORDER BY r.id"
+            );
+            let mut statement = db.prepare_cached(&sql)?;
+            let rows = statement.query_map([], raw)?;
+            rows.map(|row| run_row(row?)).collect()
+        })
+    }
+
+    /// Notes that a settled run's staging folder is gone.
+    pub fn swept(&mut self, run: &RunId) -> Result<()> {
+        self.write(|tx| {
+            tx.execute(
+                "UPDATE runs SET staging = NULL WHERE id = ?1 AND state = 'settled'",
+                [run.as_str()],
+            )?;
+            Ok(())
+        })
+    }
+
     /// Settles a run and, unless it was deferred, its occurrence.
     ///
     /// # Errors

@@ -67,7 +67,7 @@ CREATE TABLE runs (
     owner         TEXT,                   -- the process that runs it
     deadline      INTEGER,                -- boot-time milliseconds, with the owner's boot id
     seed          INTEGER NOT NULL,
-    staging       TEXT,                   -- relative to the project; swept when the run is settled
+    staging       TEXT,                   -- relative to the project; null once it is swept
     model_calls   INTEGER NOT NULL DEFAULT 0,
     outcome       TEXT,
     summary       TEXT,
@@ -78,6 +78,7 @@ CREATE INDEX runs_unsettled ON runs (state) WHERE state <> 'settled';
 -- Never two at once: an occurrence has at most one unsettled run.
 CREATE UNIQUE INDEX runs_one_live ON runs (occurrence) WHERE state <> 'settled';
 CREATE INDEX runs_by_job ON runs (job, id);
+CREATE INDEX runs_unswept ON runs (id) WHERE state = 'settled' AND staging IS NOT NULL;
 
 CREATE TABLE placements (
     run       TEXT PRIMARY KEY REFERENCES runs (id),

@@ -171,15 +171,7 @@ impl<F: Faults, Fs: PlacementFs> Carrier<'_, F, Fs> {
         if displaced == Found::Absent || displaced.is(entry.before) || displaced.is(entry.after) {
             return Ok(());
         }
-        match self.fs.exchange(staged, &entry.target) {
-            Ok(()) => {}
-            // Without exchange nothing was ever displaced here.
-            Err(FsError { trouble: Trouble::Unsupported, .. }) => return Ok(()),
-            Err(FsError { trouble: Trouble::Missing, .. }) => {
-                self.fs.rename_noreplace(staged, &entry.target)?;
-            }
-            Err(error) => return Err(error.into()),
-        }
+        self.fs.exchange(staged, &entry.target)?;
         self.gave_back(&entry.target, displaced)
     }
 
@@ -233,6 +225,7 @@ impl<F: Faults, Fs: PlacementFs> Carrier<'_, F, Fs> {
         self.gave_back(&entry.target, taken)
     }
 
+    /// What a reader sees from here on is theirs, after a power cut too.
     fn gave_back(&self, target: &RelPath, found: Found) -> Result<(), PlaceError> {
         self.sync_folder(target.parent())?;
         self.fs.sync_dir(Some(&self.manifest.staging))?;

@@ -51,7 +51,6 @@ pub struct FsError {
     /// The path, beneath the root.
     pub path: String,
     /// Why.
-    #[source]
     pub trouble: Trouble,
 }
 

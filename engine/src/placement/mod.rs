@@ -62,12 +62,12 @@ pub struct Conflict {
 #[derive(Debug, thiserror::Error)]
 pub enum PlaceError {
     /// A target changed before anything was recorded: nothing was touched, staging is gone.
-    #[error("nothing was placed")]
-    Changed(#[source] Conflict),
+    #[error("nothing was placed: {0}")]
+    Changed(Conflict),
     /// A target changed after the manifest was recorded. Entries before it are in place; staging
     /// is kept; every recovery says the same until the target holds the old or the new content.
-    #[error("the placement stopped half-way")]
-    Conflict(#[source] Conflict),
+    #[error("the placement stopped half-way: {0}")]
+    Conflict(Conflict),
     /// A staged file does not hold what it should.
     #[error("{staged}, staged for {target}, is damaged: it holds {found}")]
     Staged {
@@ -210,7 +210,8 @@ pub fn recover_with<F: Faults>(
     }
     let carrier = Carrier { faults, fs, manifest: &manifest, recovering: true };
     if let Err(error) = carrier.carry_out() {
-        if faults.has(Plant::ConflictDropsStaging) {
+        let conflict = matches!(error, PlaceError::Conflict(_));
+        if conflict && faults.has(Plant::ConflictDropsStaging) {
             clean(fs, &manifest.staging)?;
         }
         return Err(error);
@@ -239,6 +240,10 @@ fn check_all(fs: &impl PlacementFs, manifest: &Manifest) -> Result<(), PlaceErro
         if !found.is(entry.before) && !found.is(entry.after) {
             let target = entry.target.clone();
             return Err(PlaceError::Changed(Conflict { target, found }));
+        }
+        if found.is(entry.after) && found != Found::Absent {
+            // Another program's file: a power cut after the manifest must not take it back.
+            fs.sync_file(&entry.target)?;
         }
         let Some(staged) = &entry.staged else { continue };
         let found = fs.look(staged)?;

@@ -200,6 +200,27 @@ fn a_target_that_became_something_else_is_a_conflict() {
 }
 
 #[test]
+fn a_removal_ends_although_its_folder_is_gone() {
+    let mut disk = Disk::new(&[("d/a", "1"), ("e/f/gone", "g")]);
+    let manifest = disk.draft(&[("e/f/gone", None)]);
+    disk.log.commit_manifest(&run(), Fence(1), &manifest).unwrap();
+    fs::remove_dir_all(disk.at("e")).unwrap();
+    assert_eq!(disk.recover().unwrap(), Recovery::RolledForward(Outcome::Succeeded));
+}
+
+#[test]
+fn errors_name_the_target_and_what_it_holds() {
+    let mut disk = Disk::new(&[("d/a", "1")]);
+    let manifest = disk.draft(&[("d/a", Some("2"))]);
+    fs::remove_file(disk.at("d/a")).unwrap();
+    let error = place(&disk.fs, &mut disk.log, &manifest).unwrap_err().to_string();
+    assert!(error.starts_with("nothing was placed: d/a was changed"), "{error}");
+    assert!(error.contains("it holds nothing"), "{error}");
+    let error = disk.fs.sync_file(&rel("d/a")).unwrap_err().to_string();
+    assert_eq!(error, "cannot sync d/a: it is not there");
+}
+
+#[test]
 fn damaged_staging_is_never_placed() {
     let mut disk = Disk::new(&[("d/a", "1")]);
     let manifest = disk.draft(&[("d/a", Some("2")), ("d/b", Some("2"))]);

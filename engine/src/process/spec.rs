@@ -34,7 +34,8 @@ pub struct ChildSpec {
     pub stdin: Stdin,
     /// How long and how much.
     pub limits: Limits,
-    /// The run's id: the value of `RUNNER_RUN`.
+    /// The value of `RUNNER_RUN`: the run's id, or, for one of several children that a run has at
+    /// the same time, the run's id, a `/` and something that tells them apart.
     pub marker: String,
 }
 

@@ -160,9 +160,10 @@ fn members<'a>(
         let seeds = all.values().filter(|stat| {
             stat.pid == child
                 || stat.group == child
-                || match tree::marker_of(stat.pid) {
-                    Some(found) if found == marker.as_bytes() => !marker.is_empty(),
-                    found => !here.is_anothers(found) && here.adopted_since(stat, since),
+                || match here.whose(tree::marker_of(stat.pid), marker) {
+                    Whose::Ours => true,
+                    Whose::Anothers => false,
+                    Whose::Unknown => here.adopted_since(stat, since),
                 }
         });
         tree::with_descendants(all, seeds.map(|stat| stat.pid).collect())
@@ -176,9 +177,30 @@ struct Here {
     others: BTreeMap<u32, String>,
 }
 
+#[derive(Debug, PartialEq, Eq)]
+enum Whose {
+    Ours,
+    Anothers,
+    Unknown,
+}
+
 impl Here {
-    fn is_anothers(&self, marker: Option<Vec<u8>>) -> bool {
-        marker.is_some_and(|marker| self.others.values().any(|other| other.as_bytes() == marker))
+    /// Goes by the marker: it belongs to the child whose own is the closest. What two children
+    /// have in common is left to the one that ends last.
+    fn whose(&self, found: Option<Vec<u8>>, ours: &str) -> Whose {
+        let Some(found) = found else {
+            return Whose::Unknown;
+        };
+        let others = self
+            .others
+            .values()
+            .filter(|other| tree::belongs(&found, other));
+        match (tree::belongs(&found, ours), others.map(String::len).max()) {
+            (true, None) => Whose::Ours,
+            (true, Some(closest)) if closest < ours.len() => Whose::Ours,
+            (_, Some(_)) => Whose::Anothers,
+            (false, None) => Whose::Unknown,
+        }
     }
 
     /// Without a marker that is known here (a child may clear its environment, or run a runner of
@@ -239,8 +261,6 @@ mod tests {
             !here.adopted_since(&stat(30, 10, 30), 5),
             "another run is still there"
         );
-        assert!(here.is_anothers(Some(b"other".to_vec())));
-        assert!(!here.is_anothers(Some(b"nested".to_vec())) && !here.is_anothers(None));
         let alone = Here {
             others: BTreeMap::new(),
             ..here
@@ -250,5 +270,22 @@ mod tests {
             !alone.adopted_since(&stat(30, 10, 30), 6),
             "older than the child"
         );
+    }
+    #[test]
+    fn a_marker_belongs_to_the_closest_child() {
+        let others = [(20, "run/2".to_owned()), (21, "run".to_owned())].into();
+        let here = Here {
+            me: 10,
+            group: 10,
+            others,
+        };
+        let whose = |found: &str, ours| here.whose(Some(found.as_bytes().to_vec()), ours);
+        assert_eq!(whose("run/1", "run/1"), Whose::Ours);
+        assert_eq!(whose("run/1/x", "run/1"), Whose::Ours);
+        assert_eq!(whose("run/2", "run/1"), Whose::Anothers);
+        assert_eq!(whose("run", "run/1"), Whose::Anothers);
+        assert_eq!(whose("run", "run"), Whose::Anothers, "shared");
+        assert_eq!(whose("nested", "run/1"), Whose::Unknown);
+        assert_eq!(here.whose(None, "run/1"), Whose::Unknown);
     }
 }

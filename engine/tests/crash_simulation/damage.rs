@@ -5,9 +5,9 @@ use super::disk::{Blob, Order, blob};
 use super::world::Moment;
 
 /// Up to so many changes that are not durable, every subset is tried.
-const EXHAUSTIVE: usize = 6;
+const EXHAUSTIVE: usize = 8;
 /// So many subsets are drawn beyond that, at scale 1.
-const SAMPLES: f64 = 16.0;
+const SAMPLES: f64 = 64.0;
 
 /// One way to crash; it is shown when a case fails.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,11 +39,11 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    fn below(&mut self, bound: usize) -> usize {
+    pub fn below(&mut self, bound: usize) -> usize {
         (self.next() % bound.max(1) as u64) as usize
     }
 
-    fn flip(&mut self) -> bool {
+    pub fn flip(&mut self) -> bool {
         self.next() & 1 == 1
     }
 }
@@ -112,7 +112,7 @@ pub fn damages(moment: &Moment, order: Order, random: &mut Random, scale: f64) -
     all
 }
 
-/// The two that bound the others: for suites where something else is enumerated.
+/// At most twelve of them: for suites where something else is enumerated.
 pub fn few(moment: &Moment, random: &mut Random) -> Vec<(Damage, Moment)> {
     let mut all = damages(moment, Order::Journaled, random, 0.25);
     all.truncate(12);

@@ -208,6 +208,21 @@ impl Disk {
         true
     }
 
+    /// Writes the very file, or a new one, and syncs nothing.
+    pub fn scribble(&mut self, path: &str, bytes: &[u8]) -> bool {
+        match self.node(path) {
+            None => self.write_new(path, bytes).is_ok(),
+            Some(at) => {
+                if let Node::File { live, .. } = &mut self.nodes[at]
+                    && live.bytes != bytes
+                {
+                    *live = blob(bytes);
+                }
+                true
+            }
+        }
+    }
+
     pub fn delete_durably(&mut self, path: &str) -> bool {
         let deleted = self.remove_file(path).is_ok();
         if deleted {

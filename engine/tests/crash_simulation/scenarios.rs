@@ -13,8 +13,10 @@ use runner_engine::placement::{
 use super::disk::Disk;
 use super::world::{Log, Moment, World};
 
-/// The staging folder of the run under test.
-pub const STAGING: &str = "d/.staging/RUN";
+/// The staging folder of most runs under test.
+const STAGING: &str = "d/.staging/RUN";
+/// One whose folders have all to be made.
+const FAR_STAGING: &str = ".runner/staging/RUN";
 /// The staging folder of any other run.
 pub const OTHER_STAGING: &str = "d/.staging/OTHER";
 /// A file that no scenario touches.
@@ -27,6 +29,7 @@ pub type Changes = &'static [(&'static str, Option<&'static str>)];
 
 pub struct Scenario {
     pub name: &'static str,
+    pub staging: &'static str,
     pub files: Files,
     /// Placed first, by another run.
     pub earlier: Changes,
@@ -39,7 +42,16 @@ pub struct Scenario {
 }
 
 const fn plain(name: &'static str, files: Files, changes: Changes) -> Scenario {
-    Scenario { name, files, earlier: &[], changes, already: &[], degraded: false, modern: true }
+    Scenario {
+        name,
+        staging: STAGING,
+        files,
+        earlier: &[],
+        changes,
+        already: &[],
+        degraded: false,
+        modern: true,
+    }
 }
 
 const fn old_disk(name: &'static str, files: Files, changes: Changes) -> Scenario {
@@ -103,6 +115,18 @@ pub const ALL: &[Scenario] = &[
     Scenario {
         earlier: &[("d/a", Some("first a")), ("d/b", None)],
         ..plain("back to what was", AB, &[("d/a", Some("old a")), ("d/b", Some("old b"))])
+    },
+    Scenario {
+        staging: FAR_STAGING,
+        ..plain("staging elsewhere, put new", &[], &[("a", Some("new a"))])
+    },
+    Scenario {
+        staging: FAR_STAGING,
+        ..plain(
+            "staging elsewhere, mixed",
+            ABC,
+            &[("d/a", Some("new a")), ("e/c", None), ("n/x", Some("new x"))],
+        )
     },
     old_disk("no exchange: put new", &[], &[("d/a", Some("new a"))]),
     old_disk("no exchange: put over", AB, &[("d/a", Some("new a")), ("d/b", Some("new b"))]),
@@ -176,7 +200,7 @@ impl Prepared {
         fs: &impl PlacementFs,
         fence: Fence,
     ) -> Result<Manifest, FsError> {
-        let mut draft = Draft::with(faults, rel(STAGING));
+        let mut draft = Draft::with(faults, rel(self.scenario.staging));
         for (target, (_, content)) in self.targets.iter().zip(self.scenario.changes) {
             match (content, target.before) {
                 (Some(text), before) => {
@@ -216,12 +240,16 @@ impl Prepared {
 }
 
 /// Takes the run over, as a tick does, and recovers it.
-pub fn take_over<F: Faults>(faults: F, world: &World) -> Result<Recovery, PlaceError> {
+pub fn take_over<F: Faults>(
+    faults: F,
+    scenario: &Scenario,
+    world: &World,
+) -> Result<Recovery, PlaceError> {
     let fence = world.with(|now| {
         now.log.fence.0 += 1;
         now.log.fence
     });
-    recover_with(faults, &world.fs(), &mut world.log(), &run(), fence, &rel(STAGING))
+    recover_with(faults, &world.fs(), &mut world.log(), &run(), fence, &rel(scenario.staging))
 }
 
 /// Another run, sound and undisturbed, that changes these.

@@ -1,7 +1,8 @@
 //! The suites: what is done to a placement at each of its operations, and what must hold after.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::collections::{HashSet, VecDeque};
+use std::fmt::Debug;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::AddAssign;
 use std::rc::Rc;
@@ -12,7 +13,7 @@ use runner_engine::placement::{LogError, PlaceError, Planted, Recovery};
 use super::damage::{Damage, Random, damages, few};
 use super::disk::{Disk, Order};
 use super::scenarios::{
-    BYSTANDER, OTHER_STAGING, Prepared, STAGING, Target, place_other, take_over,
+    BYSTANDER, OTHER_STAGING, Prepared, Target, place_other, take_over,
 };
 use super::world::{Failure, Kind, Moment, World};
 
@@ -44,6 +45,10 @@ pub struct Counts {
     pub rot: u64,
     /// Power cuts of a disk without a journal.
     pub unjournaled: u64,
+    /// Drawn sequences of edits, crashes and recoveries.
+    pub unruly: u64,
+    /// The same content, written by another program.
+    pub twins: u64,
 }
 
 impl AddAssign for Counts {
@@ -59,6 +64,8 @@ impl AddAssign for Counts {
         self.errors += other.errors;
         self.rot += other.rot;
         self.unjournaled += other.unjournaled;
+        self.unruly += other.unruly;
+        self.twins += other.twins;
     }
 }
 
@@ -72,13 +79,15 @@ pub struct Trial<'a> {
 }
 
 /// The suites, in the order in which planted bugs are looked for.
-pub const SUITES: [(&str, fn(&mut Trial) -> Verdict); 6] = [
+pub const SUITES: [(&str, fn(&mut Trial) -> Verdict); 8] = [
     ("take-over", |trial| trial.take_overs()),
     ("errors", |trial| trial.errors()),
     ("rot", |trial| trial.rot()),
+    ("twins", |trial| trial.twins()),
     ("editor", |trial| trial.editor()),
     ("crashes", |trial| trial.crashes()),
     ("unjournaled", |trial| trial.unjournaled()),
+    ("unruly", |trial| trial.unruly()),
 ];
 
 macro_rules! ensure {
@@ -96,7 +105,7 @@ impl Trial<'_> {
         let mut random = Random(self.seed);
         let world = World::recording(self.prepared.start.clone());
         let placed = self.prepared.perform_in(self.faults, &world);
-        let placed = placed.map_err(|error| format!("undisturbed: {}", tell(&error)))?;
+        let placed = placed.map_err(|error| format!("undisturbed: {}", error))?;
         ensure!(placed.leftover.is_none(), "undisturbed: {placed:?}");
         ensure!(world.now().log.settled, "undisturbed: no outcome");
         self.ended(&world.now())?;
@@ -134,10 +143,14 @@ impl Trial<'_> {
         Ok(())
     }
 
+    fn take_over(&self, world: &World) -> Result<Recovery, PlaceError> {
+        take_over(self.faults, self.prepared.scenario, world)
+    }
+
     /// Recovers undisturbed and comes to the one right end, and a second time does nothing.
     fn recovers(&self, crashed: &Moment) -> Result<Vec<Moment>, String> {
         let world = World::recording(crashed.clone());
-        let recovery = take_over(self.faults, &world).map_err(|error| tell(&error))?;
+        let recovery = self.take_over(&world).map_err(|error| error.to_string())?;
         let moments = world.take();
         let wanted = match &crashed.log {
             log if log.manifest.is_none() => Recovery::Nothing,
@@ -150,7 +163,7 @@ impl Trial<'_> {
         let end = world.now();
         self.ended(&end)?;
         let changes = world.changes();
-        let again = take_over(self.faults, &world).map_err(|error| tell(&error))?;
+        let again = self.take_over(&world).map_err(|error| error.to_string())?;
         let settled = if end.log.settled { Recovery::Cleaned } else { Recovery::Nothing };
         if again != settled || world.changes() != changes {
             return Err(format!("a second recovery is not idle: {again:?}"));
@@ -188,7 +201,10 @@ impl Trial<'_> {
         }
         let settled = moment.log.settled == moment.log.manifest.is_some();
         ensure!(settled, "a manifest without an outcome");
-        ensure!(moment.disk.list(STAGING).is_none(), "staging is left");
+        let staging = self.prepared.scenario.staging;
+        ensure!(moment.disk.list(staging).is_none(), "staging is left");
+        let lost = moment.disk.cut(&[], &[]);
+        ensure!(lost.list(staging).is_none(), "staging comes back after a power cut");
         Ok(())
     }
 
@@ -229,7 +245,7 @@ impl Trial<'_> {
     }
 
     fn edit_in_place(&mut self, target: &Target, edit: Edit, at: usize) -> Verdict {
-        let world = World::new(self.prepared.start.clone());
+        let world = World::recording(self.prepared.start.clone());
         let edited = edit.before(&world, target.path, at);
         let result = self.prepared.perform_in(self.faults, &world);
         if !edited.get() {
@@ -239,16 +255,18 @@ impl Trial<'_> {
         if self.in_window(&world) {
             return Ok(());
         }
-        let moments = world.take();
-        let told = match &result {
-            Ok(_) => "it says done".to_owned(),
-            Err(error) => tell(error),
-        };
-        edit.survives(&moments[moments.len() - 1], target).map_err(|why| format!("{told}; {why}"))?;
+        let mut moments = world.take();
+        self.answers(&moments, target, &result)?;
+        moments.drain(..world.marked());
+        let last = &moments[moments.len() - 1];
+        edit.survives(last, target).map_err(|why| format!("{result:?}; {why}"))?;
+        let mut random = Random(self.seed ^ at as u64);
+        for (damage, crashed) in few(last, &mut random) {
+            edit.survives(&crashed, target).map_err(|why| format!("{damage:?}: {why}"))?;
+        }
         self.settles(&world, target, edit)?;
 
         let mut seen = HashSet::new();
-        let mut random = Random(self.seed ^ at as u64);
         for (point, moment) in moments.iter().enumerate() {
             for (damage, crashed) in few(moment, &mut random) {
                 if !seen.insert(fingerprint(&crashed)) {
@@ -264,15 +282,33 @@ impl Trial<'_> {
         Ok(())
     }
 
+    /// Done is said only of a target that held the new content; anything else is a conflict.
+    fn answers<T: Debug>(
+        &self,
+        moments: &[Moment],
+        target: &Target,
+        result: &Result<T, PlaceError>,
+    ) -> Verdict {
+        match result {
+            Ok(_) => {
+                let placed = moments.iter().any(|now| held(&now.disk, target.path) == target.after);
+                ensure!(placed, "it says done and {} was never placed", target.path);
+            }
+            Err(PlaceError::Changed(_) | PlaceError::Conflict(_)) => {}
+            Err(error) => return Err(format!("not a conflict: {}", error)),
+        }
+        Ok(())
+    }
+
     fn edit_in_recovery(&mut self, crashed: &Moment) -> Verdict {
         let undisturbed = World::new(crashed.clone());
-        let _ = take_over(self.faults, &undisturbed);
+        let _ = self.take_over(&undisturbed);
         for target in &self.prepared.targets {
             for edit in [Edit::Replace, Edit::Delete] {
                 for at in 0..=undisturbed.operations() {
-                    let world = World::new(crashed.clone());
+                    let world = World::recording(crashed.clone());
                     let edited = edit.before(&world, target.path, at);
-                    let _ = take_over(self.faults, &world);
+                    let result = self.take_over(&world);
                     if !edited.get() {
                         continue;
                     }
@@ -280,7 +316,9 @@ impl Trial<'_> {
                     if self.in_window(&world) {
                         continue;
                     }
-                    edit.survives(&world.now(), target)
+                    let moments = world.take();
+                    self.answers(&moments, target, &result)
+                        .and_then(|()| edit.survives(&world.now(), target))
                         .and_then(|()| self.settles(&world, target, edit))
                         .map_err(|why| {
                             format!("{edit:?} of {} before operation {at}: {why}", target.path)
@@ -293,10 +331,10 @@ impl Trial<'_> {
 
     /// After an edit, recovery stops or ends, says the same again, and spares the edit.
     fn settles(&self, world: &World, target: &Target, edit: Edit) -> Verdict {
-        let first = take_over(self.faults, world);
+        let first = self.take_over(world);
         edit.survives(&world.now(), target)?;
         let changes = world.changes();
-        let second = take_over(self.faults, world);
+        let second = self.take_over(world);
         edit.survives(&world.now(), target)?;
         ensure!(world.changes() == changes, "a second recovery is not idle: {second:?}");
         let now = world.now();
@@ -307,12 +345,12 @@ impl Trial<'_> {
         }
         match (&first, &second) {
             (Ok(_), Ok(_)) => {
-                ensure!(now.disk.list(STAGING).is_none(), "staging is left");
+                ensure!(now.disk.list(self.prepared.scenario.staging).is_none(), "staging is left");
                 Ok(())
             }
             (Err(PlaceError::Conflict(first)), Err(PlaceError::Conflict(second))) => {
                 ensure!(first == second, "first {first}, then {second}");
-                ensure!(now.disk.list(STAGING).is_some(), "a conflict without its staging");
+                ensure!(now.disk.list(self.prepared.scenario.staging).is_some(), "a conflict without its staging");
                 Ok(())
             }
             // What was placed and deleted at once cannot be placed again: it says so.
@@ -338,7 +376,7 @@ impl Trial<'_> {
         let world = World::new(self.prepared.start.clone());
         self.prepared
             .perform_in(self.faults, &world)
-            .map_err(|error| format!("undisturbed: {}", tell(&error)))?;
+            .map_err(|error| format!("undisturbed: {}", error))?;
         for at in 0..=world.operations() {
             for by in [Taker::Later, Taker::AtOnce, Taker::WithNextRun] {
                 self.taken(at, by).map_err(|why| format!("{by:?} before operation {at}: {why}"))?;
@@ -359,17 +397,17 @@ impl Trial<'_> {
         let world = World::new(self.prepared.start.clone());
         let settled = Rc::new(Cell::new(None));
         let (faults, mark) = (self.faults, settled.clone());
-        let next = self.prepared.scenario.changes;
+        let scenario = self.prepared.scenario;
         world.interrupt(at, move |world| {
             mark.set(Some(world.now().log.settled));
             match by {
                 Taker::Later => world.with(|now| now.log.fence.0 += 1),
                 Taker::AtOnce | Taker::WithNextRun => {
-                    take_over(faults, world).expect("nothing disturbs the taker");
+                    take_over(faults, scenario, world).expect("nothing disturbs the taker");
                 }
             }
             if by == Taker::WithNextRun {
-                for (path, _) in next {
+                for (path, _) in scenario.changes {
                     let change = [(*path, Some("the next run's"))];
                     let changes: &'static [_] = Box::leak(Box::new(change));
                     place_other(world, changes).expect("nothing disturbs the next run");
@@ -381,26 +419,26 @@ impl Trial<'_> {
         self.counts.fence += 1;
         match &result {
             Ok(_) => ensure!(was_settled, "a run that was taken over says done"),
-            Err(error) if was_settled => return Err(tell(error)),
+            Err(error) if was_settled => return Err(error.to_string()),
             Err(_) => {}
         }
         if by == Taker::Later
             && let Err(error) = &result
         {
             let stale = matches!(error, PlaceError::Log(LogError::StaleFence { .. }));
-            ensure!(stale, "it ends with {}", tell(error));
+            ensure!(stale, "it ends with {}", error);
         }
         if by != Taker::WithNextRun {
-            take_over(self.faults, &world).map_err(|error| tell(&error))?;
+            self.take_over(&world).map_err(|error| error.to_string())?;
             return self.ended(&world.now());
         }
-        take_over(self.faults, &world).map_err(|error| tell(&error))?;
+        self.take_over(&world).map_err(|error| error.to_string())?;
         let now = world.now();
         let theirs = Some(Digest::of(b"the next run's"));
         for target in self.prepared.targets.iter().filter(|target| !target.already) {
             ensure!(held(&now.disk, target.path) == theirs, "the next run lost {}", target.path);
         }
-        ensure!(now.disk.list(STAGING).is_none(), "staging is left");
+        ensure!(now.disk.list(self.prepared.scenario.staging).is_none(), "staging is left");
         ensure!(now.disk.list(OTHER_STAGING).is_none(), "the next run's staging is left");
         Ok(())
     }
@@ -408,7 +446,7 @@ impl Trial<'_> {
     /// A recovery that is itself taken over must not commit.
     fn recoverer_taken(&mut self, crashed: &Moment) -> Verdict {
         let undisturbed = World::new(crashed.clone());
-        let _ = take_over(self.faults, &undisturbed);
+        let _ = self.take_over(&undisturbed);
         for at in 0..=undisturbed.operations() {
             let world = World::new(crashed.clone());
             let settled = Rc::new(Cell::new(None));
@@ -417,12 +455,12 @@ impl Trial<'_> {
                 mark.set(Some(world.now().log.settled));
                 world.with(|now| now.log.fence.0 += 1);
             });
-            let result = take_over(self.faults, &world);
+            let result = self.take_over(&world);
             let Some(was_settled) = settled.get() else { continue };
             self.counts.fence += 1;
             let stale = matches!(&result, Err(PlaceError::Log(LogError::StaleFence { .. })));
             ensure!(stale != was_settled, "a stale recovery, before operation {at}: {result:?}");
-            take_over(self.faults, &world).map_err(|error| tell(&error))?;
+            self.take_over(&world).map_err(|error| error.to_string())?;
             self.ended(&world.now())?;
         }
         Ok(())
@@ -447,12 +485,12 @@ impl Trial<'_> {
                 continue;
             }
             let undisturbed = World::new(moment.clone());
-            let _ = take_over(self.faults, &undisturbed);
+            let _ = self.take_over(&undisturbed);
             for at in 0..undisturbed.operations() {
                 for failure in kinds.map(|kind| kind(at)) {
                     let world = World::new(moment.clone());
                     world.fail(Some(failure));
-                    let result = take_over(self.faults, &world);
+                    let result = self.take_over(&world);
                     self.mends(&world, result.is_ok())
                         .map_err(|why| format!("recovery, {failure:?}: {why}"))?;
                 }
@@ -466,7 +504,7 @@ impl Trial<'_> {
         self.live(&world.now())?;
         ensure!(!done || world.now().log.settled || world.now().log.manifest.is_none(), "not settled");
         world.fail(None);
-        take_over(self.faults, world).map_err(|error| tell(&error))?;
+        self.take_over(world).map_err(|error| error.to_string())?;
         self.ended(&world.now())
     }
 
@@ -478,6 +516,7 @@ impl Trial<'_> {
             let Some(manifest) = moment.log.manifest.clone().filter(|_| !moment.log.settled) else {
                 continue;
             };
+            self.vanished(&moment).map_err(|why| format!("staging vanished at {at}: {why}"))?;
             for (entry, target) in manifest.entries.iter().zip(&self.prepared.targets) {
                 let Some(staged) = entry.staged.as_ref().map(|staged| staged.as_str()) else { continue };
                 let waiting = held(&moment.disk, staged).is_some()
@@ -491,10 +530,59 @@ impl Trial<'_> {
                 moment.disk.rewrite_durably(staged, b"rotten");
                 let world = World::new(moment);
                 for _ in 0..2 {
-                    let result = take_over(self.faults, &world);
+                    let result = self.take_over(&world);
                     let refused = matches!(&result, Err(PlaceError::Staged { .. }));
                     ensure!(refused, "rot at {at} of {staged}: {result:?}");
                     self.live(&world.now())?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Somebody removes the staging folder: what is in place is settled, else it is said.
+    fn vanished(&mut self, moment: &Moment) -> Verdict {
+        self.counts.rot += 1;
+        let mut moment = moment.clone();
+        let staging = self.prepared.scenario.staging;
+        for name in moment.disk.list(staging).unwrap_or_default() {
+            moment.disk.delete_durably(&format!("{staging}/{name}"));
+        }
+        let _ = moment.disk.remove_dir(staging);
+        let complete = self
+            .prepared
+            .targets
+            .iter()
+            .all(|target| held(&moment.disk, target.path) == target.after);
+        let world = World::new(moment);
+        for _ in 0..2 {
+            let result = self.take_over(&world);
+            ensure!(result.is_ok() == complete, "{result:?}");
+            self.live(&world.now())?;
+        }
+        Ok(())
+    }
+
+    /// Another program writes the very same content and syncs nothing: once the outcome is
+    /// committed, the content lasts all the same.
+    fn twins(&mut self) -> Verdict {
+        let world = World::new(self.prepared.start.clone());
+        let _ = self.prepared.perform_in(self.faults, &world);
+        let mut random = Random(self.seed ^ 4);
+        for (index, (path, content)) in self.prepared.scenario.changes.iter().enumerate() {
+            let Some(content) = content else { continue };
+            for at in 0..world.operations() {
+                let world = World::recording(self.prepared.start.clone());
+                world.interrupt(at, move |world| {
+                    world.with(|now| now.disk.scribble(path, content.as_bytes()));
+                });
+                let result = self.prepared.perform_in(self.faults, &world);
+                let placed = result.map_err(|error| format!("{path} at {at}: {}", error));
+                self.counts.twins += u64::from(placed?.entries > index);
+                for moment in world.take().iter().filter(|moment| moment.log.settled) {
+                    for (damage, crashed) in few(moment, &mut random) {
+                        self.live(&crashed).map_err(|why| format!("{path} at {at} {damage:?}: {why}"))?;
+                    }
                 }
             }
         }
@@ -516,9 +604,9 @@ impl Trial<'_> {
                 self.counts.unjournaled += 1;
                 let show = |why: String| format!("operation {at} {damage:?}: {why}");
                 let world = World::new(crashed);
-                let first = take_over(self.faults, &world);
+                let first = self.take_over(&world);
                 self.live(&world.now()).map_err(show)?;
-                let second = take_over(self.faults, &world);
+                let second = self.take_over(&world);
                 self.live(&world.now()).map_err(show)?;
                 match (first, second) {
                     (Ok(_), Ok(_)) => self.ended(&world.now()).map_err(show)?,
@@ -526,6 +614,79 @@ impl Trial<'_> {
                     other => return Err(show(format!("{other:?}"))),
                 }
             }
+        }
+        Ok(())
+    }
+
+    /// Drawn at random: a placement and two recoveries, each with up to two edits, each dying
+    /// anywhere or not, each followed by a power cut or not. Whatever another program wrote, and did not overwrite itself, is still there: in
+    /// the tree, or in staging, which is kept with the conflict.
+    fn unruly(&mut self) -> Verdict {
+        let mut random = Random(self.seed ^ 3);
+        let world = World::new(self.prepared.start.clone());
+        let _ = self.prepared.perform_in(self.faults, &world);
+        let operations = world.operations();
+        for _ in 0..(UNRULY * self.scale).ceil() as usize {
+            let seed = random.next();
+            self.night(&mut Random(seed), operations).map_err(|why| format!("night {seed}: {why}"))?;
+        }
+        Ok(())
+    }
+
+    fn night(&mut self, random: &mut Random, operations: usize) -> Verdict {
+        let scenario = self.prepared.scenario;
+        let free: Vec<_> = self.prepared.targets.iter().filter(|target| !target.already).collect();
+        if free.is_empty() {
+            return Ok(());
+        }
+        self.counts.unruly += 1;
+        // What other programs wrote and expect to find.
+        let written: Rc<RefCell<Vec<Vec<u8>>>> = Rc::default();
+        let mut window = false;
+        let mut world = World::new(self.prepared.start.clone());
+        for phase in 0..3 {
+            let path = free[random.below(free.len())].path;
+            let kinds = [Edit::Replace, Edit::Rewrite, Edit::Delete, Edit::Mend];
+            let (edit, second) = (kinds[random.below(4)], kinds[random.below(4)]);
+            let old = self.prepared.start.disk.read(path).map(|content| content.bytes.clone());
+            let text = format!("words {phase}").into_bytes();
+            if phase < 2 || random.flip() {
+                let written = written.clone();
+                let at = random.below(operations);
+                let again = random.flip().then(|| at + random.below(4));
+                world.interrupt(at, move |world| {
+                    edit.apply(world, path, &text, old.as_deref(), &written);
+                    if let Some(again) = again {
+                        let text = [&text[..], b" again"].concat();
+                        world.interrupt(again, move |world| {
+                            second.apply(world, path, &text, old.as_deref(), &written);
+                        });
+                    }
+                });
+            }
+            if random.flip() {
+                // From here on it does nothing: it died.
+                world.fail(Some(Failure::From(random.below(operations))));
+            }
+            let result = match phase {
+                0 => self.prepared.perform_in(self.faults, &world).map(drop),
+                _ => self.take_over(&world).map(drop),
+            };
+            window |= !scenario.modern && world.met() == Some(Kind::Replace);
+            let now = world.now();
+            for text in written.borrow().iter().filter(|_| !window) {
+                let digest = Some(Digest::of(text));
+                let names = now.disk.list(scenario.staging).unwrap_or_default();
+                let mut staged = names.iter().map(|name| format!("{}/{name}", scenario.staging));
+                let kept = self.prepared.targets.iter().any(|target| held(&now.disk, target.path) == digest)
+                    || staged.any(|path| held(&now.disk, &path) == digest);
+                let text = String::from_utf8_lossy(text);
+                ensure!(kept, "phase {phase}, {text:?} is lost: {result:?}");
+            }
+            bystander(&now.disk)?;
+            let mut crashes = few(&now, random);
+            let (_, crashed) = crashes.swap_remove(random.below(crashes.len()));
+            world = World::new(crashed);
         }
         Ok(())
     }
@@ -551,9 +712,13 @@ enum Edit {
     Rewrite,
     /// It is deleted.
     Delete,
+    /// It is brought back to what it was at first, as a person would to mend a conflict.
+    Mend,
 }
 
 const FOREIGN: &[u8] = b"somebody else's words";
+/// So many drawn sequences a scenario, at scale 1.
+const UNRULY: f64 = 400.0;
 
 impl Edit {
     /// Lets it happen before operation `at`; the flag tells whether it changed anything.
@@ -561,11 +726,11 @@ impl Edit {
         let edited = Rc::new(Cell::new(false));
         let mark = edited.clone();
         world.interrupt(at, move |world| {
-            world.record();
+            world.mark();
             mark.set(world.with(|now| match self {
                 Self::Delete => now.disk.delete_durably(path),
                 Self::Rewrite => now.disk.rewrite_durably(path, FOREIGN),
-                Self::Replace => {
+                Self::Replace | Self::Mend => {
                     now.disk.put_durably(path, FOREIGN);
                     true
                 }
@@ -574,10 +739,44 @@ impl Edit {
         edited
     }
 
+    /// Lets it happen now, and keeps the account of what must not be lost.
+    fn apply(
+        self,
+        world: &World,
+        path: &str,
+        text: &[u8],
+        old: Option<&[u8]>,
+        written: &RefCell<Vec<Vec<u8>>>,
+    ) {
+        world.with(|now| {
+            if let Some(old) = now.disk.read(path) {
+                written.borrow_mut().retain(|text| *text != old.bytes);
+            }
+            let wrote = match self {
+                Self::Mend if old.is_some() => {
+                    now.disk.put_durably(path, old.unwrap_or_default());
+                    false
+                }
+                Self::Delete | Self::Mend => {
+                    now.disk.delete_durably(path);
+                    false
+                }
+                Self::Rewrite => now.disk.rewrite_durably(path, text),
+                Self::Replace => {
+                    now.disk.put_durably(path, text);
+                    true
+                }
+            };
+            if wrote {
+                written.borrow_mut().push(text.to_vec());
+            }
+        });
+    }
+
     fn survives(self, moment: &Moment, target: &Target) -> Verdict {
         let held = held(&moment.disk, target.path);
         let spared = match self {
-            Self::Replace | Self::Rewrite => held == Some(Digest::of(FOREIGN)),
+            Self::Replace | Self::Rewrite | Self::Mend => held == Some(Digest::of(FOREIGN)),
             // A new file that is deleted again at once may come back: nothing was there before.
             Self::Delete => held.is_none() || target.before.is_none() && held == target.after,
         };
@@ -602,15 +801,4 @@ fn fingerprint(moment: &Moment) -> u64 {
     let log = &moment.log;
     (moment.disk.fingerprint(), log.manifest.is_some(), log.settled).hash(&mut hasher);
     hasher.finish()
-}
-
-/// An error with its causes.
-fn tell(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(inner) = cause {
-        text = format!("{text}: {inner}");
-        cause = inner.source();
-    }
-    text
 }

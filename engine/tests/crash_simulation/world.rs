@@ -58,6 +58,7 @@ struct Inner {
     operations: usize,
     changes: usize,
     snapshots: Option<Vec<Moment>>,
+    mark: usize,
     hook: Option<(usize, Hook)>,
     met: Option<Kind>,
     failure: Option<Failure>,
@@ -74,6 +75,7 @@ impl World {
             operations: 0,
             changes: 0,
             snapshots: None,
+            mark: 0,
             hook: None,
             met: None,
             failure: None,
@@ -109,9 +111,15 @@ impl World {
         act(&mut self.0.borrow_mut().now)
     }
 
-    /// Begins to keep snapshots from here on.
-    pub fn record(&self) {
-        self.0.borrow_mut().snapshots = Some(Vec::new());
+    /// Notes how many snapshots there are.
+    pub fn mark(&self) {
+        let mut inner = self.0.borrow_mut();
+        inner.mark = inner.snapshots.as_ref().map_or(0, Vec::len);
+    }
+
+    /// How many snapshots there were at the mark.
+    pub fn marked(&self) -> usize {
+        self.0.borrow().mark
     }
 
     /// The snapshots so far and the present moment.
@@ -148,7 +156,10 @@ impl World {
             assert!(at < ENDLESS, "it does not end");
             match inner.hook.take() {
                 Some((when, hook)) if when == at => {
-                    inner.met = Some(kind);
+                    // The one that matters stays, where several things happen.
+                    if inner.met != Some(Kind::Replace) {
+                        inner.met = Some(kind);
+                    }
                     Some(hook)
                 }
                 other => {

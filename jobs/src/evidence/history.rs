@@ -74,7 +74,31 @@ pub fn read(git: &Git, bounds: &Bounds) -> Result<Vec<Commit>, GitError> {
         "HEAD",
         "--",
     ])?;
-    Ok(parse(&out, bounds))
+    Ok(standing(parse(&out, bounds)))
+}
+
+/// The commits whose work stands: none that a later one takes back, and none that only takes back.
+/// One that was taken back and then restored stands.
+fn standing(commits: Vec<Commit>) -> Vec<Commit> {
+    let mut gone: HashSet<String> = HashSet::new();
+    let mut kept = Vec::with_capacity(commits.len());
+    for commit in commits {
+        let reverts = commit.body.split("This reverts commit ").skip(1).filter_map(|rest| {
+            let hash: String = rest.chars().take_while(char::is_ascii_hexdigit).collect();
+            (hash.len() == commit.hash.len()).then_some(hash)
+        });
+        let reverts: Vec<String> = reverts.collect();
+        // Newest first: whoever takes this one back has been seen.
+        if gone.contains(&commit.hash) {
+            continue;
+        }
+        if reverts.is_empty() {
+            kept.push(commit);
+        } else {
+            gone.extend(reverts);
+        }
+    }
+    kept
 }
 
 /// Takes `git log`'s answer apart; whatever does not fit the form ends it.
@@ -174,6 +198,27 @@ mod tests {
         let commits = parse(entry(&forged, &forged, &[HASH]).as_bytes(), &Bounds::default());
         assert_eq!(commits.len(), 1);
         assert_eq!(commits[0].paths, [HASH]);
+    }
+
+    #[test]
+    fn what_was_taken_back_does_not_stand() {
+        let commit = |hash: char, subject: &str, reverts: Option<char>| Commit {
+            hash: hash.to_string().repeat(40),
+            at: 0,
+            subject: subject.into(),
+            body: reverts.map_or(String::new(), |hash| {
+                format!("This reverts commit {}.", hash.to_string().repeat(40))
+            }),
+            paths: Vec::new(),
+            touched: 0,
+        };
+        let subjects = |commits: Vec<Commit>| -> Vec<String> {
+            standing(commits).into_iter().map(|commit| commit.subject).collect()
+        };
+        let (work, back) = (commit('a', "work", None), commit('b', "Revert work", Some('a')));
+        assert_eq!(subjects(vec![back.clone(), work.clone()]), [""; 0]);
+        let again = commit('c', "Reapply work", Some('b'));
+        assert_eq!(subjects(vec![again, back, work]), ["work"]);
     }
 
     #[test]

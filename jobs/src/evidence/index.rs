@@ -11,6 +11,7 @@ use rusqlite::{Connection, params};
 use runner_text::terms::terms;
 
 use super::history::Commit;
+use super::places;
 
 /// How much a match counts in a subject, in a body and in a path.
 const WEIGHTS: (f64, f64, f64) = (4.0, 2.0, 1.0);
@@ -30,6 +31,8 @@ pub struct Index {
     db: Connection,
     /// In how many commits a term occurs.
     frequency: HashMap<String, u32>,
+    /// The commits whose message names a markdown file, by that file's name.
+    citing: HashMap<String, Vec<usize>>,
     commits: usize,
 }
 
@@ -52,6 +55,7 @@ impl Index {
         let mut db = Connection::open_in_memory().map_err(fail)?;
         let mut frequency: HashMap<String, u32> = HashMap::new();
         let mut of_name: HashMap<String, String> = HashMap::new();
+        let mut citing: HashMap<String, Vec<usize>> = HashMap::new();
         // Contentless: the terms are not needed back, only found. With less detail than the
         // default, BM25 would count instances in the content that is not there.
         db.execute_batch(
@@ -67,6 +71,14 @@ impl Index {
             for (at, commit) in commits.iter().enumerate() {
                 let subject = terms(&commit.subject);
                 let body = terms(&commit.body);
+                for message in [&commit.subject, &commit.body] {
+                    for cited in places::mentioned(message).filter(|name| name.ends_with(".md")) {
+                        let commits = citing.entry(cited.to_owned()).or_default();
+                        if commits.last() != Some(&at) {
+                            commits.push(at);
+                        }
+                    }
+                }
                 let paths = path_terms(&commit.paths, &mut of_name);
                 let all: BTreeSet<&str> = subject
                     .iter()
@@ -89,7 +101,7 @@ impl Index {
             }
         }
         tx.commit().map_err(fail)?;
-        Ok(Self { db, frequency, commits: commits.len() })
+        Ok(Self { db, frequency, citing, commits: commits.len() })
     }
 
     /// How much a term tells apart: 0 for one that every commit has, about 7 for one in a thousand
@@ -102,6 +114,11 @@ impl Index {
     /// In how many commits the term occurs.
     pub fn frequency(&self, term: &str) -> u32 {
         self.frequency.get(term).copied().unwrap_or(0)
+    }
+
+    /// The commits whose message names this very file, as in `Spec: ideas/a.md`; the newest first.
+    pub fn citing(&self, path: &str) -> impl Iterator<Item = usize> {
+        self.citing.get(path).into_iter().flatten().copied()
     }
 
     /// The commits that have most of `terms`, best first, the newer of equals first. Terms that no

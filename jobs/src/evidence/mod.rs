@@ -1,2 +1,127 @@
+//! Evidence: what the project itself says about a note, gathered without any model.
+//!
+//! ```text
+//! git log ──> history ──> index ──┐
+//! git ls-files ──> places ────────┼──> Grounds of one note ──> a rule, a request
+//! the notes ──> neighbours ───────┘
+//! ```
+//!
+//! One room for all kinds of jobs. Everything found here can be looked up again: commits that
+//! exist, paths that are tracked, notes that were read. It must never decide, never ask a model,
+//! never write, and never treat what a commit or a note says as anything but words to compare.
+//!
+//! Bounds: [`Bounds`] for the history (48 MiB by default, and about as much again for its index),
+//! 32 MiB of notes for the comparison among notes. 1,300 commits with 29,000 paths are read and
+//! indexed in about 0.15 s, and one note is looked up in about 1.5 ms (`examples/dream_bench.rs`).
+
+pub mod candidates;
 pub mod history;
 pub mod index;
+pub mod neighbours;
+pub mod places;
+pub mod references;
+
+use runner_engine::git::{Git, GitError};
+
+pub use candidates::{Candidate, Words};
+pub use history::{Bounds, Commit};
+pub use index::IndexError;
+pub use neighbours::Neighbour;
+pub use references::{Checked, Reference};
+
+use candidates::candidates;
+use index::Index;
+use places::Tracked;
+
+/// How many candidates a note gets.
+const CANDIDATES: usize = 5;
+/// How many paths and documents a note gets.
+const PATHS: usize = 8;
+
+/// Why no evidence could be gathered.
+#[derive(Debug, thiserror::Error)]
+pub enum EvidenceError {
+    /// Git gave no answer.
+    #[error(transparent)]
+    Git(#[from] GitError),
+    /// The index failed.
+    #[error(transparent)]
+    Index(#[from] IndexError),
+}
+
+/// What is known of a project, for all notes of a run.
+pub struct Room {
+    history: Vec<Commit>,
+    index: Index,
+    tracked: Tracked,
+}
+
+/// What speaks for or against one note.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Grounds {
+    /// What it speaks of.
+    pub words: Words,
+    /// Commits that may have done it, best first.
+    pub candidates: Vec<Candidate>,
+    /// Tracked files that it names.
+    pub paths: Vec<String>,
+    /// Tracked documents and sources that are named like it.
+    pub namesakes: Vec<String>,
+}
+
+impl Room {
+    /// Reads history and tracked files, and indexes them.
+    ///
+    /// # Errors
+    /// [`EvidenceError`].
+    pub fn open(git: &Git, bounds: &Bounds) -> Result<Self, EvidenceError> {
+        Self::of(history::read(git, bounds)?, history::tracked(git)?).map_err(Into::into)
+    }
+
+    /// The same, of what is already read.
+    ///
+    /// # Errors
+    /// [`IndexError`].
+    pub fn of(history: Vec<Commit>, tracked: Vec<String>) -> Result<Self, IndexError> {
+        let index = Index::build(&history)?;
+        Ok(Self { history, index, tracked: Tracked::new(tracked) })
+    }
+
+    /// What there is about the note at `path`, whose text this is.
+    ///
+    /// # Errors
+    /// [`IndexError`].
+    pub fn about(&self, path: &str, text: &str) -> Result<Grounds, IndexError> {
+        let words = Words::of(path, text);
+        let candidates =
+            candidates(&self.index, &self.history, (path, text), &words, CANDIDATES)?;
+        let own = |paths: Vec<&str>| -> Vec<String> {
+            paths.into_iter().filter(|found| *found != path).map(str::to_owned).collect()
+        };
+        let paths = own(self.tracked.named_in(text, PATHS));
+        let namesakes = own(self.tracked.with_stem(places::stem(path), PATHS));
+        Ok(Grounds { words, candidates, paths, namesakes })
+    }
+
+    /// The commit of a candidate.
+    pub fn commit(&self, candidate: &Candidate) -> &Commit {
+        &self.history[candidate.at]
+    }
+
+    /// All commits, the newest first.
+    pub fn history(&self) -> &[Commit] {
+        &self.history
+    }
+
+    /// The commit whose hash starts like this; at least 7 digits.
+    pub fn commit_named(&self, prefix: &str) -> Option<&Commit> {
+        let good = prefix.len() >= 7 && prefix.bytes().all(|byte| byte.is_ascii_hexdigit());
+        let prefix = prefix.to_ascii_lowercase();
+        good.then(|| self.history.iter().find(|commit| commit.hash.starts_with(&prefix)))?
+    }
+
+    /// Whether this path is tracked, or is a folder of tracked files.
+    pub fn has_path(&self, path: &str) -> bool {
+        self.tracked.has(path)
+    }
+}

@@ -28,7 +28,8 @@ pub(super) fn arrays(text: &str) -> Vec<Found> {
 }
 
 fn has_fence(text: &str) -> bool {
-    text.lines().any(|line| line.trim_start().starts_with("```"))
+    text.lines()
+        .any(|line| line.trim_start().starts_with("```"))
 }
 
 /// The contents of code fences that begin like an array, without the space around: those marked
@@ -72,11 +73,16 @@ fn fences(text: &str) -> Vec<(usize, usize)> {
     if marked.is_empty() { unmarked } else { marked }
 }
 
+/// Looking further would not change what is said of so many.
+const MOST_ARRAYS: usize = 64;
+
 /// Arrays of objects anywhere, and an empty array on a line of its own.
 fn prose(text: &str) -> Vec<Found> {
     let mut found: Vec<Found> = Vec::new();
     let mut at = 0;
-    while let Some(next) = text[at..].find('[') {
+    while found.len() < MOST_ARRAYS
+        && let Some(next) = text[at..].find('[')
+    {
         let start = at + next;
         if opens_objects(text, start) || is_empty_line(text, start) {
             let array = read_at(text, start, text.len(), false);
@@ -101,7 +107,10 @@ fn opens_objects(text: &str, start: usize) -> bool {
 }
 
 fn is_empty_line(text: &str, start: usize) -> bool {
-    let before = text[..start].rsplit('\n').next().unwrap_or("");
-    let after = text[start..].split('\n').next().unwrap_or("");
-    before.trim().is_empty() && after.trim_end() == "[]"
+    let Some(after) = text[start..].strip_prefix("[]") else {
+        return false;
+    };
+    let before = text[..start].trim_end_matches([' ', '\t']);
+    let after = after.trim_start_matches([' ', '\t', '\r']);
+    (before.is_empty() || before.ends_with('\n')) && (after.is_empty() || after.starts_with('\n'))
 }

@@ -91,8 +91,11 @@ impl<'t> Salvage<'t> {
         if self.begins_element(next) && (fill || self.text[self.at..next].contains(',')) {
             return Some(next);
         }
+        if !fill {
+            return None;
+        }
         let mut braces = after.match_indices('{').map(|(at, _)| self.at + at);
-        let next = braces.find(|at| fill && self.begins_element(*at))?;
+        let next = braces.find(|at| self.begins_element(*at))?;
         self.may_follow(next).then_some(next)
     }
 
@@ -153,6 +156,8 @@ impl<'t> Salvage<'t> {
                         return if plausible { Ok(at + 1) } else { Err(at + 1) };
                     }
                 }
+                // Nor does any of these stand outside strings.
+                _ if !b" \t\r\n,:+-.0123456789eEtrufalsn".contains(&byte) => break,
                 _ => {}
             }
             if !string && !byte.is_ascii_whitespace() {
@@ -173,11 +178,11 @@ impl<'t> Salvage<'t> {
     /// The next line that begins, with the same indentation as the brace at `start`, with a brace;
     /// `None` when other text stands before the one at `start`.
     fn same_indent(&self, start: usize) -> Option<usize> {
-        let line = self.text[..start].rfind('\n')? + 1;
-        let indent = self.text.get(line..start)?;
-        if !indent.bytes().all(|byte| byte.is_ascii_whitespace()) || self.byte(start) != Some(b'{') {
+        let before = self.text[..start].trim_end_matches([' ', '\t']);
+        if !before.ends_with('\n') || self.byte(start) != Some(b'{') {
             return None;
         }
+        let indent = &self.text[before.len()..start];
         let opening = format!("\n{indent}{{");
         let next = self.text[start..self.limit].find(&opening)?;
         Some(start + next + opening.len() - 1)
@@ -237,7 +242,10 @@ impl<'t> Salvage<'t> {
 fn first_key(object: &str) -> Option<&str> {
     let inner = object.strip_prefix('{')?.trim_start();
     let rest = inner.strip_prefix('"')?;
-    let end = rest.bytes().take(64).position(|byte| matches!(byte, b'"' | b'\\' | b'\n'))?;
+    let end = rest
+        .bytes()
+        .take(64)
+        .position(|byte| matches!(byte, b'"' | b'\\' | b'\n'))?;
     let key = inner.get(..end + 2)?;
     let colon = rest[end..].strip_prefix('"')?.trim_start();
     colon.starts_with(':').then_some(key)

@@ -125,7 +125,10 @@ impl Pairs {
     }
 
     fn end(&self, at: usize) -> Option<usize> {
-        self.0.get(at).filter(|end| **end > 0).map(|end| *end as usize)
+        self.0
+            .get(at)
+            .filter(|end| **end > 0)
+            .map(|end| *end as usize)
     }
 
     /// For a `[` that begins a link, image or footnote: where its text ends and where the whole
@@ -148,14 +151,20 @@ mod tests {
     #[test]
     fn marks_go_and_words_stay() {
         for (marked, words) in [
-            ("**bold** _it_ __b__ ~~gone~~ `code_x`", "bold it b gone code_x"),
+            (
+                "**bold** _it_ __b__ ~~gone~~ `code_x`",
+                "bold it b gone code_x",
+            ),
             ("snake_case_name and a_b", "snake_case_name and a_b"),
             ("[text](http://a/b_(c)) after", "text after"),
             ("[a **b** [c](d)](e)!", "a b c!"),
             ("![alt text](x.png)", "alt text"),
             ("[ref][1] and [^note] end", "ref and end"),
             ("array[0] and [ ] stay", "array[0] and [ ] stay"),
-            ("<b>x</b> <https://a.b/c> 1 < 2 > 0", "x https://a.b/c 1 < 2 > 0"),
+            (
+                "<b>x</b> <https://a.b/c> 1 < 2 > 0",
+                "x https://a.b/c 1 < 2 > 0",
+            ),
             ("\\*star\\* \\[x\\](y)", "*star* [x](y)"),
             ("open [text(", "open [text("),
             ("a\\", "a\\"),

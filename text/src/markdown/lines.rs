@@ -89,7 +89,10 @@ fn kind(line: &str) -> Line<'_> {
             if closed { open.trim_end() } else { text },
         );
     }
-    if line.chars().all(|c| matches!(c, '-' | '*' | '_' | '=' | '|' | ':' | ' ')) && line.len() > 2
+    if line
+        .chars()
+        .all(|c| matches!(c, '-' | '*' | '_' | '=' | '|' | ':' | ' '))
+        && line.len() > 2
     {
         return Line::Rule;
     }
@@ -172,7 +175,8 @@ mod tests {
 
     #[test]
     fn code_and_comments_span_lines() {
-        let text = "````rs\n# a\n```\n````\n<!-- x\n# b\n-->\n<!-- y -->\nt\n``` `not` a fence\n~~~\nopen";
+        let text =
+            "````rs\n# a\n```\n````\n<!-- x\n# b\n-->\n<!-- y -->\nt\n``` `not` a fence\n~~~\nopen";
         let got: Vec<Line> = lines(text).collect();
         let mut expected = vec![Line::Code; 4];
         expected.extend([Line::Comment; 4]);

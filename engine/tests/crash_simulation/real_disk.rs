@@ -1,0 +1,187 @@
+//! The same scenarios, through the same code, on disks that exist; and a disk that is full.
+
+use std::fs;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use runner_engine::digest::Digest;
+use runner_engine::ids::Fence;
+use runner_engine::placement::{
+    MemoryLog, PlaceError, Planted, PlacementLog as _, RealFs, Recovery, recover,
+};
+
+use super::scenarios::{ALL, BYSTANDER, Prepared, rel, run};
+
+/// Lays out a scenario's starting tree.
+fn lay_out(prepared: &Prepared, root: &Path) {
+    fs::create_dir_all(root.join("d")).unwrap();
+    fs::write(root.join(BYSTANDER.0), BYSTANDER.1).unwrap();
+    for target in &prepared.targets {
+        if target.before.is_some() {
+            let path = root.join(target.path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            let held = prepared.start.disk.read(target.path).unwrap();
+            fs::write(path, &held.bytes).unwrap();
+        }
+    }
+}
+
+fn held(root: &Path, path: &str) -> Option<Digest> {
+    fs::read(root.join(path)).ok().map(|bytes| Digest::of(&bytes))
+}
+
+/// How far the tree is: all before, all after, or neither.
+fn is_all(prepared: &Prepared, root: &Path, after: bool) -> bool {
+    held(root, BYSTANDER.0) == Some(Digest::of(BYSTANDER.1.as_bytes()))
+        && prepared.targets.iter().all(|target| {
+            held(root, target.path) == if after { target.after } else { target.before }
+        })
+}
+
+#[test]
+fn every_scenario_ends_the_same_on_a_real_disk() {
+    for scenario in ALL {
+        let prepared = Prepared::new(scenario);
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path();
+        lay_out(&prepared, root);
+        let disk = RealFs::open(root).unwrap();
+        let mut log = MemoryLog::new(Fence(1));
+        let write = |path: &str, content: &str| {
+            let path = root.join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, content).unwrap();
+        };
+        let placed = prepared.perform(Planted(None), &disk, &mut log, write).unwrap();
+        assert!(placed.leftover.is_none(), "{}", scenario.name);
+        assert!(is_all(&prepared, root, true), "{}", scenario.name);
+        assert!(!root.join(scenario.staging).exists(), "{}", scenario.name);
+        let again = recover(&disk, &mut log, &run(), Fence(1), &rel(scenario.staging)).unwrap();
+        assert_eq!(again, Recovery::Cleaned, "{}", scenario.name);
+    }
+}
+
+#[test]
+fn every_scenario_stops_at_an_edit_on_a_real_disk() {
+    for scenario in ALL.iter().filter(|scenario| scenario.already.is_empty()) {
+        let prepared = Prepared::new(scenario);
+        for edited in &prepared.targets {
+            let folder = tempfile::tempdir().unwrap();
+            let root = folder.path();
+            lay_out(&prepared, root);
+            let disk = RealFs::open(root).unwrap();
+            let mut log = MemoryLog::new(Fence(1));
+            let manifest = prepared.draft(Planted(None), &disk, Fence(1)).unwrap();
+            log.commit_manifest(&run(), Fence(1), &manifest).unwrap();
+            let path = root.join(edited.path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(&path, "theirs").unwrap();
+            for _ in 0..2 {
+                let result = recover(&disk, &mut log, &run(), Fence(1), &rel(scenario.staging));
+                assert!(matches!(result, Err(PlaceError::Conflict(_))), "{}", scenario.name);
+                assert_eq!(fs::read(&path).unwrap(), b"theirs", "{}", scenario.name);
+            }
+            match edited.before {
+                Some(_) => {
+                    let held = prepared.start.disk.read(edited.path).unwrap();
+                    fs::write(&path, &held.bytes).unwrap();
+                }
+                None => fs::remove_file(&path).unwrap(),
+            }
+            recover(&disk, &mut log, &run(), Fence(1), &rel(scenario.staging)).unwrap();
+            assert!(is_all(&prepared, root, true), "{}", scenario.name);
+        }
+    }
+}
+
+/// A small disk of its own; gone at the end.
+struct SmallDisk {
+    folder: tempfile::TempDir,
+}
+
+impl SmallDisk {
+    /// `None` where we may not mount.
+    fn mount(options: &str) -> Option<Self> {
+        let folder = tempfile::tempdir().unwrap();
+        let mut mount = Command::new("mount");
+        mount.args(["-t", "tmpfs", "-o", options, "none"]).arg(folder.path());
+        let mounted = mount.output().is_ok_and(|output| output.status.success());
+        mounted.then_some(Self { folder })
+    }
+
+    fn root(&self) -> PathBuf {
+        self.folder.path().to_owned()
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg(self.folder.path()).status();
+    }
+}
+
+/// Takes all pages but so many.
+fn fill_pages(path: &Path, room: usize) {
+    let mut file = fs::File::create(path).unwrap();
+    while file.write_all(&[1; 4096]).is_ok() {}
+    let length = file.metadata().unwrap().len() / 4096;
+    file.set_len(length.saturating_sub(room as u64) * 4096).unwrap();
+}
+
+/// Takes all inodes but so many.
+fn fill_names(folder: &Path, room: usize) {
+    let kept: Vec<PathBuf> = (0..)
+        .map(|number: u32| folder.join(number.to_string()))
+        .take_while(|path| fs::write(path, "").is_ok())
+        .collect();
+    for path in kept.iter().rev().take(room) {
+        fs::remove_file(path).unwrap();
+    }
+}
+
+#[test]
+fn a_full_disk_leaves_the_old_tree_or_the_new_one() {
+    let (mut refused, mut placed, mut skipped) = (0, 0, 0);
+    for scenario in ALL.iter().filter(|scenario| scenario.already.is_empty()) {
+        let prepared = Prepared::new(scenario);
+        // Pages first, then names: each amount of room that is left is tried.
+        for (options, pages) in [("size=4m", true), ("size=4m,nr_inodes=40", false)] {
+            for room in 0..12 {
+                let Some(small) = SmallDisk::mount(options) else {
+                    skipped += 1;
+                    continue;
+                };
+                let root = small.root();
+                lay_out(&prepared, &root);
+                let ballast = root.join("ballast");
+                fs::create_dir(&ballast).unwrap();
+                if pages {
+                    fill_pages(&ballast.join("pages"), room);
+                } else {
+                    fill_names(&ballast, room);
+                }
+                let disk = RealFs::open(&root).unwrap();
+                let mut log = MemoryLog::new(Fence(1));
+                match prepared.perform(Planted(None), &disk, &mut log, |_, _| {}) {
+                    Ok(_) => placed += 1,
+                    Err(_) => refused += 1,
+                }
+                let recorded = log.manifest(&run()).unwrap();
+                if recorded.is_none() {
+                    assert!(is_all(&prepared, &root, false), "{} {room}", scenario.name);
+                }
+                // Room is made, and the next tick recovers.
+                fs::remove_dir_all(&ballast).unwrap();
+                recover(&disk, &mut log, &run(), Fence(1), &rel(scenario.staging)).unwrap();
+                assert!(is_all(&prepared, &root, recorded.is_some()), "{} {room}", scenario.name);
+                assert!(!root.join(scenario.staging).exists(), "{} {room}", scenario.name);
+            }
+        }
+    }
+    let line =
+        format!("full disks: {refused} refusals, {placed} placements, {skipped} skipped (no mount)");
+    println!("{line}");
+    writeln!(std::io::stderr(), "{line}").unwrap();
+    assert!(skipped > 0 || refused > 0 && placed > 0, "{line}");
+}

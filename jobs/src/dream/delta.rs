@@ -1,0 +1,76 @@
+//! Which ideas a pass shows: those whose content is not what was last triaged, the least recently
+//! shown first (contracts/dream.md, rule 1). Pure.
+
+use super::state::State;
+use super::survey::Idea;
+
+/// What was selected.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Delta {
+    /// Places of the selected ideas, in the order in which they are shown.
+    pub selected: Vec<usize>,
+    /// How many more have changed and must wait for the next pass.
+    pub waiting: usize,
+    /// How many have not changed.
+    pub unchanged: usize,
+}
+
+/// Selects at most `max` of `ideas`. Of ideas shown at the same time, or never, the first by path
+/// comes first.
+pub fn select(ideas: &[Idea], state: &State<'_>, max: usize) -> Delta {
+    let changed = |idea: &Idea| state.triaged(&idea.path) != Some(idea.digest);
+    let mut selected: Vec<usize> = (0..ideas.len()).filter(|at| changed(&ideas[*at])).collect();
+    let unchanged = ideas.len() - selected.len();
+    // `None`, never shown, is less than any time; the sort is stable and the ideas are in order.
+    selected.sort_by_cached_key(|at| state.surfaced(&ideas[*at].path));
+    let waiting = selected.len().saturating_sub(max);
+    selected.truncate(max);
+    Delta { selected, waiting, unchanged }
+}
+
+#[cfg(test)]
+mod tests {
+    use runner_engine::digest::Digest;
+
+    use super::*;
+    use crate::dream::walk::Stat;
+
+    fn idea(path: &str, content: &str) -> Idea {
+        let stat = Stat { size: 0, mtime: 0, ctime: 0, inode: 0 };
+        Idea { path: path.into(), stat, digest: Digest::of(content.as_bytes()) }
+    }
+
+    fn entry(path: &str, content: &str, surfaced: &str) -> String {
+        let hash = Digest::of(content.as_bytes());
+        format!(r#"{{"path":"{path}","hash":"{hash}","last_surfaced":"{surfaced}"}}"#)
+    }
+
+    #[test]
+    fn changed_ones_the_least_recently_shown_first() {
+        let ideas = ["a", "b", "c", "d", "e"].map(|name| idea(&format!("{name}.md"), name));
+        let file = [
+            entry("a.md", "a", "2026-01-01T00:00:00Z"),
+            entry("b.md", "old", "2026-03-01T00:00:00Z"),
+            entry("c.md", "old", "2026-02-01T00:00:00Z"),
+            entry("d.md", "old", "no time at all"),
+        ];
+        let file = format!("[{}]", file.join(","));
+        let state = State::parse(file.as_bytes()).unwrap();
+        let names = |max| -> Vec<&str> {
+            select(&ideas, &state, max).selected.iter().map(|at| &*ideas[*at].path).collect()
+        };
+        assert_eq!(names(9), ["d.md", "e.md", "c.md", "b.md"]);
+        assert_eq!(names(2), ["d.md", "e.md"]);
+        let delta = select(&ideas, &state, 2);
+        assert_eq!((delta.waiting, delta.unchanged), (2, 1));
+        assert_eq!(select(&[], &state, 2), Delta::default());
+    }
+
+    #[test]
+    fn going_back_to_old_content_is_a_change_too() {
+        let file = format!("[{}]", entry("a.md", "new", "2026-01-01T00:00:00Z"));
+        let state = State::parse(file.as_bytes()).unwrap();
+        assert_eq!(select(&[idea("a.md", "old")], &state, 9).selected, [0]);
+        assert_eq!(select(&[idea("a.md", "new")], &state, 9).selected, [0; 0]);
+    }
+}

@@ -1,0 +1,282 @@
+//! What an idea's own text shows: its form, not its meaning.
+//!
+//! Cues that a person would count too: headings, lists, check boxes, a status that it declares, a
+//! parent that it names. Pure, and linear in the text. Must never believe a word: that a text calls
+//! itself done is one cue among others.
+
+use runner_text::{front_matter, markdown};
+
+/// Headings of a text that asks for something to be built, as first words.
+const ASKING: &[&str] = &[
+    "acceptance", "approach", "behavior", "behaviour", "design", "done", "goal", "goals", "how",
+    "implementation", "interface", "milestones", "motivation", "phase", "plan", "problem",
+    "proposal", "proposed", "requirements", "scope", "solution", "steps", "task", "tasks",
+    "testing", "tests", "todo", "use", "what", "why",
+];
+/// Headings of a text to be published, as whole headings.
+const PUBLISHING: &[&str] = &[
+    "audience", "call to action", "cover", "draft post", "hook", "outline", "publishing",
+    "takeaway", "takeaways", "target audience", "title options", "tone",
+];
+/// Verbs that a piece of work begins with.
+const VERBS: &[&str] = &[
+    "add", "allow", "automate", "build", "cache", "change", "check", "collect", "convert", "create",
+    "define", "delete", "detect", "document", "drop", "emit", "enforce", "expose", "extend",
+    "extract", "fix", "generate", "handle", "implement", "import", "improve", "introduce", "limit",
+    "log", "make", "merge", "migrate", "move", "parse", "print", "read", "reduce", "refactor",
+    "reject", "remove", "rename", "replace", "report", "retry", "return", "rewrite", "run", "send",
+    "show", "skip", "split", "store", "support", "switch", "test", "track", "update", "use",
+    "validate", "verify", "warn", "wire", "write",
+];
+/// Words of someone who tells what happened.
+const TELLING: &[&str] = &["i", "i'd", "i'm", "i've", "me", "my", "our", "us", "we", "we'd", "we've"];
+
+/// What an idea says of its own standing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Declared {
+    /// Implemented, shipped, done.
+    Done,
+    /// Draft, proposed, open, blocked.
+    Open,
+}
+
+/// The form of a text.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Features {
+    /// Its title.
+    pub title: String,
+    /// Words of prose, lists and headings; no code.
+    pub words: usize,
+    /// Headings that ask for something.
+    pub asking: usize,
+    /// Headings of something to be published.
+    pub publishing: usize,
+    /// List items.
+    pub items: usize,
+    /// Check boxes that are ticked, and that are not.
+    pub boxes: (usize, usize),
+    /// List items, sentences and the title that begin with a verb of work.
+    pub verbs: usize,
+    /// Share of words of someone who tells, from 0 to 1.
+    pub telling: f64,
+    /// What it declares.
+    pub declared: Option<Declared>,
+    /// The document that it says it belongs to.
+    pub parent: Option<String>,
+    /// It calls itself a post, an essay, a talk.
+    pub post: bool,
+    /// It is a form to be filled in.
+    pub template: bool,
+    /// It carries the mark that an accepted `mark-blog` leaves.
+    pub marked: bool,
+}
+
+impl Features {
+    /// Looks at a text; `stem` names it where it has no title.
+    pub fn of(text: &str, stem: &str) -> Self {
+        let title = markdown::title(text, stem);
+        let doc = front_matter::split(text);
+        let mut found = Self {
+            words: markdown::word_count(text),
+            marked: text.contains("ctx-dream: blog-candidate"),
+            ..Self::default()
+        };
+        found.declared = doc.get("status").and_then(declared);
+        found.parent = ["spec", "parent", "plan_for"].iter().find_map(|key| doc.get(key)).and_then(a_document);
+        let mut in_code = false;
+        let mut told = 0;
+        for (number, line) in doc.body().lines().enumerate() {
+            let line = line.trim();
+            if line.starts_with("```") || line.starts_with("~~~") {
+                in_code = !in_code;
+            }
+            if in_code {
+                continue;
+            }
+            if number < HEAD {
+                found.head(line);
+            }
+            told += line
+                .split(|c: char| !c.is_alphanumeric() && c != '\'')
+                .filter(|word| TELLING.contains(&word.to_lowercase().as_str()))
+                .count();
+            found.line(line);
+        }
+        found.telling = told as f64 / found.words.max(1) as f64;
+        found.verbs += usize::from(begins_with_verb(&title));
+        let lower = title.to_lowercase();
+        let kind = doc.get("type").or_else(|| doc.get("kind")).unwrap_or_default().to_lowercase();
+        let first = lower.split(|c: char| !c.is_alphanumeric()).find(|word| !word.is_empty());
+        found.post = matches!(first, Some("blog" | "post" | "essay" | "talk" | "article"))
+            || matches!(kind.as_str(), "blog" | "post" | "essay" | "article" | "talk");
+        found.template = title.contains('{') || title.contains('<') || lower.ends_with("template");
+        found.title = title;
+        found
+    }
+
+    /// A line near the top, where a text says what it is.
+    fn head(&mut self, line: &str) {
+        let bare: String = line.chars().filter(|c| !matches!(c, '*' | '_' | '`' | '>')).collect();
+        let bare = bare.trim();
+        let lower = bare.to_lowercase();
+        if self.declared.is_none() && let Some(rest) = lower.strip_prefix("status:") {
+            self.declared = declared(rest);
+        }
+        if self.parent.is_none() {
+            let opening = ["spec:", "parent:", "parent spec:", "companion to", "part of", "plan for"];
+            let rest = opening.iter().find_map(|opening| lower.strip_prefix(opening));
+            // The document has to come at once: "part of the plan in a.md" is prose.
+            self.parent = rest.and_then(|rest| a_document(rest.split_whitespace().next()?));
+        }
+    }
+
+    fn line(&mut self, line: &str) {
+        if let Some(heading) = line.strip_prefix('#') {
+            let heading = heading.trim_start_matches('#').trim().trim_end_matches([':', '#', ' ']).to_lowercase();
+            let first = heading.split(|c: char| !c.is_alphanumeric()).find(|word| !word.is_empty());
+            self.asking += usize::from(first.is_some_and(|word| ASKING.contains(&word)));
+            self.publishing += usize::from(PUBLISHING.contains(&heading.as_str()));
+            return;
+        }
+        match item(line) {
+            Some(rest) => {
+                self.items += 1;
+                let rest = match rest.get(..3) {
+                    Some("[x]" | "[X]") => {
+                        self.boxes.0 += 1;
+                        &rest[3..]
+                    }
+                    Some("[ ]") => {
+                        self.boxes.1 += 1;
+                        &rest[3..]
+                    }
+                    _ => rest,
+                };
+                self.verbs += usize::from(begins_with_verb(rest));
+            }
+            None => self.verbs += line.split(". ").filter(|sentence| begins_with_verb(sentence)).count(),
+        }
+    }
+
+    /// Whether its own list of things to do is all done.
+    pub fn all_ticked(&self) -> bool {
+        self.boxes.0 >= 3 && self.boxes.1 == 0
+    }
+
+    /// Whether its own list of things to do is untouched.
+    pub fn none_ticked(&self) -> bool {
+        self.boxes.0 == 0 && self.boxes.1 >= 3
+    }
+
+    /// How much there is to act on, in points from 0 to 8.
+    pub fn actionable(&self) -> usize {
+        let asking = self.asking.min(3);
+        let lists = usize::from(self.items >= 3);
+        let boxes = usize::from(self.boxes.1 >= 1);
+        let verbs = usize::from(self.verbs >= 1) + usize::from(self.verbs >= 4);
+        let length = usize::from(self.words >= 80);
+        asking + lists + boxes + verbs + length
+    }
+}
+
+/// Lines at the top in which a text says what it is.
+const HEAD: usize = 12;
+
+fn declared(words: &str) -> Option<Declared> {
+    let lower = words.to_lowercase();
+    let mut words = lower.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());
+    let first = words.next()?;
+    // "accepted (impl 2026-05-30)" is done; "accepted" and "ready" only allow it to be.
+    if lower.contains("(impl") {
+        return Some(Declared::Done);
+    }
+    match first {
+        "implemented" | "shipped" | "released" | "done" | "complete" | "completed" | "landed" | "merged" => {
+            Some(Declared::Done)
+        }
+        "draft" | "open" | "proposed" | "planned" | "blocked" | "deferred" | "idea" | "wip" | "todo" | "future"
+        | "not" | "unimplemented" => Some(Declared::Open),
+        _ => None,
+    }
+}
+
+fn a_document(words: &str) -> Option<String> {
+    let cut = words.trim().trim_matches(|c: char| !c.is_alphanumeric());
+    let path = cut.rsplit_once('(').map_or(cut, |(_, path)| path);
+    (path.ends_with(".md") && !path.contains(char::is_whitespace)).then(|| path.to_owned())
+}
+
+fn item(line: &str) -> Option<&str> {
+    let digits = line.bytes().take_while(u8::is_ascii_digit).count();
+    let rest = if digits > 0 {
+        line[digits..].strip_prefix(['.', ')'])?
+    } else {
+        line.strip_prefix(['-', '*', '+'])?
+    };
+    rest.strip_prefix(' ').map(str::trim_start)
+}
+
+fn begins_with_verb(text: &str) -> bool {
+    let first = text.split(|c: char| !c.is_alphanumeric()).find(|word| !word.is_empty());
+    first.is_some_and(|word| VERBS.contains(&word.to_lowercase().as_str()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SPEC: &str = "\
+# Add a retry policy
+
+**Status:** proposed
+
+## Problem
+
+Calls fail. Retry them.
+
+## Proposal
+
+- [ ] Add jitter
+- [ ] Cap the wait
+- [x] Write it down
+
+```
+- [ ] not this
+# nor this
+```
+";
+
+    #[test]
+    fn the_form_of_a_spec_is_seen() {
+        let found = Features::of(SPEC, "x");
+        assert_eq!((found.asking, found.items, found.boxes), (2, 3, (1, 2)));
+        assert_eq!(found.declared, Some(Declared::Open));
+        assert!(found.verbs >= 4 && found.actionable() >= 6, "{found:?}");
+        assert!(!found.all_ticked() && !found.none_ticked() && !found.post && !found.template);
+    }
+
+    #[test]
+    fn a_text_says_what_it_is_at_its_top() {
+        let of = |text: &str| Features::of(text, "x");
+        assert_eq!(of("---\nstatus: done\n---\n# T").declared, Some(Declared::Done));
+        assert_eq!(of("# T\n\n**Status:** accepted (impl 2026-05-30)").declared, Some(Declared::Done));
+        assert_eq!(of("# T\n\nStatus: accepted").declared, None);
+        assert_eq!(of("# T\n\nstatus: not implemented").declared, Some(Declared::Open));
+        assert_eq!(of("# T\n\n**Spec:** `specs/a.md` · **Status:** Ready").parent.as_deref(), Some("specs/a.md"));
+        assert_eq!(of("# T\n\n*Companion to `specs/b.md`. It*").parent.as_deref(), Some("specs/b.md"));
+        assert_eq!(of("# T\n\nCompanion to [c.md](c.md).").parent.as_deref(), Some("c.md"));
+        assert_eq!(of("# T\n\nPart of the plan in a.md").parent, None);
+        assert_eq!(of("# T\n\nSpec: to be written").parent, None);
+    }
+
+    #[test]
+    fn posts_and_forms_are_told_apart() {
+        let post = "# Blog post: what we learned\n\n## Hook\n\nI was sure that we had it. We had not.\n\n## Takeaways\n";
+        let found = Features::of(post, "x");
+        assert!(found.post && found.publishing == 2 && found.telling > 0.1, "{found:?}");
+        assert!(Features::of("# {Feature name}\n", "x").template);
+        assert!(Features::of("# Spec Template\n", "x").template);
+        assert!(Features::of("x <!-- ctx-dream: blog-candidate -->\n", "x").marked);
+        assert_eq!(Features::of("", "").actionable(), 0);
+    }
+}

@@ -1,0 +1,10 @@
+pub mod delta;
+pub mod decisions;
+pub mod features;
+pub mod proposal;
+pub mod rule;
+pub mod spec;
+pub mod stat_cache;
+pub mod state;
+pub mod survey;
+pub mod walk;

@@ -1,0 +1,351 @@
+//! Proposals: their form, their ids, and what of a reply is let through.
+//!
+//! A reply is checked element by element against an [`Offer`] that was made before the question
+//! (contracts/dream.md, rules 4 and 8): one bad element never loses the good ones, and nothing that
+//! was not offered gets further than a refusal's text. Must never take an id from a reply.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use runner_engine::digest::Digest;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// More targets than this are refused.
+const TARGETS: usize = 8;
+/// The longest evidence and rationale, in characters; what is longer is cut.
+const LONGEST: usize = 2000;
+
+/// What an idea was found to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Status {
+    /// Commits did it.
+    Implemented,
+    /// Another idea says it too.
+    Duplicate,
+    /// It could be worked on.
+    Meritorious,
+    /// It is a note and nothing to do.
+    Sidenote,
+    /// It is a text to publish.
+    BlogCandidate,
+}
+
+/// What is proposed to be done with it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Action {
+    /// Move it to the done ones.
+    Archive,
+    /// Append it to the second target and archive it.
+    Merge,
+    /// Make it a spec.
+    Promote,
+    /// Mark it as a text to publish.
+    MarkBlog,
+    /// Nothing.
+    Keep,
+}
+
+/// How sure the proposal is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Confidence {
+    /// Hardly any doubt.
+    High,
+    /// More likely than not by far.
+    Med,
+    /// Worth a look.
+    Low,
+}
+
+impl Status {
+    /// All of them, in the contract's order.
+    pub const ALL: [Self; 5] =
+        [Self::Implemented, Self::Duplicate, Self::Meritorious, Self::Sidenote, Self::BlogCandidate];
+
+    /// As it is written.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Implemented => "implemented",
+            Self::Duplicate => "duplicate",
+            Self::Meritorious => "meritorious",
+            Self::Sidenote => "sidenote",
+            Self::BlogCandidate => "blog-candidate",
+        }
+    }
+}
+
+impl Action {
+    /// All of them, in the contract's order.
+    pub const ALL: [Self; 5] = [Self::Archive, Self::Merge, Self::Promote, Self::MarkBlog, Self::Keep];
+
+    /// As it is written.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Archive => "archive",
+            Self::Merge => "merge",
+            Self::Promote => "promote",
+            Self::MarkBlog => "mark-blog",
+            Self::Keep => "keep",
+        }
+    }
+}
+
+/// A proposal as it is placed: the contract's keys, and the hash of what it is about.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Proposal {
+    /// The same for the same targets, status and action.
+    pub id: String,
+    /// The idea, then for a merge the destination.
+    pub targets: Vec<String>,
+    /// What it is.
+    pub status: Status,
+    /// What to do.
+    pub action: Action,
+    /// What it rests on.
+    pub evidence: String,
+    /// How sure.
+    pub confidence: Confidence,
+    /// Why, in one line.
+    pub rationale: String,
+    /// Over the contents that were triaged: whoever accepts compares it, and a decision names it.
+    pub targets_hash: String,
+}
+
+/// What may be answered: made before the question, from what was read.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Offer {
+    /// The ideas that were shown.
+    pub sources: Vec<String>,
+    /// The ideas that another may be merged into, with what they contain.
+    pub destinations: BTreeSet<String>,
+    /// The content of each idea above.
+    pub digests: BTreeMap<String, Digest>,
+}
+
+/// An element that was not let through.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refused {
+    /// Its place in the reply, from 0.
+    pub index: usize,
+    /// Why, safe to print.
+    pub why: String,
+}
+
+/// What a reply came to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Checked {
+    /// The good ones, in the reply's order.
+    pub proposals: Vec<Proposal>,
+    /// The others.
+    pub refused: Vec<Refused>,
+}
+
+/// What a reply may say of one proposal; whatever else it says is dropped.
+#[derive(Debug, Deserialize)]
+struct Said {
+    targets: Vec<String>,
+    status: Status,
+    action: Action,
+    evidence: String,
+    confidence: Confidence,
+    #[serde(default)]
+    rationale: String,
+}
+
+/// Checks the elements of a reply.
+pub fn check(elements: impl IntoIterator<Item = Result<Value, String>>, offer: &Offer) -> Checked {
+    let mut checked = Checked::default();
+    let mut seen = BTreeSet::new();
+    for (index, element) in elements.into_iter().enumerate() {
+        let proposal = element.and_then(|value| one(value, offer)).and_then(|proposal| {
+            if seen.insert(proposal.id.clone()) {
+                Ok(proposal)
+            } else {
+                Err(format!("it says again what {} says", proposal.id))
+            }
+        });
+        match proposal {
+            Ok(proposal) => checked.proposals.push(proposal),
+            Err(why) => checked.refused.push(Refused { index, why: clean(&why, 300) }),
+        }
+    }
+    checked
+}
+
+fn one(value: Value, offer: &Offer) -> Result<Proposal, String> {
+    let said: Said = serde_json::from_value(value).map_err(|error| error.to_string())?;
+    let Said { targets, status, action, evidence, confidence, rationale } = said;
+    let Some(source) = targets.first() else { return Err("it has no targets".to_owned()) };
+    if !offer.sources.contains(source) {
+        return Err(format!("{source:?} is not one of the ideas that were shown"));
+    }
+    if targets.len() > TARGETS {
+        return Err(format!("it has {} targets", targets.len()));
+    }
+    for (at, target) in targets.iter().enumerate() {
+        if !offer.sources.contains(target) && !offer.destinations.contains(target) {
+            return Err(format!("the target {target:?} was not offered"));
+        }
+        if targets[..at].contains(target) {
+            return Err(format!("the target {target:?} is there twice"));
+        }
+    }
+    if action == Action::Merge && targets.len() != 2 {
+        return Err(format!("a merge has an idea and a destination, this has {} targets", targets.len()));
+    }
+    if action == Action::Merge && !offer.destinations.contains(&targets[1]) {
+        return Err(format!("{:?} was not offered as a destination", targets[1]));
+    }
+    let evidence = clean(&evidence, LONGEST);
+    if evidence.is_empty() {
+        return Err("it has no evidence".to_owned());
+    }
+    let targets_hash = targets_hash(&targets, offer);
+    let rationale = clean(&rationale, LONGEST);
+    let id = id(&targets, status, action);
+    Ok(Proposal { id, targets, status, action, evidence, confidence, rationale, targets_hash })
+}
+
+/// The first 16 hex digits over targets in order, status and action. JSON keeps them apart, whatever
+/// a path holds.
+pub fn id(targets: &[String], status: Status, action: Action) -> String {
+    let text = serde_json::to_vec(&(targets, status, action)).expect("strings and words are JSON");
+    Digest::of(&text).short()
+}
+
+/// Over the contents of the targets, in order.
+fn targets_hash(targets: &[String], offer: &Offer) -> String {
+    let digests: Vec<Option<&Digest>> = targets.iter().map(|target| offer.digests.get(target)).collect();
+    Digest::of(&serde_json::to_vec(&digests).expect("hex is JSON")).to_string()
+}
+
+impl Proposal {
+    /// The same about the same targets, with another action.
+    #[must_use]
+    pub fn with_action(mut self, action: Action) -> Self {
+        self.action = action;
+        self.id = id(&self.targets, self.status, action);
+        self
+    }
+
+    /// In one line, for the report.
+    pub fn line(&self) -> String {
+        let Self { status, action, targets, evidence, .. } = self;
+        let target = targets.join(" into ");
+        format!("{} {} {target} — {}", status.word(), action.word(), clean(evidence, 160))
+    }
+}
+
+/// One line of printable text of at most `most` characters.
+pub fn clean(text: &str, most: usize) -> String {
+    let hidden = |c: char| {
+        c.is_control() || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}')
+    };
+    let spaced: String = text.chars().take(4 * most).map(|c| if hidden(c) { ' ' } else { c }).collect();
+    let line = spaced.split_whitespace().collect::<Vec<_>>().join(" ");
+    if line.chars().count() <= most {
+        return line;
+    }
+    line.chars().take(most.saturating_sub(1)).chain(['…']).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn offer() -> Offer {
+        let names = ["ideas/a.md", "ideas/b.md", "ideas/dest.md"];
+        Offer {
+            sources: vec![names[0].into(), names[1].into()],
+            destinations: [names[1].into(), names[2].into()].into(),
+            digests: names.map(|name| (name.to_owned(), Digest::of(name.as_bytes()))).into(),
+        }
+    }
+
+    fn keep(target: &str) -> Value {
+        json!({"id": "theirs", "targets": [target], "status": "sidenote", "action": "keep",
+               "evidence": "short", "confidence": "low", "rationale": "r", "extra": 1})
+    }
+
+    fn checked(values: Vec<Value>) -> Checked {
+        check(values.into_iter().map(Ok), &offer())
+    }
+
+    #[test]
+    fn one_good_element_survives_three_bad_ones() {
+        let mut stripped = keep("ideas/a.md");
+        stripped["evidence"] = json!(" \n ");
+        let mut unknown = keep("ideas/a.md");
+        unknown["status"] = json!("abandoned");
+        let found = checked(vec![stripped, keep("ideas/b.md"), unknown, json!("text")]);
+        assert_eq!(found.proposals.len(), 1);
+        assert_eq!(found.proposals[0].targets, ["ideas/b.md"]);
+        assert_eq!(found.refused.iter().map(|refused| refused.index).collect::<Vec<_>>(), [0, 2, 3]);
+        assert!(found.refused[1].why.contains("abandoned"), "{found:?}");
+    }
+
+    #[test]
+    fn what_was_not_offered_is_refused() {
+        let merge = |targets: Value| {
+            json!({"targets": targets, "status": "duplicate", "action": "merge", "evidence": "e",
+                   "confidence": "high"})
+        };
+        for bad in [
+            keep("../../etc/passwd"),
+            keep("CLAUDE.md"),
+            keep("ideas/dest.md"),
+            keep("./ideas/a.md"),
+            keep("ideas/a.md\u{0}"),
+            merge(json!([])),
+            merge(json!(["ideas/a.md"])),
+            merge(json!(["ideas/a.md", "ideas/a.md"])),
+            merge(json!(["ideas/b.md", "ideas/a.md"])),
+            merge(json!(["ideas/a.md", "README.md"])),
+            merge(json!(["ideas/a.md", "ideas/b.md", "ideas/dest.md"])),
+            merge(json!("ideas/a.md")),
+            json!({"targets": ["ideas/a.md"], "status": "implemented", "action": "delete", "evidence": "e",
+                   "confidence": "high"}),
+        ] {
+            let found = checked(vec![bad.clone()]);
+            assert!(found.proposals.is_empty() && found.refused.len() == 1, "{bad}");
+        }
+        let good = checked(vec![merge(json!(["ideas/a.md", "ideas/dest.md"])), merge(json!(["ideas/a.md", "ideas/b.md"]))]);
+        assert_eq!((good.proposals.len(), good.refused.len()), (2, 0));
+        let twice = checked(vec![keep("ideas/a.md"), keep("ideas/a.md")]);
+        assert_eq!((twice.proposals.len(), twice.refused.len()), (1, 1));
+    }
+
+    #[test]
+    fn ids_follow_targets_status_and_action_alone() {
+        let targets = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+        let of = |names: &[&str]| id(&targets(names), Status::Duplicate, Action::Merge);
+        assert_eq!(of(&["a", "b"]).len(), 16);
+        assert_eq!(of(&["a", "b"]), of(&["a", "b"]));
+        // Frozen: decisions name these ids for ever.
+        assert_eq!(id(&targets(&["ideas/a.md"]), Status::Implemented, Action::Archive), FROZEN);
+        let all = [of(&["a", "b"]), of(&["b", "a"]), of(&["a,b"]), of(&["a\",\"b"]), of(&["ab"])];
+        assert_eq!(all.iter().collect::<BTreeSet<_>>().len(), all.len());
+        let found = checked(vec![keep("ideas/a.md")]).proposals.remove(0);
+        assert_ne!(found.id, "theirs");
+        let other = found.clone().with_action(Action::Archive);
+        assert_ne!(other.id, found.id);
+        assert_eq!(other.targets_hash, found.targets_hash);
+    }
+
+    const FROZEN: &str = "8d2000cb19b6e0e6";
+
+    #[test]
+    fn what_is_shown_cannot_play_with_a_terminal() {
+        let mut value = keep("ideas/a.md");
+        value["evidence"] = json!("\u{1b}[2Jgone\r\n\u{202e}txt.exe");
+        value["rationale"] = json!("x".repeat(9000));
+        let proposal = checked(vec![value]).proposals.remove(0);
+        assert_eq!(proposal.evidence, "[2Jgone txt.exe");
+        assert_eq!(proposal.rationale.chars().count(), LONGEST);
+        assert_eq!(proposal.line(), "sidenote keep ideas/a.md — [2Jgone txt.exe");
+    }
+}

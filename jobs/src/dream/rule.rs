@@ -1,0 +1,305 @@
+//! The answer by rule: what an idea is and what to do with it, without any model.
+//!
+//! ```text
+//! a form, or part of another document ──────────────────────> sidenote, keep
+//! already marked, or a text to publish ─────────────────────> blog-candidate
+//! a commit fits well enough ────────────────────────────────> implemented, archive
+//! another idea says it in the same words ───────────────────> duplicate, merge
+//! it asks for something in enough ways ─────────────────────> meritorious, promote
+//! else ─────────────────────────────────────────────────────> sidenote, keep
+//! ```
+//!
+//! The first that holds counts. The thresholds below were chosen on 204 notes of one project with
+//! 1,308 commits (`examples/dream_bench.rs` prints the table); each is a share, so that it does not
+//! depend on the size of a repository. To archive a live idea is the harmful error: wherever the
+//! rule doubts, it keeps. It must never look further than its arguments.
+
+use crate::evidence::{Candidate, Grounds, Neighbour, Room};
+
+use super::features::{Declared, Features};
+use super::proposal::{Action, Confidence, Status};
+
+/// From this strength on a commit has done it (see [`Candidate::strength`]).
+pub const IMPLEMENTED: f64 = 0.32;
+/// The same, where the idea calls itself done or has all of its boxes ticked.
+pub const IMPLEMENTED_DECLARED: f64 = 0.20;
+/// The same, where all of its boxes are still open, or it calls itself a draft.
+pub const IMPLEMENTED_OPEN: f64 = 0.40;
+/// A commit that shares fewer words of the idea's name than this has done something else.
+pub const NAMED: f64 = 0.25;
+/// So many words of the name have to meet, unless the name has no more.
+pub const MATCHED: usize = 2;
+/// From this strength on there is hardly any doubt.
+pub const CERTAIN: f64 = 0.80;
+/// A further commit is cited if it is at least this share as strong as the best.
+pub const ALSO: f64 = 0.35;
+/// How many commits are cited at most.
+pub const CITED: usize = 3;
+/// From this similarity on two ideas hardly differ.
+pub const SAME: f64 = 0.75;
+/// So many points make an idea worth promoting (see [`Features::actionable`]).
+pub const MERIT: usize = 4;
+/// An idea of fewer words is a note.
+pub const NOTE: usize = 30;
+/// From this share of telling words on, a long text without a request is a story.
+pub const TELLING: f64 = 0.025;
+/// A story has at least so many words.
+pub const STORY: usize = 200;
+
+/// What a rule says of one idea.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Verdict {
+    /// What it is.
+    pub status: Status,
+    /// What to do.
+    pub action: Action,
+    /// The destination of a merge.
+    pub into: Option<String>,
+    /// What it rests on.
+    pub evidence: String,
+    /// How sure.
+    pub confidence: Confidence,
+    /// Why, in one line.
+    pub rationale: String,
+}
+
+/// Judges one idea. `into` is the neighbour that it may be merged into, if any.
+pub fn judge(room: &Room, features: &Features, grounds: &Grounds, into: Option<&Neighbour>) -> Verdict {
+    let own = own_features(features);
+    let verdict = |status, action, confidence, evidence: String, rationale: &str| Verdict {
+        status,
+        action,
+        into: None,
+        evidence,
+        confidence,
+        rationale: rationale.to_owned(),
+    };
+    if features.template {
+        return verdict(Status::Sidenote, Action::Keep, Confidence::High, own, "a form to be filled in, not an idea");
+    }
+    if let Some(parent) = &features.parent {
+        let evidence = format!("it says that it belongs to {parent}; {own}");
+        let why = "part of another document, with which it stays or goes";
+        return verdict(Status::Sidenote, Action::Keep, Confidence::Med, evidence, why);
+    }
+    if features.marked {
+        return verdict(Status::BlogCandidate, Action::Keep, Confidence::High, own, "already marked to be published");
+    }
+    if let Some(confidence) = publishable(features) {
+        return verdict(Status::BlogCandidate, Action::MarkBlog, confidence, own, "a text to be published");
+    }
+    if let Some(confidence) = implemented(features, grounds) {
+        let evidence = cite(room, grounds);
+        return verdict(Status::Implemented, Action::Archive, confidence, evidence, "commits did what it asks for");
+    }
+    if let Some(near) = into {
+        let confidence = if near.similarity >= SAME { Confidence::High } else { Confidence::Med };
+        return Verdict {
+            status: Status::Duplicate,
+            action: Action::Merge,
+            into: Some(near.path.clone()),
+            evidence: format!(
+                "near {}: similarity {:.2}, {:.0} % of the shorter one is in the longer",
+                near.path,
+                near.similarity,
+                100.0 * near.containment
+            ),
+            confidence,
+            rationale: "another idea says it in the same words".to_owned(),
+        };
+    }
+    let points = features.actionable();
+    let nearest = nearest(room, grounds);
+    let evidence = format!("{own}; {nearest}");
+    if points >= MERIT && features.words >= NOTE {
+        let confidence = match points - MERIT {
+            0 => Confidence::Low,
+            1 => Confidence::Med,
+            _ => Confidence::High,
+        };
+        let why = "it asks for something that no commit has done";
+        return verdict(Status::Meritorious, Action::Promote, confidence, evidence, why);
+    }
+    let (confidence, why) = if features.words < NOTE {
+        (Confidence::High, "a short note")
+    } else {
+        (Confidence::Low, "it asks for nothing in particular")
+    };
+    verdict(Status::Sidenote, Action::Keep, confidence, evidence, why)
+}
+
+/// How much there is to an idea, from 0 to 1: for ranking only, never a reason to act.
+pub fn merit(features: &Features) -> f64 {
+    let points = features.actionable() as f64 / 8.0;
+    // One decimal more than the points have is a promise of precision.
+    (points * 100.0).round() / 100.0
+}
+
+fn publishable(features: &Features) -> Option<Confidence> {
+    if features.post {
+        return Some(Confidence::High);
+    }
+    if features.publishing >= 2 {
+        return Some(Confidence::Med);
+    }
+    let story = features.words >= STORY
+        && features.telling >= TELLING
+        && features.asking == 0
+        && features.boxes == (0, 0)
+        && features.items * 40 <= features.words;
+    story.then_some(Confidence::Low)
+}
+
+fn implemented(features: &Features, grounds: &Grounds) -> Option<Confidence> {
+    let best = grounds.candidates.first()?;
+    let done = features.declared == Some(Declared::Done) || features.all_ticked();
+    let open = features.declared == Some(Declared::Open) || features.none_ticked();
+    let threshold = match (done, open) {
+        (true, false) => IMPLEMENTED_DECLARED,
+        (false, true) => IMPLEMENTED_OPEN,
+        _ => IMPLEMENTED,
+    };
+    let name = grounds.words.title.len().max(grounds.words.stem.len());
+    let meets = best.cited || best.named >= NAMED && best.matched.len() >= MATCHED.min(name).max(1);
+    if best.planning || !meets || best.strength < threshold {
+        return None;
+    }
+    Some(if best.strength >= CERTAIN || best.cited {
+        Confidence::High
+    } else if best.strength >= 1.5 * threshold {
+        Confidence::Med
+    } else {
+        Confidence::Low
+    })
+}
+
+/// The commits that carry the verdict, in words that anyone can look up.
+fn cite(room: &Room, grounds: &Grounds) -> String {
+    let best = grounds.candidates.first().map_or(0.0, |best| best.strength);
+    let cited = grounds.candidates.iter().take(CITED).filter(|one| one.strength >= ALSO * best);
+    let mut text = cited.map(|one| commit(room, one)).collect::<Vec<_>>().join("; ");
+    if let Some(namesake) = grounds.namesakes.first() {
+        text.push_str(&format!("; {namesake} is named like it"));
+    }
+    text
+}
+
+fn commit(room: &Room, candidate: &Candidate) -> String {
+    let commit = room.commit(candidate);
+    let date = jiff::Timestamp::from_second(commit.at)
+        .map(|at| at.strftime("%Y-%m-%d").to_string())
+        .unwrap_or_default();
+    format!("{} {date} {}", commit.short(), commit.subject)
+}
+
+/// The best candidate of an idea that was not done, so that a reader can judge for himself.
+fn nearest(room: &Room, grounds: &Grounds) -> String {
+    match grounds.candidates.first().filter(|best| best.strength >= 0.1) {
+        Some(best) => format!("the nearest commit, {}, fits too little ({:.2})", commit(room, best), best.strength),
+        None => "no commit comes near it".to_owned(),
+    }
+}
+
+/// The idea's own form, as evidence.
+fn own_features(features: &Features) -> String {
+    let mut parts = vec![format!("{} words", features.words)];
+    let mut count = |count: usize, what: &str| {
+        if count > 0 {
+            parts.push(format!("{count} {what}"));
+        }
+    };
+    count(features.asking, "headings that ask for something");
+    count(features.publishing, "headings of a post");
+    count(features.items, "list items");
+    count(features.boxes.0, "boxes ticked");
+    count(features.boxes.1, "boxes open");
+    count(features.verbs, "sentences or items that begin with a verb");
+    parts.join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::evidence::Commit;
+
+    const SPEC: &str = "# Retry policy with jitter\n\n## Problem\n\nCalls fail at night, and a person has to start \
+                        them again by hand in the morning, which nobody likes to do.\n\n## Proposal\n\n- Add jitter \
+                        to each wait\n- Cap the wait at an hour\n- Write every retry to the report\n";
+
+    fn room(subjects: &[(&str, &[&str])]) -> Room {
+        let filler = [
+            ("chore: newer tools", &["Cargo.toml"][..]),
+            ("docs: tidy the readme", &["README.md"]),
+            ("fix: off by one in parser", &["src/parse.rs"]),
+            ("feat: coloured output", &["src/term.rs"]),
+            ("refactor: split the main module", &["src/main.rs"]),
+        ];
+        let all = subjects.iter().chain(&filler).enumerate().map(|(at, (subject, paths))| Commit {
+            hash: format!("{at:x}").repeat(40),
+            at: 1_700_000_000 - at as i64,
+            subject: (*subject).to_owned(),
+            body: String::new(),
+            paths: paths.iter().map(|path| (*path).to_owned()).collect(),
+            touched: paths.len(),
+        });
+        Room::of(all.collect(), Vec::new()).unwrap()
+    }
+
+    fn judged(room: &Room, path: &str, text: &str) -> Verdict {
+        let features = Features::of(text, path);
+        judge(room, &features, &room.about(path, text).unwrap(), None)
+    }
+
+    #[test]
+    fn done_only_when_a_commit_did_it() {
+        let path = "ideas/retry-policy.md";
+        let open = judged(&room(&[]), path, SPEC);
+        assert_eq!((open.status, open.action), (Status::Meritorious, Action::Promote), "{open:?}");
+        let done = room(&[("feat: retry policy with jitter", &["src/retry.rs"])]);
+        let found = judged(&done, path, SPEC);
+        assert_eq!((found.status, found.action), (Status::Implemented, Action::Archive), "{found:?}");
+        assert!(found.evidence.starts_with("000000000000 2023-11-14 feat: retry policy"), "{found:?}");
+        for weaker in [
+            ("spec: retry policy with jitter", &["docs/retry.md"][..]),
+            ("idea: retry policy with jitter", &["ideas/retry-policy.md"]),
+            ("fix: policy link in the footer", &["src/footer.rs"]),
+            ("feat: retry the upload", &["src/upload.rs"]),
+        ] {
+            let found = judged(&room(&[weaker]), path, SPEC);
+            assert_eq!(found.status, Status::Meritorious, "{weaker:?} {found:?}");
+        }
+    }
+
+    #[test]
+    fn parts_forms_and_posts_are_never_archived() {
+        let done = room(&[("feat: retry policy with jitter", &["src/retry.rs"])]);
+        let part = SPEC.replacen("\n\n", "\n\n**Spec:** specs/retry.md\n\n", 1);
+        let form = SPEC.replacen("jitter", "{jitter}", 1);
+        let post = SPEC.replacen("# ", "# Blog: ", 1);
+        for (text, status) in [
+            (part, Status::Sidenote), (form, Status::Sidenote), (post, Status::BlogCandidate),
+        ] {
+            let found = judged(&done, "ideas/retry-policy.md", &text);
+            assert_eq!(found.status, status, "{text} {found:?}");
+            assert_ne!(found.action, Action::Archive);
+        }
+    }
+
+    #[test]
+    fn notes_stories_and_twins_have_their_places() {
+        let room = room(&[]);
+        let note = judged(&room, "ideas/n.md", "Coffee is better in the morning.\n");
+        assert_eq!((note.status, note.confidence), (Status::Sidenote, Confidence::High));
+        assert!(!note.evidence.is_empty());
+        let story = format!("# The night it broke\n\n{}", "I was asleep when we lost the database and my phone rang for an hour. ".repeat(20));
+        assert_eq!(judged(&room, "ideas/s.md", &story).action, Action::MarkBlog);
+        let marked = story + "<!-- ctx-dream: blog-candidate -->\n";
+        assert_eq!(judged(&room, "ideas/s.md", &marked).action, Action::Keep);
+        let twin = Neighbour { path: "ideas/b.md".into(), similarity: 0.9, containment: 1.0 };
+        let features = Features::of(SPEC, "a");
+        let grounds = room.about("ideas/a.md", SPEC).unwrap();
+        let found = judge(&room, &features, &grounds, Some(&twin));
+        assert_eq!((found.status, found.into.as_deref()), (Status::Duplicate, Some("ideas/b.md")));
+        assert!(found.evidence.contains("ideas/b.md: similarity 0.90"), "{found:?}");
+    }
+}

@@ -1,0 +1,125 @@
+//! What a dream pass is told: folders and bounds, as the configuration hands them over.
+
+use runner_engine::outcome::Class;
+use runner_engine::placement::RelPath;
+use serde::Deserialize;
+
+use crate::JobError;
+
+/// When changes that git sees below the dream's paths defer a pass (contracts/dream.md, rule 7).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Dirty {
+    /// Changes to tracked files do; untracked ideas are what a pass is for.
+    #[default]
+    Tracked,
+    /// Whatever `git status` lists does.
+    Strict,
+}
+
+/// The settings of a dream job. All paths are relative to the project.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct DreamSpec {
+    /// Where the ideas are: every `*.md` below it. Default `ideas`.
+    pub ideas: String,
+    /// Where proposals, state and decisions are. Default `dreams`.
+    pub dreams: String,
+    /// Where archived ideas go; not read. Default `ideas/done`.
+    pub done: String,
+    /// Where promoted ideas go. Default `specs`.
+    pub specs: String,
+    /// How many ideas one pass shows, at least 1. Default 50.
+    pub max_ideas: usize,
+    /// The longest idea that is read, in bytes; longer ones are reported. Default 1 MiB.
+    pub max_idea_bytes: u64,
+    /// For how many minutes a change to an idea holds up a pass that nobody started by hand.
+    /// Default 5.
+    pub quiet_minutes: u32,
+    /// Files that neither a pass nor an accept writes. Default none.
+    pub canonical: Vec<String>,
+    /// Which changes defer a pass. Default `tracked`.
+    pub dirty: Dirty,
+}
+
+impl Default for DreamSpec {
+    fn default() -> Self {
+        Self {
+            ideas: "ideas".to_owned(),
+            dreams: "dreams".to_owned(),
+            done: "ideas/done".to_owned(),
+            specs: "specs".to_owned(),
+            max_ideas: 50,
+            max_idea_bytes: 1024 * 1024,
+            quiet_minutes: 5,
+            canonical: Vec::new(),
+            dirty: Dirty::default(),
+        }
+    }
+}
+
+impl DreamSpec {
+    /// Whether the settings can be worked with at all.
+    ///
+    /// # Errors
+    /// Class `environment`: which setting is wrong and why.
+    pub fn check(&self) -> Result<(), JobError> {
+        let wrong = |why: String| JobError::failed(Class::Environment, format!("the dream's settings: {why}"));
+        let path = |key: &str, text: &str| RelPath::new(text).map_err(|bad| wrong(format!("{key}: {bad}")));
+        let ideas = path("ideas", &self.ideas)?;
+        let dreams = path("dreams", &self.dreams)?;
+        path("done", &self.done)?;
+        path("specs", &self.specs)?;
+        for file in &self.canonical {
+            path("canonical", file)?;
+        }
+        if ideas.is_within(&dreams) {
+            return Err(wrong(format!("the ideas ({ideas}) lie where the dreams are written ({dreams})")));
+        }
+        if self.max_ideas == 0 {
+            return Err(wrong("max_ideas is 0".to_owned()));
+        }
+        Ok(())
+    }
+
+    /// `dreams/state.json`.
+    pub fn state_path(&self) -> String {
+        format!("{}/state.json", self.dreams)
+    }
+
+    /// `dreams/ledger.md`, the decisions.
+    pub fn decisions_path(&self) -> String {
+        format!("{}/ledger.md", self.dreams)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_defaults_are_the_contracts() {
+        let spec: DreamSpec = serde_json::from_str("{}").unwrap();
+        assert_eq!(spec, DreamSpec::default());
+        assert!(spec.check().is_ok());
+        assert_eq!((spec.state_path().as_str(), spec.max_ideas), ("dreams/state.json", 50));
+        assert!(serde_json::from_str::<DreamSpec>(r#"{"max_idea": 3}"#).is_err());
+        let strict: DreamSpec = serde_json::from_str(r#"{"dirty": "strict"}"#).unwrap();
+        assert_eq!(strict.dirty, Dirty::Strict);
+    }
+
+    #[test]
+    fn paths_that_lead_out_or_over_each_other_are_refused() {
+        for spec in [
+            DreamSpec { ideas: "../ideas".into(), ..DreamSpec::default() },
+            DreamSpec { dreams: "/tmp/dreams".into(), ..DreamSpec::default() },
+            DreamSpec { done: String::new(), ..DreamSpec::default() },
+            DreamSpec { ideas: "dreams/ideas".into(), ..DreamSpec::default() },
+            DreamSpec { canonical: vec!["a//b".into()], ..DreamSpec::default() },
+            DreamSpec { max_ideas: 0, ..DreamSpec::default() },
+        ] {
+            let why = spec.check().unwrap_err().whole();
+            assert!(why.contains("the dream's settings"), "{why}");
+        }
+    }
+}

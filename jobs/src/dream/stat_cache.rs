@@ -1,0 +1,219 @@
+//! What was known of each idea when it was last read, so that unchanged ones are not opened.
+//!
+//! A file in runner's cache folder, never in the tree: it may vanish, be damaged or be from another
+//! version at any time, and is then simply not there. It must never be the reason for an error, nor
+//! for believing a content that was not read.
+//!
+//! Git's racy-clean rule (`Documentation/technical/racy-git.txt`): an entry whose file changed no
+//! earlier than the cache was written is not believed, for it may have changed again unseen within
+//! the clock's grain.
+
+use std::fs;
+use std::path::Path;
+
+use runner_engine::digest::Digest;
+
+use super::walk::Stat;
+
+/// The first bytes of the file, the format's version among them.
+const MAGIC: &[u8] = b"runner-dream-stat-cache 1\n";
+/// A record without its path: length, stat, kind, digest.
+const FIXED: usize = 2 + 32 + 1 + 32;
+
+/// What a file turned out to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Known {
+    /// An idea with this content.
+    Idea(Digest),
+    /// Something that runner wrote and no person touched.
+    Own,
+    /// Not UTF-8.
+    NotText,
+}
+
+/// The cache as it was loaded: one block of bytes, searched in place.
+#[derive(Debug, Default)]
+pub struct StatCache {
+    bytes: Vec<u8>,
+    /// Where each record begins; they are in the order of their paths.
+    records: Vec<u32>,
+    /// When the file was written.
+    written: i64,
+}
+
+impl StatCache {
+    /// Loads the cache at `path`; an empty one when there is none or it is damaged.
+    pub fn load(path: &Path) -> Self {
+        let read = || -> Option<Self> {
+            let bytes = fs::read(path).ok()?;
+            let written = Stat::of(&fs::metadata(path).ok()?).mtime;
+            Self::parse(bytes, written)
+        };
+        read().unwrap_or_default()
+    }
+
+    fn parse(bytes: Vec<u8>, written: i64) -> Option<Self> {
+        let body = bytes.len().checked_sub(32)?;
+        if !bytes.starts_with(MAGIC) || raw(&Digest::of(&bytes[..body])) != bytes[body..] {
+            return None;
+        }
+        let mut records = Vec::with_capacity(body / 100);
+        let mut at = MAGIC.len();
+        while at < body {
+            let length = usize::from(u16::from_le_bytes(bytes.get(at..at + 2)?.try_into().ok()?));
+            records.push(u32::try_from(at).ok()?);
+            at += FIXED + length;
+        }
+        (at == body).then_some(Self { bytes, records, written })
+    }
+
+    /// How many files it knows.
+    pub fn len(&self) -> usize {
+        self.records.len()
+    }
+
+    /// Whether it knows none.
+    pub fn is_empty(&self) -> bool {
+        self.records.is_empty()
+    }
+
+    /// What the file at `path` is, if it certainly has not changed since it was read.
+    pub fn get(&self, path: &str, stat: &Stat) -> Option<Known> {
+        if stat.mtime.max(stat.ctime) >= self.written {
+            return None;
+        }
+        let at = self.records.binary_search_by(|at| self.path(*at).cmp(path.as_bytes())).ok()?;
+        let start = self.records[at] as usize + 2 + path.len();
+        let record = &self.bytes[start..start + FIXED - 2];
+        if record[..32] != stat_bytes(stat) {
+            return None;
+        }
+        match record[32] {
+            0 => Some(Known::Idea(digest(&record[33..])?)),
+            1 => Some(Known::Own),
+            2 => Some(Known::NotText),
+            _ => None,
+        }
+    }
+
+    fn path(&self, at: u32) -> &[u8] {
+        let at = at as usize;
+        let length = usize::from(u16::from_le_bytes([self.bytes[at], self.bytes[at + 1]]));
+        &self.bytes[at + 2..at + 2 + length]
+    }
+}
+
+/// The file's bytes for these entries, which are in the order of their paths.
+pub fn encode<'a>(entries: impl Iterator<Item = (&'a str, Stat, Known)>) -> Vec<u8> {
+    let mut bytes = MAGIC.to_vec();
+    for (path, stat, known) in entries {
+        // No path on Linux is longer than 4096 bytes.
+        let Ok(length) = u16::try_from(path.len()) else { continue };
+        bytes.extend_from_slice(&length.to_le_bytes());
+        bytes.extend_from_slice(path.as_bytes());
+        bytes.extend_from_slice(&stat_bytes(&stat));
+        let (kind, digest) = match known {
+            Known::Idea(digest) => (0, raw(&digest)),
+            Known::Own => (1, [0; 32]),
+            Known::NotText => (2, [0; 32]),
+        };
+        bytes.push(kind);
+        bytes.extend_from_slice(&digest);
+    }
+    let sum = raw(&Digest::of(&bytes));
+    bytes.extend_from_slice(&sum);
+    bytes
+}
+
+fn stat_bytes(stat: &Stat) -> [u8; 32] {
+    let mut bytes = [0; 32];
+    bytes[..8].copy_from_slice(&stat.size.to_le_bytes());
+    bytes[8..16].copy_from_slice(&stat.mtime.to_le_bytes());
+    bytes[16..24].copy_from_slice(&stat.ctime.to_le_bytes());
+    bytes[24..].copy_from_slice(&stat.inode.to_le_bytes());
+    bytes
+}
+
+const HEX: &[u8; 16] = b"0123456789abcdef";
+
+/// A digest from its 32 bytes.
+fn digest(bytes: &[u8]) -> Option<Digest> {
+    let mut hex = [0; 64];
+    for (pair, byte) in hex.chunks_exact_mut(2).zip(bytes) {
+        pair[0] = HEX[usize::from(byte >> 4)];
+        pair[1] = HEX[usize::from(byte & 15)];
+    }
+    Digest::parse(std::str::from_utf8(&hex).ok()?)
+}
+
+/// A digest's 32 bytes.
+fn raw(digest: &Digest) -> [u8; 32] {
+    let hex = digest.to_string();
+    let digit = |byte: u8| if byte.is_ascii_digit() { byte - b'0' } else { byte - b'a' + 10 };
+    let mut bytes = [0; 32];
+    for (byte, pair) in bytes.iter_mut().zip(hex.as_bytes().chunks_exact(2)) {
+        *byte = digit(pair[0]) << 4 | digit(pair[1]);
+    }
+    bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stat(mtime: i64) -> Stat {
+        Stat { size: 3, mtime, ctime: mtime, inode: 7 }
+    }
+
+    fn sample() -> Vec<u8> {
+        let idea = Known::Idea(Digest::of(b"abc"));
+        let entries = [("a.md", stat(10), idea), ("b/ü.md", stat(20), Known::Own), ("c", stat(30), Known::NotText)];
+        encode(entries.into_iter())
+    }
+
+    #[test]
+    fn what_was_written_is_known_again() {
+        let cache = StatCache::parse(sample(), 100).unwrap();
+        assert_eq!(cache.len(), 3);
+        assert_eq!(cache.get("a.md", &stat(10)), Some(Known::Idea(Digest::of(b"abc"))));
+        assert_eq!(cache.get("b/ü.md", &stat(20)), Some(Known::Own));
+        assert_eq!(cache.get("c", &stat(30)), Some(Known::NotText));
+        assert_eq!(cache.get("d", &stat(30)), None);
+    }
+
+    #[test]
+    fn any_difference_is_a_change() {
+        let cache = StatCache::parse(sample(), 100).unwrap();
+        let same = stat(10);
+        for changed in [
+            Stat { size: 4, ..same },
+            Stat { mtime: 11, ..same },
+            Stat { ctime: 11, ..same },
+            Stat { inode: 8, ..same },
+        ] {
+            assert_eq!(cache.get("a.md", &changed), None, "{changed:?}");
+        }
+    }
+
+    #[test]
+    fn a_racy_entry_is_not_believed() {
+        let cache = StatCache::parse(sample(), 20).unwrap();
+        assert!(cache.get("a.md", &stat(10)).is_some());
+        assert_eq!(cache.get("b/ü.md", &stat(20)), None, "changed when the cache was written");
+        assert_eq!(cache.get("c", &stat(30)), None, "changed later");
+    }
+
+    #[test]
+    fn damage_anywhere_is_an_empty_cache() {
+        let good = sample();
+        for at in 0..good.len() {
+            let mut bad = good.clone();
+            bad[at] ^= 0x10;
+            assert!(StatCache::parse(bad, 100).is_none(), "byte {at}");
+            assert!(StatCache::parse(good[..at].to_vec(), 100).is_none(), "cut at {at}");
+        }
+        let folder = tempfile::tempdir().unwrap();
+        assert!(StatCache::load(folder.path()).is_empty());
+        assert!(StatCache::load(&folder.path().join("none")).is_empty());
+    }
+}

@@ -1,0 +1,327 @@
+//! `dreams/state.json`: what was known of each idea when it was last shown and last triaged.
+//!
+//! An array in a form that others read too (contracts/dream.md), so entries that a pass does not
+//! touch are kept byte for byte, unknown keys of touched ones stay, and a file that is not such an
+//! array is never overwritten. Reading is made for 100,000 entries: one pass over the text, paths
+//! and hashes borrowed from it.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::ops::Range;
+
+use jiff::Timestamp;
+use runner_engine::digest::Digest;
+use serde::de::Visitor;
+use serde::{Deserialize, Deserializer};
+use serde_json::{Map, Value};
+
+/// Why a text is no state.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct BadState(String);
+
+/// The state as it was read.
+#[derive(Debug, Default)]
+pub struct State<'a> {
+    text: &'a str,
+    /// In the order of the file.
+    entries: Vec<Entry<'a>>,
+    /// Places in `entries`, by path; empty when the entries are in that order themselves.
+    by_path: Vec<u32>,
+}
+
+#[derive(Debug)]
+struct Entry<'a> {
+    range: Range<usize>,
+    path: Cow<'a, str>,
+    hash: Option<Digest>,
+    surfaced: Option<Cow<'a, str>>,
+}
+
+/// What a pass needs of an entry; everything else is passed over.
+#[derive(Deserialize)]
+struct Needed<'a> {
+    #[serde(borrow)]
+    path: Cow<'a, str>,
+    #[serde(borrow, default)]
+    hash: Lent<'a>,
+    #[serde(borrow, default)]
+    last_surfaced: Lent<'a>,
+}
+
+/// A text borrowed from the file where it can be; nothing where there is no text. (`Option<Cow>`
+/// would copy.)
+#[derive(Default)]
+struct Lent<'a>(Option<Cow<'a, str>>);
+
+impl<'de: 'a, 'a> Deserialize<'de> for Lent<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Text;
+        impl<'de> Visitor<'de> for Text {
+            type Value = Lent<'de>;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a text or null")
+            }
+            fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Self::Value, E> {
+                Ok(Lent(Some(Cow::Borrowed(text))))
+            }
+            fn visit_str<E>(self, text: &str) -> Result<Self::Value, E> {
+                Ok(Lent(Some(Cow::Owned(text.to_owned()))))
+            }
+            fn visit_unit<E>(self) -> Result<Self::Value, E> {
+                Ok(Lent(None))
+            }
+        }
+        deserializer.deserialize_any(Text)
+    }
+}
+
+/// What a pass learned of one idea.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Change {
+    /// It was shown now.
+    pub surfaced: Timestamp,
+    /// A valid answer about it arrived; none leaves it selected.
+    pub triaged: Option<Triaged>,
+}
+
+/// What a valid answer was about.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Triaged {
+    /// The content.
+    pub hash: Digest,
+    /// When that content was written.
+    pub modified: Timestamp,
+    /// How much there is to it, from 0 to 1; for ranking only.
+    pub merit: f64,
+}
+
+impl<'a> State<'a> {
+    /// Reads a state file. A blank one is empty.
+    ///
+    /// # Errors
+    /// It is not an array of objects with a `path`.
+    pub fn parse(bytes: &'a [u8]) -> Result<Self, BadState> {
+        let text = std::str::from_utf8(bytes).map_err(|error| BadState(format!("it is not UTF-8: {error}")))?;
+        let mut state = State { text, ..State::default() };
+        let mut at = skip_space(text, 0);
+        if at == text.len() {
+            return Ok(state);
+        }
+        if !text[at..].starts_with('[') {
+            return Err(BadState("it is not a JSON array".to_owned()));
+        }
+        at = skip_space(text, at + 1);
+        if text[at..].starts_with(']') {
+            return end(text, at, state);
+        }
+        loop {
+            let mut values = serde_json::Deserializer::from_str(&text[at..]).into_iter::<Needed<'a>>();
+            let number = state.entries.len();
+            let needed = match values.next() {
+                Some(Ok(needed)) => needed,
+                Some(Err(error)) => return Err(BadState(format!("entry {number} at byte {at}: {error}"))),
+                None => return Err(BadState(format!("it ends after entry {number}"))),
+            };
+            let range = at..at + values.byte_offset();
+            let hash = needed.hash.0.as_deref().and_then(Digest::parse);
+            at = skip_space(text, range.end);
+            state.entries.push(Entry { range, path: needed.path, hash, surfaced: needed.last_surfaced.0 });
+            match text.as_bytes().get(at) {
+                Some(b',') => at = skip_space(text, at + 1),
+                Some(b']') => return end(text, at, state),
+                _ => return Err(BadState(format!("no comma or end after entry {number} at byte {at}"))),
+            }
+        }
+    }
+
+    /// How many ideas it knows.
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Whether it knows none.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// The content of the idea at `path` that was triaged last.
+    pub fn triaged(&self, path: &str) -> Option<Digest> {
+        self.entries[self.find(path)?].hash
+    }
+
+    /// When the idea at `path` was shown last.
+    pub fn surfaced(&self, path: &str) -> Option<Timestamp> {
+        self.entries[self.find(path)?].surfaced.as_deref()?.parse().ok()
+    }
+
+    fn find(&self, path: &str) -> Option<usize> {
+        if self.by_path.is_empty() {
+            return self.entries.binary_search_by(|entry| entry.path.as_ref().cmp(path)).ok();
+        }
+        let of = |at: &u32| *at as usize;
+        let found = self.by_path.binary_search_by(|at| self.entries[of(at)].path.as_ref().cmp(path));
+        found.ok().map(|found| of(&self.by_path[found]))
+    }
+
+    /// The file's new content: changed entries in their old place, new ones at the end by path.
+    pub fn with(&self, changes: &BTreeMap<&str, Change>) -> String {
+        let mut touched: BTreeMap<usize, (&str, &Change)> = BTreeMap::new();
+        let mut added = Vec::new();
+        for (path, change) in changes {
+            match self.find(path) {
+                Some(at) => {
+                    touched.insert(at, (path, change));
+                }
+                None => added.push((*path, change)),
+            }
+        }
+        let mut text = String::with_capacity(self.text.len() + 256 * changes.len() + 4);
+        text.push('[');
+        let mut put = |element: &str| {
+            text.push_str(if text.len() == 1 { "\n  " } else { ",\n  " });
+            text.push_str(element);
+        };
+        for (at, entry) in self.entries.iter().enumerate() {
+            let old = &self.text[entry.range.clone()];
+            match touched.get(&at) {
+                None => put(old),
+                Some((path, change)) => put(&element(old_keys(old), path, change)),
+            }
+        }
+        for (path, change) in added {
+            put(&element(Map::new(), path, change));
+        }
+        text.push_str(if text.len() == 1 { "]\n" } else { "\n]\n" });
+        text
+    }
+}
+
+fn end<'a>(text: &str, at: usize, mut state: State<'a>) -> Result<State<'a>, BadState> {
+    let after = skip_space(text, at + 1);
+    if after != text.len() {
+        return Err(BadState(format!("there is more after the array, at byte {after}")));
+    }
+    let path = |at: &u32| &state.entries[*at as usize].path;
+    if !state.entries.is_sorted_by(|a, b| a.path < b.path) {
+        let mut by_path: Vec<u32> = (0..state.entries.len() as u32).collect();
+        by_path.sort_by(|a, b| path(a).cmp(path(b)));
+        // Of two entries for one idea the first counts.
+        by_path.dedup_by(|a, b| path(a) == path(b));
+        state.by_path = by_path;
+    }
+    Ok(state)
+}
+
+fn skip_space(text: &str, from: usize) -> usize {
+    text[from..].bytes().position(|byte| !byte.is_ascii_whitespace()).map_or(text.len(), |n| from + n)
+}
+
+fn old_keys(old: &str) -> Map<String, Value> {
+    serde_json::from_str(old).expect("the entry was read as an object before")
+}
+
+/// One element as it stands in the array, indented by two.
+fn element(mut keys: Map<String, Value>, path: &str, change: &Change) -> String {
+    let known = !keys.is_empty();
+    let mut set = |key: &str, value: Value, always: bool| {
+        if always || !keys.contains_key(key) {
+            keys.insert(key.to_owned(), value);
+        }
+    };
+    set("path", path.into(), true);
+    match &change.triaged {
+        Some(triaged) => {
+            set("hash", triaged.hash.to_string().into(), true);
+            set("last_modified", triaged.modified.to_string().into(), true);
+            set("last_surfaced", change.surfaced.to_string().into(), true);
+            set("merit", triaged.merit.into(), true);
+        }
+        None => {
+            set("hash", "".into(), false);
+            // Never triaged: the form wants a time, this one is before all.
+            set("last_modified", Timestamp::UNIX_EPOCH.to_string().into(), false);
+            set("last_surfaced", change.surfaced.to_string().into(), true);
+            set("merit", 0.0.into(), false);
+        }
+    }
+    set("status", "active".into(), !known);
+    let text = serde_json::to_string_pretty(&keys).expect("keys are strings");
+    text.replace('\n', "\n  ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(second).unwrap()
+    }
+
+    fn triaged(content: &[u8]) -> Change {
+        let triaged = Triaged { hash: Digest::of(content), modified: at(5), merit: 0.5 };
+        Change { surfaced: at(10), triaged: Some(triaged) }
+    }
+
+    #[test]
+    fn a_new_state_has_the_contracts_form() {
+        let state = State::parse(b"").unwrap();
+        let shown = Change { surfaced: at(10), triaged: None };
+        let text = state.with(&BTreeMap::from([("ideas/b.md", shown), ("ideas/a.md", triaged(b"abc"))]));
+        assert_eq!(
+            text,
+            "[\n  {\n    \"path\": \"ideas/a.md\",\n    \"hash\": \"ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad\",\n    \
+             \"last_modified\": \"1970-01-01T00:00:05Z\",\n    \"last_surfaced\": \"1970-01-01T00:00:10Z\",\n    \"merit\": 0.5,\n    \
+             \"status\": \"active\"\n  },\n  {\n    \"path\": \"ideas/b.md\",\n    \"hash\": \"\",\n    \
+             \"last_modified\": \"1970-01-01T00:00:00Z\",\n    \"last_surfaced\": \"1970-01-01T00:00:10Z\",\n    \"merit\": 0.0,\n    \
+             \"status\": \"active\"\n  }\n]\n"
+        );
+        let again = State::parse(text.as_bytes()).unwrap();
+        assert_eq!(again.triaged("ideas/a.md"), Some(Digest::of(b"abc")));
+        assert_eq!(again.triaged("ideas/b.md"), None);
+        assert_eq!(again.surfaced("ideas/b.md"), Some(at(10)));
+        assert_eq!(again.surfaced("ideas/c.md"), None);
+        assert_eq!(again.with(&BTreeMap::new()), text);
+        assert_eq!(State::parse(b" [ ] ").unwrap().with(&BTreeMap::new()), "[]\n");
+    }
+
+    #[test]
+    fn what_others_wrote_stays() {
+        let other = r#"{"path":"z.md","hash":"x","last_surfaced":"2026-06-07T12:00:00.5-07:00","big":12345678901234567890123}"#;
+        let own = r#"{ "path": "a.md", "status": "archived", "history": [{"proposal_id": "1"}], "merit": 0.9, "x": {"y": [1]} }"#;
+        let file = format!("[{other},\n{own}]");
+        let state = State::parse(file.as_bytes()).unwrap();
+        assert_eq!((state.len(), state.triaged("z.md")), (2, None));
+        assert_eq!(state.surfaced("z.md").unwrap().to_string(), "2026-06-07T19:00:00.5Z");
+        let text = state.with(&BTreeMap::from([("a.md", triaged(b"new"))]));
+        assert!(text.contains(other), "{text}");
+        let values: Vec<Map<String, Value>> = serde_json::from_str(&text).unwrap();
+        assert_eq!(values[1]["status"], "archived");
+        assert_eq!(values[1]["history"][0]["proposal_id"], "1");
+        assert_eq!(values[1]["x"]["y"][0], 1);
+        assert_eq!(values[1]["merit"], 0.5);
+        assert_eq!(values[1]["hash"], Digest::of(b"new").to_string());
+        let shown = state.with(&BTreeMap::from([("a.md", Change { surfaced: at(9), triaged: None })]));
+        let values: Vec<Map<String, Value>> = serde_json::from_str(&shown).unwrap();
+        assert_eq!((&values[1]["merit"], &values[1]["status"]), (&0.9.into(), &"archived".into()));
+    }
+
+    #[test]
+    fn what_is_no_state_says_where() {
+        for (text, expected) in [
+            ("{}", "not a JSON array"),
+            ("# notes", "not a JSON array"),
+            ("[1]", "entry 0"),
+            ("[{\"path\": \"a\"}, {\"hash\": \"x\"}]", "entry 1"),
+            ("[{\"path\": \"a\"}", "no comma or end"),
+            ("[{\"path\": \"a\"},", "ends after entry 1"),
+            ("[] trailing", "more after the array"),
+            ("[{\"path\": \"a\"} {\"path\": \"b\"}]", "no comma"),
+        ] {
+            let why = State::parse(text.as_bytes()).unwrap_err().to_string();
+            assert!(why.contains(expected), "{text}: {why}");
+        }
+        assert!(State::parse(b"\xff").is_err());
+    }
+}

@@ -1,0 +1,292 @@
+//! Which ideas there are: names and stats only, nothing is opened.
+//!
+//! No symbolic link is followed, so there are no loops and nothing outside is read. Whatever cannot
+//! be an idea although its name says so is a [`Trouble`], never the end of the walk. Must never
+//! skip such a thing in silence. Two threads share the stats: 100,000 of them are what a pass over
+//! unchanged ideas costs.
+
+use std::fs::Metadata;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::sync::Mutex;
+
+use ignore::{WalkBuilder, WalkState};
+use runner_engine::placement::RelPath;
+
+use super::spec::DreamSpec;
+
+/// Threads that walk; more only wait for the same folder.
+const THREADS: usize = 2;
+
+/// An idea that could not be taken in.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Trouble {
+    /// Relative to the project.
+    pub path: String,
+    /// Why, such as `is a symbolic link, which is not followed`.
+    pub why: String,
+}
+
+/// What tells whether a file may have changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Stat {
+    /// Bytes.
+    pub size: u64,
+    /// When its content changed, in nanoseconds since the epoch.
+    pub mtime: i64,
+    /// When anything about it changed, in nanoseconds since the epoch.
+    pub ctime: i64,
+    /// Its number on the file system.
+    pub inode: u64,
+}
+
+impl Stat {
+    /// Of a file that was looked at.
+    pub fn of(metadata: &Metadata) -> Self {
+        let nanos = |seconds: i64, nanos: i64| seconds.saturating_mul(1_000_000_000).saturating_add(nanos);
+        Self {
+            size: metadata.size(),
+            mtime: nanos(metadata.mtime(), metadata.mtime_nsec()),
+            ctime: nanos(metadata.ctime(), metadata.ctime_nsec()),
+            inode: metadata.ino(),
+        }
+    }
+}
+
+/// A file that may be an idea.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Found {
+    /// Relative to the project.
+    pub path: Box<str>,
+    /// As it was at the walk.
+    pub stat: Stat,
+}
+
+/// What the walk met, both sorted by path.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Walked {
+    /// May be ideas.
+    pub found: Vec<Found>,
+    /// Cannot be.
+    pub troubles: Vec<Trouble>,
+}
+
+/// Walks the ideas of the project at `root`. A folder that is not there has none.
+pub fn walk(root: &Path, spec: &DreamSpec) -> Walked {
+    let mut walked = Walked::default();
+    let base = match base(root, &spec.ideas) {
+        Ok(Some(base)) => base,
+        Ok(None) => return walked,
+        Err(trouble) => {
+            walked.troubles.push(trouble);
+            return walked;
+        }
+    };
+    let shared = Mutex::new(&mut walked);
+    let skipped = [root.join(&spec.done), root.join(&spec.dreams)];
+    let walker = WalkBuilder::new(&base)
+        .standard_filters(false)
+        .hidden(true)
+        .follow_links(false)
+        .threads(THREADS)
+        .filter_entry(move |entry| !skipped.iter().any(|folder| folder == entry.path()))
+        .build_parallel();
+    walker.run(|| {
+        let mut part = Part { own: Walked::default(), shared: &shared };
+        Box::new(move |entry| {
+            match entry {
+                Ok(entry) => part.own.meet(root, spec, &entry),
+                Err(error) => part.own.troubles.push(cannot_read(root, &error)),
+            }
+            WalkState::Continue
+        })
+    });
+    walked.found.sort_unstable_by(|a, b| a.path.cmp(&b.path));
+    walked.troubles.sort_unstable();
+    walked
+}
+
+/// What one thread met; handed in when the thread ends.
+struct Part<'a, 'b> {
+    own: Walked,
+    shared: &'a Mutex<&'b mut Walked>,
+}
+
+impl Drop for Part<'_, '_> {
+    fn drop(&mut self) {
+        let mut all = self.shared.lock().expect("no thread panics while it holds the list");
+        all.found.append(&mut self.own.found);
+        all.troubles.append(&mut self.own.troubles);
+    }
+}
+
+impl Walked {
+    fn meet(&mut self, root: &Path, spec: &DreamSpec, entry: &ignore::DirEntry) {
+        let Some(kind) = entry.file_type().filter(|kind| !kind.is_dir()) else { return };
+        let path = entry.path();
+        let named = path.extension().is_some_and(|ending| ending == "md");
+        if !named && !kind.is_symlink() {
+            return;
+        }
+        let relative = path.strip_prefix(root).unwrap_or(path);
+        let mut trouble = |why: &str| {
+            self.troubles.push(Trouble { path: relative.display().to_string(), why: why.to_owned() });
+        };
+        if kind.is_symlink() {
+            // A link to anything but a folder or a note is nobody's idea.
+            let target = path.metadata();
+            if named || target.as_ref().is_ok_and(Metadata::is_dir) || target.is_err_and(|e| is_loop(&e)) {
+                trouble("is a symbolic link, which is not followed");
+            }
+            return;
+        }
+        if !kind.is_file() {
+            return trouble("is not a plain file");
+        }
+        let Some(text) = relative.to_str() else {
+            return trouble("has a name that is not UTF-8");
+        };
+        if let Err(bad) = RelPath::new(text) {
+            return trouble(&format!("has a name that cannot be used: {}", bad.why));
+        }
+        if spec.canonical.iter().any(|canonical| canonical == text) {
+            return;
+        }
+        match entry.metadata() {
+            Ok(metadata) => {
+                let stat = Stat::of(&metadata);
+                if stat.size > spec.max_idea_bytes {
+                    trouble(&too_long(stat.size, spec.max_idea_bytes));
+                } else {
+                    self.found.push(Found { path: text.into(), stat });
+                }
+            }
+            Err(error) => trouble(&format!("cannot be looked at: {error}")),
+        }
+    }
+}
+
+/// Why an idea of this size is not read.
+pub fn too_long(size: u64, most: u64) -> String {
+    format!("is {size} bytes long, {most} are read")
+}
+
+/// Links in a circle, which the system gives up on.
+fn is_loop(error: &io::Error) -> bool {
+    error.kind() != io::ErrorKind::NotFound
+}
+
+/// The folder of the ideas; no part of its path may be a link.
+fn base(root: &Path, ideas: &str) -> Result<Option<std::path::PathBuf>, Trouble> {
+    let mut base = root.to_owned();
+    for name in ideas.split('/') {
+        base.push(name);
+        let trouble = |why: String| {
+            let path = base.strip_prefix(root).unwrap_or(&base).display().to_string();
+            Err(Trouble { path, why })
+        };
+        match base.symlink_metadata() {
+            Ok(metadata) if metadata.is_dir() => {}
+            Ok(metadata) if metadata.is_symlink() => {
+                return trouble("is a symbolic link, which is not followed".to_owned());
+            }
+            Ok(_) => return trouble("is not a folder".to_owned()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return trouble(format!("cannot be looked at: {error}")),
+        }
+    }
+    Ok(Some(base))
+}
+
+fn cannot_read(root: &Path, error: &ignore::Error) -> Trouble {
+    let mut path = String::new();
+    let mut inner = error;
+    let why = loop {
+        match inner {
+            ignore::Error::WithPath { path: at, err } => {
+                path = at.strip_prefix(root).unwrap_or(at).display().to_string();
+                inner = err;
+            }
+            ignore::Error::WithDepth { err, .. } | ignore::Error::WithLineNumber { err, .. } => inner = err,
+            other => break other.to_string(),
+        }
+    };
+    Trouble { path, why: format!("cannot be read: {why}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    fn names(walked: &Walked) -> Vec<&str> {
+        walked.found.iter().map(|found| &*found.path).collect()
+    }
+
+    #[test]
+    fn notes_are_found_and_everything_else_is_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path();
+        for file in [
+            "ideas/b.md", "ideas/a.md", "ideas/deep/er/c.md", "ideas/done/old.md", "ideas/.hidden/x.md",
+            "ideas/.x.md", "ideas/pic.png", "ideas/dreams/own.md", "elsewhere/x.md", "ideas/canon.md",
+        ] {
+            let path = root.join(file);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, "text").unwrap();
+        }
+        // Ignored ideas are read all the same.
+        fs::write(root.join(".gitignore"), "ideas/\n").unwrap();
+        fs::write(root.join("ideas/.ignore"), "*.md\n").unwrap();
+        let spec = DreamSpec {
+            dreams: "ideas/dreams".into(),
+            canonical: vec!["ideas/canon.md".into()],
+            ..DreamSpec::default()
+        };
+        let walked = walk(root, &spec);
+        assert_eq!(names(&walked), ["ideas/a.md", "ideas/b.md", "ideas/deep/er/c.md"]);
+        assert_eq!(walked.troubles, []);
+        assert_eq!(walked.found[0].stat.size, 4);
+    }
+
+    #[test]
+    fn what_is_no_plain_small_file_is_a_trouble() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path();
+        fs::create_dir_all(root.join("ideas/sub")).unwrap();
+        fs::write(root.join("outside.md"), "secret").unwrap();
+        fs::write(root.join("ideas/good.md"), "text").unwrap();
+        symlink("../outside.md", root.join("ideas/link.md")).unwrap();
+        symlink("..", root.join("ideas/sub/up")).unwrap();
+        symlink("loop", root.join("ideas/loop")).unwrap();
+        symlink("../outside.md", root.join("ideas/harmless.txt")).unwrap();
+        fs::write(root.join("ideas/line\nbreak.md"), "x").unwrap();
+        std::os::unix::net::UnixListener::bind(root.join("ideas/socket.md")).unwrap();
+        let huge = fs::File::create(root.join("ideas/huge.md")).unwrap();
+        huge.set_len(500 * 1024 * 1024).unwrap();
+        let walked = walk(root, &DreamSpec::default());
+        assert_eq!(names(&walked), ["ideas/good.md"]);
+        let troubles: Vec<&str> = walked.troubles.iter().map(|trouble| trouble.path.as_str()).collect();
+        assert_eq!(
+            troubles,
+            ["ideas/huge.md", "ideas/line\nbreak.md", "ideas/link.md", "ideas/loop", "ideas/socket.md",
+             "ideas/sub/up"]
+        );
+        assert_eq!(walked.troubles[0].why, "is 524288000 bytes long, 1048576 are read");
+    }
+
+    #[test]
+    fn a_linked_or_missing_folder_of_ideas_is_not_entered() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path();
+        assert_eq!(walk(root, &DreamSpec::default()), Walked::default());
+        fs::create_dir(root.join("real")).unwrap();
+        fs::write(root.join("real/a.md"), "x").unwrap();
+        symlink("real", root.join("ideas")).unwrap();
+        let walked = walk(root, &DreamSpec::default());
+        assert_eq!((walked.found.len(), walked.troubles.len()), (0, 1));
+    }
+}

@@ -1,0 +1,220 @@
+//! Which commits may have done what a note asks for, and how well each fits.
+//!
+//! The index proposes, this module compares: every figure is a share between 0 and 1 (the fit may
+//! pass 1 a little), so that the same thresholds hold in a young repository and in an old one. It
+//! decides nothing, and must never look at anything but the words and paths it is given.
+
+use std::collections::{BTreeSet, HashSet};
+
+use runner_text::markdown;
+use runner_text::terms::{terms, top_terms};
+
+use super::history::Commit;
+use super::index::{Index, IndexError};
+use super::places;
+
+/// How many terms of a note's text are searched for, besides those of its name.
+const KEYS: usize = 20;
+/// How many commits the index proposes for a closer look.
+const LOOKED_AT: usize = 30;
+/// Words that name a kind of document and say nothing of its subject, as terms.
+const KINDS: &[&str] = &[
+    "brief", "design", "doc", "document", "draft", "follow", "followup", "idea", "note", "phase",
+    "plan", "proposal", "rfc", "sketch", "spec", "specification", "todo", "v1", "v2",
+];
+/// Words by which a commit says that it plans and does not build, as terms.
+const PLANNING: &[&str] = &[
+    "backlog", "brief", "design", "idea", "plan", "proposal", "propos", "rfc", "roadmap", "sketch",
+    "spec", "task", "todo",
+];
+/// What is left of a commit's fit when it only plans.
+const PLANNED: f64 = 0.4;
+/// What a commit that builds something and names the note's file in its message is worth at least.
+const NAMED: f64 = 1.0;
+
+/// What a note speaks of, as terms.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Words {
+    /// The terms of its title.
+    pub title: Vec<String>,
+    /// The terms of its file's stem.
+    pub stem: Vec<String>,
+    /// What is searched for: title, stem, then what weighs most in its text.
+    pub keys: Vec<String>,
+    /// All terms.
+    pub all: HashSet<String>,
+}
+
+impl Words {
+    /// The words of a note.
+    pub fn of(path: &str, text: &str) -> Self {
+        let stem = places::stem(path);
+        let named = |text: &str| {
+            let terms = terms(text).into_iter().filter(|term| !KINDS.contains(&term.as_str()));
+            distinct(terms)
+        };
+        let (title, stem_terms) = (named(&markdown::title(text, stem)), named(stem));
+        let top = top_terms(text, KEYS).into_iter().map(|top| top.term);
+        let keys = distinct(title.iter().chain(&stem_terms).cloned().chain(top));
+        let all = terms(text).into_iter().chain(stem_terms.iter().cloned()).collect();
+        Self { title, stem: stem_terms, keys, all }
+    }
+}
+
+/// A commit that may have done it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Candidate {
+    /// Its place in the history.
+    pub at: usize,
+    /// How well it fits, from 0 to somewhat over 1: what candidates are ranked and judged by.
+    pub strength: f64,
+    /// Its BM25 score as a share of what the searched terms could give.
+    pub fit: f64,
+    /// Which share of the note's name (title or stem, whichever is higher) its message has, by
+    /// rarity.
+    pub named: f64,
+    /// Which share of its subject the note speaks of, by rarity.
+    pub about: f64,
+    /// Whether its message names the note's file.
+    pub cited: bool,
+    /// Whether it says that it plans and touches nothing but documents.
+    pub planning: bool,
+    /// The terms of the note's name that its message has.
+    pub matched: Vec<String>,
+    /// Paths it touched that the note names, or that are named like the note.
+    pub paths: Vec<String>,
+}
+
+/// The commits that fit a note best, at most `limit`, best first.
+///
+/// # Errors
+/// [`IndexError`].
+pub fn candidates(
+    index: &Index,
+    history: &[Commit],
+    (path, text): (&str, &str),
+    words: &Words,
+    limit: usize,
+) -> Result<Vec<Candidate>, IndexError> {
+    let known = words.keys.iter().filter(|term| index.frequency(term) > 0);
+    let possible: f64 = known.map(|term| index.rarity(term)).sum();
+    let mut found = Vec::new();
+    let mut looked_at = HashSet::new();
+    for hit in index.search(&words.keys, LOOKED_AT)? {
+        let fit = if possible > 0.0 { (hit.score / possible).max(0.0) } else { 0.0 };
+        looked_at.insert(hit.at);
+        found.push(compare(index, hit.at, &history[hit.at], (path, text), words, fit));
+    }
+    // A commit that names the file is evidence even where no other word meets.
+    for at in index.citing(path).filter(|at| !looked_at.contains(at)) {
+        found.push(compare(index, at, &history[at], (path, text), words, 0.0));
+    }
+    found.sort_by(|a, b| b.strength.total_cmp(&a.strength).then(a.at.cmp(&b.at)));
+    found.truncate(limit);
+    Ok(found)
+}
+
+fn compare(
+    index: &Index,
+    at: usize,
+    commit: &Commit,
+    (path, text): (&str, &str),
+    words: &Words,
+    fit: f64,
+) -> Candidate {
+    let subject = distinct(terms(&commit.subject));
+    let message: BTreeSet<String> = subject.iter().cloned().chain(terms(&commit.body)).collect();
+    let has = |term: &String| message.contains(term);
+    let named = cover(index, &words.title, has).max(cover(index, &words.stem, has));
+    let about = cover(index, &subject, |term| words.all.contains(term));
+    let matched = distinct(words.title.iter().chain(&words.stem).filter(|term| has(term)).cloned());
+    let cited = index.citing(path).any(|citing| citing == at);
+    let built = !commit.paths.iter().all(|path| places::is_document(path));
+    let planning = !built && subject.iter().any(|term| PLANNING.contains(&term.as_str()));
+    let mut strength = fit * (0.3 + named) * (0.3 + about);
+    // One that only edits documents may be what wrote the note down.
+    if cited && built {
+        strength = strength.max(NAMED);
+    }
+    if planning {
+        strength *= PLANNED;
+    }
+    let paths = commit.paths.iter().filter(|touched| {
+        places::names(text, touched) || places::stem(touched) == places::stem(path)
+    });
+    let paths = paths.take(3).cloned().collect();
+    Candidate { at, strength, fit, named, about, cited, planning, matched, paths }
+}
+
+/// The share of `terms` for which `has` holds, each by its rarity.
+fn cover(index: &Index, terms: &[String], has: impl Fn(&String) -> bool) -> f64 {
+    let rarity = |term: &String| index.rarity(term);
+    let all: f64 = terms.iter().map(rarity).sum();
+    if all <= 0.0 {
+        return 0.0;
+    }
+    terms.iter().filter(|term| has(term)).map(rarity).sum::<f64>() / all
+}
+
+fn distinct(terms: impl IntoIterator<Item = String>) -> Vec<String> {
+    let mut seen = HashSet::new();
+    terms.into_iter().filter(|term| seen.insert(term.clone())).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn commit(subject: &str, body: &str, paths: &[&str]) -> Commit {
+        Commit {
+            hash: "b".repeat(40),
+            at: 0,
+            subject: subject.into(),
+            body: body.into(),
+            paths: paths.iter().map(|path| (*path).to_owned()).collect(),
+            touched: paths.len(),
+        }
+    }
+
+    fn history() -> Vec<Commit> {
+        vec![
+            commit("chore: newer tools", "", &["Cargo.toml"]),
+            commit("feat(net): add a retry policy with jitter", "", &["src/net/retry.rs"]),
+            commit("spec: retry policy with jitter", "", &["docs/retry.md"]),
+            commit("fix: typing slip in readme", "", &["README.md"]),
+            commit("feat: night report", "Implements: ideas/dawn.md", &["src/report.rs"]),
+            commit("refactor: split main", "", &["src/main.rs"]),
+        ]
+    }
+
+    const NOTE: &str = "# Spec: Retry policy with jitter\n\nThe client should add jitter in \
+                        `src/net/retry.rs` when it retries, by a policy.\n";
+
+    fn found(path: &str, text: &str) -> Vec<Candidate> {
+        let history = history();
+        let index = Index::build(&history).unwrap();
+        candidates(&index, &history, (path, text), &Words::of(path, text), 3).unwrap()
+    }
+
+    #[test]
+    fn building_beats_planning() {
+        let found = found("ideas/retry-policy.md", NOTE);
+        assert_eq!(found[0].at, 1);
+        assert!(!found[0].planning && found[1].planning && found[1].at == 2, "{found:?}");
+        assert!(found[0].strength > 2.0 * found[1].strength, "{found:?}");
+        assert_eq!(found[0].paths, ["src/net/retry.rs"]);
+        assert!(found[0].named > 0.9 && found[0].matched.len() == 3, "{found:?}");
+    }
+
+    #[test]
+    fn a_message_that_names_the_file_is_enough() {
+        let found = found("ideas/dawn.md", "# Something in quite other words\n");
+        assert!(found[0].cited && found[0].at == 4 && found[0].strength >= NAMED, "{found:?}");
+    }
+
+    #[test]
+    fn nothing_in_common_is_no_candidate() {
+        assert_eq!(found("ideas/x.md", "# Zebra crossing\n"), []);
+        assert_eq!(found("ideas/x.md", ""), []);
+    }
+}

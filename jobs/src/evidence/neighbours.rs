@@ -1,0 +1,54 @@
+//! Notes that say the same in almost the same words.
+//!
+//! A bounded comparison of the notes of a run with all others, on `text::near`. Must never compare
+//! what it was not given, and says how much it left out.
+
+use std::collections::BTreeMap;
+
+use runner_text::near::{self, Doc};
+
+/// The most text that is compared at once, in bytes.
+pub const MOST: usize = 32 * 1024 * 1024;
+
+/// A note that is near another.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Neighbour {
+    /// The other note.
+    pub path: String,
+    /// Shared parts over all parts, from 0 to 1.
+    pub similarity: f64,
+    /// Which share of the smaller of both is in the larger.
+    pub containment: f64,
+}
+
+/// The neighbours of every note that has some, the nearest first.
+pub fn neighbours(notes: &[(&str, &str)]) -> BTreeMap<String, Vec<Neighbour>> {
+    let docs: Vec<Doc<'_>> = notes.iter().map(|(key, text)| Doc { key, text }).collect();
+    let mut found: BTreeMap<String, Vec<Neighbour>> = BTreeMap::new();
+    for pair in near::neighbours(&docs, near::NEAR) {
+        for (one, other) in [(pair.a, pair.b), (pair.b, pair.a)] {
+            found.entry(one.to_owned()).or_default().push(Neighbour {
+                path: other.to_owned(),
+                similarity: pair.similarity,
+                containment: pair.containment,
+            });
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_sides_of_a_pair_know_each_other() {
+        let text = "Every night the report should list which jobs ran, how long each of them took, \
+                    what it cost in tokens and in money, and which of them need a person.";
+        let longer = format!("{text} It should be one page.");
+        let found = neighbours(&[("a.md", text), ("b.md", &longer), ("c.md", "quite another thing")]);
+        assert_eq!(found["a.md"][0].path, "b.md");
+        assert_eq!(found["b.md"][0].path, "a.md");
+        assert!(found["a.md"][0].similarity > 0.7 && !found.contains_key("c.md"), "{found:?}");
+    }
+}

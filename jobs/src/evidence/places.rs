@@ -1,0 +1,155 @@
+//! Paths: what a text names, what is named like a note, and what is only a document.
+//!
+//! Comparing names only: must never touch a file.
+
+use std::collections::HashMap;
+
+/// The name of a file without its folder and its last extension.
+pub fn stem(path: &str) -> &str {
+    let name = path.rsplit('/').next().unwrap_or(path);
+    match name.rsplit_once('.') {
+        Some((stem, _)) if !stem.is_empty() => stem,
+        _ => name,
+    }
+}
+
+/// Whether a path is prose by its ending: it plans or explains, and runs nothing.
+pub fn is_document(path: &str) -> bool {
+    const ENDINGS: [&str; 7] = ["md", "markdown", "txt", "rst", "adoc", "org", "html"];
+    let name = path.rsplit('/').next().unwrap_or(path);
+    name.rsplit_once('.').is_some_and(|(_, ending)| ENDINGS.contains(&ending))
+}
+
+/// Whether a text names a path: all of it, or its name with the folder it lies in. A bare
+/// `mod.rs` or `README.md` names nothing in particular.
+pub fn names(text: &str, path: &str) -> bool {
+    let tail = match path.rmatch_indices('/').nth(1) {
+        Some((at, _)) => &path[at + 1..],
+        None => path,
+    };
+    tail.contains('/') && whole(text, tail)
+}
+
+/// Whether `part` stands in `text` as a path of its own or as the end of one.
+fn whole(text: &str, part: &str) -> bool {
+    let inside = |c: char| c.is_alphanumeric() || c == '_' || c == '-';
+    text.match_indices(part).any(|(at, _)| {
+        let before = text[..at].chars().next_back();
+        let after = text[at + part.len()..].chars().next();
+        !before.is_some_and(inside) && !after.is_some_and(inside)
+    })
+}
+
+/// Pieces of a text that look like a path or a file's name: `src/time.rs`, `docs/`, `a.md`.
+pub fn mentioned(text: &str) -> impl Iterator<Item = &str> {
+    let within = |c: char| c.is_alphanumeric() || matches!(c, '/' | '.' | '_' | '-' | '+' | '@');
+    text.split(move |c: char| !within(c))
+        .map(|piece| piece.trim_matches(['.', '-']).trim_start_matches('/'))
+        .filter(|piece| {
+            let ending = piece.rsplit_once('.').map(|(_, ending)| ending);
+            let file = ending.is_some_and(|e| (1..=8).contains(&e.len()) && !e.contains('/'));
+            piece.len() > 2 && (file || piece.contains('/'))
+        })
+}
+
+/// The tracked files, to be found by whole path or by name.
+#[derive(Debug, Default)]
+pub struct Tracked {
+    paths: Vec<String>,
+    /// Places in `paths`, by file name in lower case.
+    by_name: HashMap<String, Vec<u32>>,
+}
+
+impl Tracked {
+    /// Tracked files, in git's order.
+    pub fn new(paths: Vec<String>) -> Self {
+        let mut by_name: HashMap<String, Vec<u32>> = HashMap::new();
+        for (at, path) in paths.iter().enumerate().take(u32::MAX as usize) {
+            let name = path.rsplit('/').next().unwrap_or(path).to_lowercase();
+            by_name.entry(name).or_default().push(at as u32);
+        }
+        Self { paths, by_name }
+    }
+
+    /// All of them.
+    pub fn paths(&self) -> &[String] {
+        &self.paths
+    }
+
+    /// Whether this very path is tracked, or is a folder of tracked files.
+    pub fn has(&self, path: &str) -> bool {
+        let path = path.trim_end_matches('/');
+        let at = self.paths.partition_point(|other| other.as_str() < path);
+        if self.paths.get(at).is_some_and(|other| other == path) {
+            return true;
+        }
+        let folder = format!("{path}/");
+        let at = self.paths.partition_point(|other| other.as_str() < folder.as_str());
+        self.paths.get(at).is_some_and(|other| other.starts_with(&folder))
+    }
+
+    /// The tracked files that a text names, at most `limit`: by whole path, by the end of a path,
+    /// or by a name that only one file has.
+    pub fn named_in(&self, text: &str, limit: usize) -> Vec<&str> {
+        let mut found: Vec<&str> = Vec::new();
+        for piece in mentioned(text) {
+            let name = piece.rsplit('/').next().unwrap_or(piece).to_lowercase();
+            let Some(places) = self.by_name.get(&name) else { continue };
+            let mut meant = places.iter().map(|at| self.paths[*at as usize].as_str()).filter(|path| {
+                path.strip_suffix(piece).is_some_and(|before| before.is_empty() || before.ends_with('/'))
+            });
+            let (Some(first), None) = (meant.next(), meant.next()) else { continue };
+            if !found.contains(&first) {
+                found.push(first);
+            }
+            if found.len() == limit {
+                break;
+            }
+        }
+        found
+    }
+
+    /// The tracked files whose stem is this one, whatever their folder and ending, at most
+    /// `limit`; `-` and `_` are one.
+    pub fn with_stem(&self, wanted: &str, limit: usize) -> Vec<&str> {
+        let even = |text: &str| text.to_lowercase().replace('_', "-");
+        let wanted = even(wanted);
+        let alike = self.paths.iter().map(String::as_str).filter(|path| {
+            // Equal lengths first: most paths end here.
+            let stem = stem(path);
+            stem.len() == wanted.len() && even(stem) == wanted
+        });
+        alike.take(limit).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_told_from_parts_of_names() {
+        assert!(names("see `src/net/retry.rs`.", "src/net/retry.rs"));
+        assert!(names("in net/retry.rs, too", "src/net/retry.rs"));
+        assert!(!names("in xnet/retry.rs", "src/net/retry.rs"));
+        assert!(!names("in retry.rs", "src/net/retry.rs"));
+        assert!(!names("README.md", "README.md"));
+        assert_eq!(stem("a/b.tar.gz"), "b.tar");
+        assert_eq!(stem(".gitignore"), ".gitignore");
+        assert!(is_document("docs/x.md") && !is_document("x/md") && !is_document("src/a.rs"));
+        let pieces: Vec<&str> =
+            mentioned("Move `src/a.rs` to docs/, see a.md. And/or e.g. (https://x.org/y) v1.2").collect();
+        assert!(["src/a.rs", "docs/", "a.md"].iter().all(|want| pieces.contains(want)), "{pieces:?}");
+    }
+
+    #[test]
+    fn tracked_files_are_found_by_what_a_text_says() {
+        let paths = ["README.md", "docs/README.md", "specs/night_report.md", "src/net/retry.rs", "src/x/mod.rs"];
+        let tracked = Tracked::new(paths.iter().map(|path| (*path).to_owned()).collect());
+        assert_eq!(tracked.named_in("net/retry.rs or README.md", 9), ["src/net/retry.rs"]);
+        assert_eq!(tracked.named_in("`docs/README.md` `mod.rs`", 9), ["docs/README.md", "src/x/mod.rs"]);
+        assert_eq!(tracked.with_stem("Night-Report", 9), ["specs/night_report.md"]);
+        assert!(tracked.has("src/net") && tracked.has("src/net/") && tracked.has("README.md"));
+        assert!(!tracked.has("src/ne") && !tracked.has("") && !tracked.has("nowhere"));
+    }
+}

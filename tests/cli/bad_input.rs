@@ -1,0 +1,203 @@
+//! Bad surroundings and bad input: a clear error or a recorded skip, nothing lost, the rest done.
+
+use std::fs;
+use std::io::{Seek as _, SeekFrom, Write as _};
+use std::os::unix::fs::{PermissionsExt as _, chown, symlink};
+use std::process::Command;
+
+use crate::house::{House, Said};
+
+const GOOD: &str = "# Faster start\n\nThe start takes two seconds, mostly spent on reading the whole table.\n\n\
+## Proposal\n\n1. Read the table lazily.\n2. Measure the start in a test.\n\n## Acceptance\n\n- The start takes less than 200 ms.\n";
+
+fn dreaming() -> House {
+    let house = House::new();
+    house.run(&["init"]).ends(0);
+    house.write("ideas/good.md", GOOD);
+    house
+}
+
+/// The targets of the newest pass.
+fn proposed(house: &House) -> Vec<String> {
+    let mut passes: Vec<_> = fs::read_dir(house.path("dreams"))
+        .unwrap()
+        .filter_map(Result::ok)
+        .map(|entry| entry.path().join("proposals.json"))
+        .filter(|path| path.is_file())
+        .collect();
+    passes.sort();
+    let text = fs::read_to_string(passes.last().expect("a pass left proposals")).unwrap();
+    let proposals: serde_json::Value = serde_json::from_str(&text).unwrap();
+    proposals.as_array().unwrap().iter().map(|p| p["targets"][0].as_str().unwrap().to_owned()).collect()
+}
+
+fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+/// Hands the house to a user who is not root, for whom permissions mean something.
+fn as_nobody(house: &mut House) {
+    if !is_root() {
+        return;
+    }
+    let mut folders = vec![house.root().to_owned()];
+    while let Some(path) = folders.pop() {
+        chown(&path, Some(65_534), Some(65_534)).unwrap();
+        if path.is_dir() {
+            folders.extend(fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
+        }
+    }
+    house.uid = Some(65_534);
+}
+
+#[test]
+fn outside_of_git_and_outside_of_a_project() {
+    let house = House::new();
+    let bare = house.root().join("bare");
+    fs::create_dir(&bare).unwrap();
+    let bare = bare.to_str().unwrap();
+    house.run(&["init", bare]).ends(65).says("not in a git repository").says("git init");
+    house.run(&["night"]).ends(78).says("no runner.toml").says("runner init");
+    house.run(&["run", "dream"]).ends(78).says("runner init");
+    house.run(&["-C", "/no/such/folder", "night"]).ends(65).says("/no/such/folder");
+}
+
+#[test]
+fn no_ideas_folder_is_a_skip_with_its_reason() {
+    let house = House::new();
+    house.run(&["init"]).ends(0);
+    fs::remove_dir(house.path("ideas")).unwrap();
+    house.run(&["dream", "run"]).ends(0).says("skipped").says("ideas");
+}
+
+#[test]
+fn one_bad_idea_never_costs_the_others() {
+    let mut house = dreaming();
+    house.write("ideas/bytes.md", b"# caf\xe9\n\xff\xfe\n");
+    let huge = fs::File::create(house.path("ideas/huge.md")).unwrap();
+    huge.set_len(500 * 1024 * 1024).unwrap();
+    symlink("/etc/passwd", house.path("ideas/link.md")).unwrap();
+    symlink(".", house.path("ideas/loop")).unwrap();
+    house.command("mkfifo", &["ideas/pipe.md"]).status().unwrap();
+    house.write("ideas/secret.md", "# closed\n");
+    fs::create_dir(house.path("ideas/deep")).unwrap();
+    house.write("ideas/deep/also.md", GOOD.replace("start", "shutdown"));
+    as_nobody(&mut house);
+    fs::set_permissions(house.path("ideas/secret.md"), fs::Permissions::from_mode(0o000)).unwrap();
+    let said = house.run(&["dream", "run"]).ends(0).says("degraded");
+    for name in ["bytes.md", "huge.md", "link.md", "pipe.md", "secret.md"] {
+        assert!(said.out.contains(name), "{name} is not named: {}", said.out);
+    }
+    let mut targets = proposed(&house);
+    targets.sort();
+    assert_eq!(targets, ["ideas/deep/also.md", "ideas/good.md"]);
+    // A pass that finds the same troubles and nothing new says both.
+    house.run(&["dream", "run"]).ends(0).says("no delta");
+}
+
+#[test]
+fn a_foreign_state_file_is_named_and_left_alone() {
+    for (content, word) in [("{\"version\": 3}", "state.json"), ("[{\"path\":", "state.json"), ("", "state.json")] {
+        let house = dreaming();
+        house.write("dreams/state.json", content);
+        house.run(&["dream", "run"]).ends(1).says("malformed").says(word);
+        assert_eq!(house.read("dreams/state.json"), content);
+        assert!(house.path("dreams/.failed").exists());
+    }
+}
+
+#[test]
+fn a_folder_that_cannot_be_written_is_an_environment_failure() {
+    let mut house = dreaming();
+    as_nobody(&mut house);
+    let before = house.tree("ideas");
+    fs::set_permissions(house.path("dreams"), fs::Permissions::from_mode(0o555)).unwrap();
+    house.run(&["dream", "run"]).ends(78).says("environment").says("dreams");
+    assert_eq!(house.tree("ideas"), before);
+    fs::set_permissions(house.path("dreams"), fs::Permissions::from_mode(0o755)).unwrap();
+    house.run(&["dream", "run"]).ends(0).says("succeeded");
+}
+
+#[test]
+fn a_full_disk_loses_nothing() {
+    let house = dreaming();
+    house.write("dreams/state.json", "[]\n");
+    let full = house.path("dreams");
+    let mounted = is_root()
+        && Command::new("mount")
+            .args(["-t", "tmpfs", "-o", "size=64k", "tmpfs"])
+            .arg(&full)
+            .output()
+            .is_ok_and(|output| output.status.success());
+    if !mounted {
+        println!("skipped 1: no small file system can be mounted here");
+        return;
+    }
+    fs::write(full.join("state.json"), "[]\n").unwrap();
+    let mut filler = fs::File::create(full.join("filler")).unwrap();
+    while filler.write_all(&[7; 512]).is_ok() {}
+    drop(filler);
+    let first = house.run(&["dream", "run"]);
+    let state = fs::read_to_string(full.join("state.json")).unwrap();
+    fs::remove_file(full.join("filler")).unwrap();
+    let second = house.run(&["tick"]);
+    let third = house.run(&["dream", "run"]);
+    let proposals = fs::read_dir(&full).unwrap().filter_map(Result::ok).any(|e| e.path().join("proposals.json").is_file());
+    let unmounted = Command::new("umount").arg(&full).status().unwrap();
+    assert!(unmounted.success());
+    let first = first.ends(78);
+    assert!(first.err.contains("environment"), "{first:?}");
+    assert_eq!(state, "[]\n", "what was there is still there");
+    second.ends(0);
+    third.ends(0).says("succeeded");
+    assert!(proposals);
+}
+
+#[test]
+fn a_damaged_ledger_stops_everything_with_the_command_that_mends_it() {
+    let house = dreaming();
+    house.run(&["dream", "run"]).ends(0);
+    let path = house.state().join("ledger.sqlite");
+    // All pages but the first into noise.
+    let mut file = fs::File::options().write(true).open(&path).unwrap();
+    let size = file.metadata().unwrap().len();
+    file.seek(SeekFrom::Start(4096)).unwrap();
+    file.write_all(&vec![0xa5; usize::try_from(size).unwrap() - 4096]).unwrap();
+    drop(file);
+    for sidecar in ["ledger.sqlite-wal", "ledger.sqlite-shm"] {
+        let _absent = fs::remove_file(house.state().join(sidecar));
+    }
+    let damaged = fs::read(&path).unwrap();
+    for command in [&["tick"][..], &["status"], &["night"], &["run", "dream"]] {
+        let said: Said = house.run(command).ends(70);
+        assert!(said.err.contains("damaged") && said.err.contains("to mend it: mv"), "{said:?}");
+    }
+    assert_eq!(fs::read(&path).unwrap(), damaged, "nothing was made anew");
+    fs::write(&path, "").unwrap();
+    house.run(&["tick"]).ends(70).says("it is empty");
+}
+
+#[test]
+fn a_copied_project_is_told_apart() {
+    let house = dreaming();
+    let copy = house.root().join("copy");
+    let done = Command::new("cp").arg("-r").arg(house.project()).arg(&copy).status().unwrap();
+    assert!(done.success());
+    house.run(&["-C", copy.to_str().unwrap(), "night"]).ends(78).says("one of them is a copy").says("runner init");
+}
+
+#[test]
+fn mistakes_in_the_configuration_are_named_with_their_place() {
+    let house = dreaming();
+    house.configure("[jobs.dream]\nmax_idea = 3\n");
+    house.run(&["night"]).ends(78).says("runner.toml:").says("max_idea");
+    house.run(&["run", "dreem"]).ends(78);
+}
+
+#[test]
+fn wrong_usage_is_2() {
+    let house = House::new();
+    house.run(&["nigth"]).ends(2).says("night");
+    house.run(&["perform", "not-an-id"]).ends(2).says("is not an id");
+    house.run(&["runs", "show", "01ZZZZZZZZ"]).ends(65).says("no run");
+}

@@ -1,0 +1,113 @@
+//! Death at random moments: nothing stays unsettled, nothing is half placed, nobody survives.
+
+use std::os::unix::process::CommandExt as _;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
+
+use crate::house::{Dice, House, ended_within, scaled};
+
+/// The runs that a process of ours has as children.
+fn children(pid: u32) -> Vec<u32> {
+    std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"))
+        .unwrap_or_default()
+        .split_whitespace()
+        .filter_map(|word| word.parse().ok())
+        .collect()
+}
+
+fn pid(raw: u32) -> Pid {
+    Pid::from_raw(i32::try_from(raw).unwrap()).unwrap()
+}
+
+#[test]
+fn kills_at_random_moments_leave_no_unsettled_row() {
+    let house = House::with(
+        "[jobs.make]\nkind = \"command\"\nprogram = \"sh\"\nargs = [\"-c\", \"n=$(cat counter); echo $n > $RUNNER_OUT/a.txt; echo $n > $RUNNER_OUT/b.txt\"]\n\
+         artifacts = [{ from = \"a.txt\", to = \"out/a.txt\" }, { from = \"b.txt\", to = \"out/b.txt\" }]\n",
+    );
+    let mut dice = Dice::new("kills");
+    let (kills, began) = (scaled(1_000), Instant::now());
+    // How long an undisturbed run takes here, so that the moments cover it.
+    let calibrate = Instant::now();
+    house.write("counter", "0");
+    house.run(&["run", "make"]).ends(0);
+    let whole = u64::try_from(calibrate.elapsed().as_micros()).unwrap();
+    let (mut landed, mut number) = (0, 0);
+    while landed < kills {
+        number += 1;
+        assert!(number < 10 * kills + 10, "only {landed} of {number} kills came in time");
+        house.write("counter", number.to_string());
+        let mut run = house
+            .runner(&["run", "make"])
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .process_group(0)
+            .spawn()
+            .unwrap();
+        let moment = Duration::from_micros(dice.roll(whole));
+        if !ended_within(run.id(), moment) {
+            landed += 1;
+            match dice.roll(3) {
+                // The command and its run's process.
+                0 => kill_process_group(pid(run.id()), Signal::KILL).unwrap(),
+                // The command alone.
+                1 => kill_process(pid(run.id()), Signal::KILL).unwrap(),
+                // The run's process alone.
+                _ => {
+                    for child in children(run.id()) {
+                        let _gone = kill_process(pid(child), Signal::KILL);
+                    }
+                }
+            }
+        }
+        run.wait().unwrap();
+        if number % 10 == 0 || landed == kills {
+            settle(&house);
+        }
+    }
+    let settled = house.count("SELECT count(*) FROM occurrences WHERE settled IS NOT NULL");
+    // A command that died before it recorded anything asked for nothing.
+    assert_eq!(house.count("SELECT count(*) FROM occurrences"), settled);
+    let words = |word: &str| house.count(&format!("SELECT count(*) FROM runs WHERE outcome LIKE '%\"{word}\"%'"));
+    println!(
+        "kills: {number} runs, {landed} killed in flight; {} succeeded, {} lost, {} skipped; {:.0} s",
+        words("succeeded"),
+        words("lost"),
+        words("skipped"),
+        began.elapsed().as_secs_f64()
+    );
+    assert_eq!(house.survivors(), Vec::<String>::new());
+    house.run(&["run", "make"]).ends(0);
+}
+
+/// Ticks until every run has ended, then looks at what is there.
+fn settle(house: &House) {
+    // A run whose command was killed goes on by itself; its lock is held until it is over.
+    while house.count("SELECT count(*) FROM runs WHERE state <> 'settled' OR staging IS NOT NULL") > 0 {
+        let owners: Vec<u32> = {
+            let db = house.ledger();
+            let mut statement = db
+                .prepare("SELECT coalesce(owner, starter) FROM runs WHERE state <> 'settled' OR staging IS NOT NULL")
+                .unwrap();
+            statement
+                .query_map([], |row| row.get::<_, String>(0))
+                .unwrap()
+                .map(|owner| {
+                    let owner: serde_json::Value = serde_json::from_str(&owner.unwrap()).unwrap();
+                    u32::try_from(owner["pid"].as_u64().unwrap()).unwrap()
+                })
+                .collect()
+        };
+        for owner in owners {
+            assert!(ended_within(owner, Duration::from_secs(60)), "run of PID {owner} does not end");
+        }
+        house.run(&["tick"]).ends(0);
+    }
+    // Both artifacts of a run, or neither.
+    assert_eq!(house.read("out/a.txt"), house.read("out/b.txt"));
+    assert_eq!(house.count("SELECT count(*) FROM reservations WHERE open"), 0);
+    let staging = std::fs::read_dir(house.path(".runner/staging")).map_or(0, Iterator::count);
+    assert_eq!(staging, 0, "staging is swept");
+}

@@ -1,0 +1,120 @@
+//! Private keys in PEM blocks, over several lines or escaped on one.
+//!
+//! ```text
+//! outside ──BEGIN … PRIVATE KEY──> inside ──END … or a line that is no part of a key──> outside
+//! ```
+//!
+//! A key cut off before its end is redacted as far as it looks like one.
+
+use super::Span;
+
+const BEGIN: &str = "-----BEGIN ";
+const END: &str = "-----END ";
+const DASHES: &str = "-----";
+
+/// Of so many beginnings without an end on one line it is asked whether a key follows.
+const MOST_TRIES: usize = 32;
+
+/// Adds the keys in the line `text[from..to]` and gives the place from where on the line is free
+/// of the key that `in_key` says was open before.
+pub(super) fn scan(
+    in_key: &mut bool,
+    text: &str,
+    from: usize,
+    to: usize,
+    spans: &mut Vec<Span>,
+) -> usize {
+    let mut at = from;
+    if *in_key {
+        let line = &text[from..to];
+        let end = match line.find(END) {
+            Some(end) => {
+                *in_key = false;
+                behind_marker(text, from + end + END.len(), to)
+            }
+            None if is_body(line) => to,
+            None => {
+                *in_key = false;
+                from
+            }
+        };
+        // The line end goes with the last line.
+        let end = if text[end..to].trim().is_empty() {
+            to
+        } else {
+            end
+        };
+        push(spans, from, end, "");
+        at = end;
+    }
+    let free = at;
+    // Where the line has no more ends, and how many beginnings may still be followed up.
+    let (mut endless, mut tries) = (false, MOST_TRIES);
+    while let Some(found) = text[at..to].find(BEGIN) {
+        let start = at + found;
+        let label = start + BEGIN.len();
+        at = label;
+        let Some(length) = text[label..to].find(DASHES) else {
+            break;
+        };
+        if length > 40 || !text[label..label + length].contains("PRIVATE KEY") {
+            continue;
+        }
+        let inner = label + length + DASHES.len();
+        let end = if endless {
+            None
+        } else {
+            text[inner..to].find(END)
+        };
+        endless |= end.is_none();
+        if let Some(end) = end {
+            at = behind_marker(text, inner + end + END.len(), to);
+        } else {
+            let rest = text[inner..to].trim_end_matches(['\n', '\r']);
+            if tries == 0 || !is_body(rest) {
+                tries = tries.saturating_sub(1);
+                continue;
+            }
+            *in_key = true;
+            at = inner + rest.len();
+        }
+        push(spans, start, at, "private-key");
+    }
+    free
+}
+
+fn push(spans: &mut Vec<Span>, start: usize, end: usize, kind: &'static str) {
+    if start < end {
+        spans.push(Span {
+            context: start,
+            start,
+            end,
+            kind,
+            rank: 0,
+        });
+    }
+}
+
+/// Behind the dashes that close the marker whose label begins at `label`.
+fn behind_marker(text: &str, label: usize, to: usize) -> usize {
+    let close = text[label..to].find(DASHES);
+    close.map_or(to, |length| label + length + DASHES.len())
+}
+
+/// Whether a line, or what is left of one, may belong to a key: blank, a header, base64; or with
+/// much base64 in it, as when a program numbers or quotes lines.
+fn is_body(line: &str) -> bool {
+    let base64 = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'=');
+    let mark = |c: char| c.is_whitespace() || c.is_ascii_digit() || "→|>:*#\"'\\,".contains(c);
+    let unescaped = line.replace("\\n", "").replace("\\r", "");
+    let bare = unescaped
+        .trim_start_matches(mark)
+        .trim_matches(|c: char| c.is_whitespace() || "\"',\\".contains(c));
+    let headers = ["Proc-Type:", "DEK-Info:", "Version:", "Comment:", "Hash:"];
+    bare.bytes().all(base64)
+        || headers.iter().any(|header| bare.starts_with(header))
+        || line
+            .as_bytes()
+            .split(|byte| !base64(*byte))
+            .any(|run| run.len() >= 40)
+}

@@ -1,0 +1,93 @@
+//! Redaction of text that comes in pieces.
+
+use super::{LOOK_BACK, Redactor, State, floor, write_spans};
+
+/// Takes bytes in pieces of any size and gives back redacted text, a line at a time, so that no
+/// edge between pieces can hide a secret. All that it gave, joined, is what
+/// [`Redactor::redact`] makes of the whole. Bytes that are no UTF-8 become `U+FFFD`.
+///
+/// A line without an end is held back up to some ten thousand bytes: call
+/// [`finish`](Self::finish) at the end or the last line is lost.
+#[derive(Clone, Debug)]
+pub struct StreamRedactor {
+    redactor: Redactor,
+    state: State,
+    /// A little of what was given already, then what is held back.
+    text: String,
+    held: usize,
+    /// The beginning of a character.
+    bytes: Vec<u8>,
+}
+
+impl StreamRedactor {
+    pub(super) fn new(redactor: Redactor) -> Self {
+        Self {
+            redactor,
+            state: State::default(),
+            text: String::new(),
+            held: 0,
+            bytes: Vec::new(),
+        }
+    }
+
+    /// Takes the next piece and gives what can be told by now.
+    pub fn push(&mut self, piece: &[u8]) -> String {
+        if self.bytes.is_empty() {
+            self.decode(piece);
+        } else {
+            let mut bytes = std::mem::take(&mut self.bytes);
+            bytes.extend_from_slice(piece);
+            self.decode(&bytes);
+        }
+        self.drain(false)
+    }
+
+    /// Gives what is left. The stream is then as new.
+    pub fn finish(&mut self) -> String {
+        let bytes = std::mem::take(&mut self.bytes);
+        self.text.push_str(&String::from_utf8_lossy(&bytes));
+        let out = self.drain(true);
+        self.text.clear();
+        (self.state, self.held) = (State::default(), 0);
+        out
+    }
+
+    fn decode(&mut self, bytes: &[u8]) {
+        let mut rest = bytes;
+        loop {
+            match std::str::from_utf8(rest) {
+                Ok(text) => return self.text.push_str(text),
+                Err(error) => {
+                    let (valid, after) = rest.split_at(error.valid_up_to());
+                    self.text.push_str(&String::from_utf8_lossy(valid));
+                    match error.error_len() {
+                        Some(length) => {
+                            self.text.push(char::REPLACEMENT_CHARACTER);
+                            rest = &after[length..];
+                        }
+                        None => {
+                            self.bytes = after.to_vec();
+                            return;
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    fn drain(&mut self, last: bool) -> String {
+        let mut out = String::new();
+        while self.held < self.text.len() {
+            let step = self
+                .redactor
+                .step(&mut self.state, &self.text, self.held, last);
+            let Some((end, spans)) = step else { break };
+            write_spans(&mut out, &self.text, self.held, end, &spans);
+            self.held = end;
+        }
+        let kept = floor(&self.text, self.held.saturating_sub(LOOK_BACK));
+        self.text.drain(..kept);
+        self.held -= kept;
+        out
+    }
+}

@@ -1,0 +1,385 @@
+//! Secrets in all the places where logs have them, and what only looks like one. Samples are put
+//! together from parts, or other people's scanners would find them here.
+
+use super::*;
+use proptest::prelude::*;
+
+const WORD: &str = "aB3xK9mQ2wE7rT5yU8iO1pL4sD6fG0hJ2kZ7vC9n";
+
+fn redactor() -> Redactor {
+    Redactor::new(vec![
+        "hunter2-horse".into(),
+        "line \"one\"\nsecond line of it\n".into(),
+    ])
+}
+
+fn redact(text: &str) -> String {
+    redactor().redact(text).into_owned()
+}
+
+fn pem(kind: &str) -> String {
+    let body = "MIIEvQIBADANBgkqhkiG9w0BAQEFAASCBKcwggSjAgEAAoIBAQC7VJTUt9Us8cKj";
+    format!(
+        "-----BEGIN {kind}-----\n{body}\n{body}\nMzEfYyjiWA4R4/M2bS1GB4t7\n-----END {kind}-----"
+    )
+}
+
+/// Tokens that are found wherever they stand, with their kind.
+fn tokens() -> Vec<(String, &'static str)> {
+    let upper = WORD.to_uppercase();
+    let jwt = format!("eyJ{}.eyJ{}.{}", &WORD[..17], &WORD[3..30], &WORD[..20]);
+    vec![
+        (format!("AKIA{}", &upper[..16]), "aws-key"),
+        (format!("ghp_{}", &WORD[..36]), "github-token"),
+        (format!("gho_{}", &WORD[..36]), "github-token"),
+        (format!("ghs_{}", &WORD[..36]), "github-token"),
+        (format!("github_pat_{}_{WORD}", &WORD[..22]), "github-token"),
+        (format!("sk-ant-api03-{WORD}-{WORD}_AA"), "anthropic-key"),
+        (format!("sk-{WORD}"), "openai-key"),
+        (format!("sk-proj-{WORD}_{WORD}"), "openai-key"),
+        (format!("xoxb-1234567890-{}", &WORD[..24]), "slack-token"),
+        (format!("xoxp-1234567890-{}", &WORD[..24]), "slack-token"),
+        (format!("AIza{}", &WORD[..35]), "google-key"),
+        (format!("npm_{}", &WORD[..36]), "npm-token"),
+        (format!("glpat-{}", &WORD[..20]), "gitlab-token"),
+        (format!("sk_live_{}", &WORD[..24]), "stripe-key"),
+        (format!("rk_live_{}", &WORD[..24]), "stripe-key"),
+        (format!("hf_{}", &WORD[..34]), "huggingface-token"),
+        (jwt, "jwt"),
+        ("hunter2-horse".to_owned(), "secret"),
+        ("second line of it".to_owned(), "secret"),
+    ]
+}
+
+/// Secrets with the words that give them away: before, secret, after, kind.
+fn assigned() -> Vec<(String, &'static str, &'static str, &'static str)> {
+    let basic = "dXNlcjpwYXNzd29yZDEyMw==";
+    let mut all: Vec<(&str, &'static str, &'static str, &'static str)> = vec![
+        (
+            "Authorization: Bearer ",
+            "aB3xK9mQ2wE7rT5yU8iO",
+            "",
+            "authorization",
+        ),
+        (
+            "-H 'authorization: token ",
+            "aB3xK9mQ2wE7",
+            "'",
+            "authorization",
+        ),
+        (
+            "\"Authorization\": \"Bearer ",
+            "aB3xK9mQ2wE7rT5yU8iO",
+            "\"",
+            "authorization",
+        ),
+        (
+            "{\\\"Authorization\\\":\\\"Basic ",
+            basic,
+            "\\\"}",
+            "authorization",
+        ),
+        (
+            "Authorization: ",
+            "aB3xK9mQ2wE7rT5yU8iO",
+            "",
+            "authorization",
+        ),
+        (
+            "sent bearer ",
+            "aB3xK9mQ2wE7rT5yU8iO",
+            " once",
+            "authorization",
+        ),
+        ("password=", "s3cret!pw", "", "assigned"),
+        ("DB_PASS='", "tr0ub4dor", "'", "assigned"),
+        ("\"password\": \"", "Summer2024!", "\",", "assigned"),
+        ("--password ", "Summer2024!", " -x", "assigned"),
+        ("https://user:", "s3cretpw", "@host/path", "url-password"),
+        ("postgres://app:", "p%40ss", "@db:5432/x", "url-password"),
+    ];
+    for before in [
+        "token: ",
+        "API_KEY=",
+        "api-key = ",
+        "\"client_secret\": \"",
+        "--token ",
+        "{\\\"access_token\\\":\\\"",
+        "?token=",
+        "export AWS_SECRET_ACCESS_KEY=\"",
+        "//registry.npmjs.org/:_authToken=",
+        "secret => '",
+        "credentials := `",
+    ] {
+        all.push((before, "aB3xK9mQ2wE7rT5yU8iO", "", "assigned"));
+    }
+    all.push(("totp_secret: ", "JBSWY3DPEHPK3PXP", "", "assigned"));
+    all.into_iter()
+        .map(|(b, s, a, k)| (b.to_owned(), s, a, k))
+        .collect()
+}
+
+#[test]
+fn tokens_are_found_wherever_they_stand() {
+    for (token, kind) in tokens() {
+        for (before, after) in [
+            ("", ""),
+            ("a ", " b"),
+            ("\"", "\""),
+            ("x=", "&y"),
+            ("https://", "@host"),
+            ("(", ")."),
+            ("{\\\"a\\\":\\\"", "\\\"}"),
+            ("line\\n", "\\nline"),
+            ("\x1b[32m", "\x1b[0m"),
+            ("\\u001b[1;32m", ""),
+            ("%20", "%20"),
+            ("\\u0022", "\\u0022"),
+            ("é", "é"),
+            ("+", "\n"),
+        ] {
+            let redacted = redact(&format!("{before}{token}{after}"));
+            assert_eq!(
+                redacted,
+                format!("{before}[redacted:{kind}]{after}"),
+                "{token}"
+            );
+        }
+    }
+}
+
+#[test]
+fn names_give_their_values_away() {
+    for (before, secret, after, kind) in assigned() {
+        let text = format!("x {before}{secret}{after}\nnext");
+        let expected = format!("x {before}[redacted:{kind}]{after}\nnext");
+        assert_eq!(redact(&text), expected, "{text}");
+    }
+}
+
+#[test]
+fn known_secrets_are_found_as_json_and_urls_write_them() {
+    assert_eq!(redact("line \"one\""), "[redacted:secret]");
+    assert_eq!(
+        redact(r#"{"a":"line \"one\""}"#),
+        r#"{"a":"[redacted:secret]"}"#
+    );
+    assert_eq!(redact("?q=line%20%22one%22&"), "?q=[redacted:secret]&");
+    let odd = Redactor::new(vec!["aXaXa!".into(), "short".into(), String::new()]);
+    assert_eq!(
+        odd.redact("aXaXa!aXaXa! short"),
+        "[redacted:secret][redacted:secret] short"
+    );
+    let twice = Redactor::new(vec!["abcabcabc".into()]);
+    assert_eq!(twice.redact("abcabcabcabc."), "[redacted:secret].");
+    assert_eq!(format!("{odd:?}"), "Redactor(2 forms of secrets)");
+}
+
+#[test]
+fn private_keys_go_whole() {
+    for kind in [
+        "PRIVATE KEY",
+        "RSA PRIVATE KEY",
+        "OPENSSH PRIVATE KEY",
+        "PGP PRIVATE KEY BLOCK",
+    ] {
+        let key = pem(kind);
+        assert_eq!(
+            redact(&format!("a\n{key}\nb\n")),
+            "a\n[redacted:private-key]\nb\n"
+        );
+        assert_eq!(
+            redact(&key.replace('\n', "\r\n")),
+            "[redacted:private-key]\r\n"
+        );
+        let json = serde_json::json!({"k": format!("{key}\n"), "n": 1}).to_string();
+        assert_eq!(redact(&json), r#"{"k":"[redacted:private-key]\n","n":1}"#);
+    }
+    let numbered: String = (1..)
+        .zip(pem("PRIVATE KEY").lines())
+        .map(|(n, l)| format!("  {n}→{l}\n"))
+        .collect();
+    assert_eq!(
+        redact(&format!("{numbered}after")),
+        "  1→[redacted:private-key]\nafter"
+    );
+    let cut = &pem("PRIVATE KEY")[..150];
+    assert_eq!(redact(cut), "[redacted:private-key]\n");
+    assert_eq!(
+        redact(&format!("{cut}\n\nThen some prose.\n")),
+        "[redacted:private-key]\nThen some prose.\n"
+    );
+    for harmless in [
+        "look for -----BEGIN RSA PRIVATE KEY----- in the logs\nand so on\n",
+        &pem("CERTIFICATE"),
+    ] {
+        assert_eq!(redact(harmless), harmless);
+    }
+}
+
+#[test]
+fn what_only_looks_like_a_secret_stays() {
+    for text in [
+        "commit 8f4b2c1d9e7a6f5b4c3d2e1f0a9b8c7d6e5f4a3b",
+        "sha256:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad",
+        "hash = \"ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad\"",
+        "run 01ARZ3NDEKTSV4RRFFQ69G5FAV of 550e8400-e29b-41d4-a716-446655440000",
+        "targets_hash: 8f4b2c1d9e7a6f5b, token_count: 4096, max_tokens=200000",
+        "token: 123456789012, tokens used: 12k",
+        "let token = self.tokens.next_token(cursor2);",
+        "token = access_token_v2",
+        "token=$GITHUB_TOKEN_2",
+        "password: <your-password-1>",
+        "password: ${DB_PASSWORD1}",
+        "API_KEY={{ api_key_1 }}",
+        "secret: /run/secrets/db_pw1",
+        "--token-file /tmp/a1b2c3d4e5f6",
+        "password: required",
+        "password: String,",
+        "The token: a word. Secret: nobody knows. Password: none.",
+        "Bearer authentication is used; basic arithmetic-is-enough too",
+        "Authorization: Bearer <token>",
+        "Authorization: Bearer $TOKEN",
+        "task-runner-for-the-night-shift-of-agents",
+        "risk-assessment-2024-of-the-whole-project",
+        "sk-learn-pipelines-for-everyone-2024",
+        "npm_config_registry_and_other_things_here",
+        "https://example.org:8080/a@b",
+        "git@github.com:owner/repo.git",
+        "ssh://git@host:22/x",
+        "postgres://user:${PASSWORD}@host/db",
+        "http://[::1]:80/",
+        "std::token::Token::new(1)",
+        "eyJ is how a JWT begins",
+        "if token == other { password != x }",
+        "AKIA is a prefix, AKIAIOSFODNN7 too short",
+        "password_hash = \"$argon2id$v=19$m=65536\"",
+        "aws-sdk-client-s3-control-something-x1",
+        "src/auth/token.rs:42:17",
+        "Secret::from_env",
+        "fence_token: 17",
+        "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAUAAAAFCAYAAACNbyblAAAAHElEQVQI12P4",
+    ] {
+        assert!(
+            matches!(redactor().redact(text), Cow::Borrowed(_)),
+            "{}",
+            redact(text)
+        );
+    }
+}
+
+/// All samples, in one text each.
+fn samples() -> Vec<String> {
+    let mut all: Vec<String> = tokens()
+        .into_iter()
+        .map(|(token, _)| format!("a {token} b"))
+        .collect();
+    all.extend(
+        assigned()
+            .into_iter()
+            .map(|(b, s, a, _)| format!("é{b}{s}{a}\nz")),
+    );
+    all.push(format!("a\n{}\nb", pem("RSA PRIVATE KEY")));
+    all.push(serde_json::json!({"k": pem("PRIVATE KEY")}).to_string());
+    all
+}
+
+#[test]
+fn every_split_of_every_sample_is_redacted_alike() {
+    let redactor = redactor();
+    for sample in samples() {
+        let whole = redactor.redact(&sample);
+        assert!(whole.contains("[redacted:"), "{sample}");
+        let bytes = sample.as_bytes();
+        for at in 0..=bytes.len() {
+            let mut stream = redactor.stream();
+            let parts = [
+                stream.push(&bytes[..at]),
+                stream.push(&bytes[at..]),
+                stream.finish(),
+            ];
+            assert_eq!(parts.concat(), whole, "at {at}");
+        }
+        let mut stream = redactor.stream();
+        let mut dripped: String = bytes.iter().map(|byte| stream.push(&[*byte])).collect();
+        dripped.push_str(&stream.finish());
+        assert_eq!(dripped, whole);
+    }
+}
+
+#[test]
+fn lines_without_end_are_given_in_time_and_hide_nothing() {
+    let redactor = redactor();
+    for sample in samples() {
+        let sample = sample.replace('\n', "\\n");
+        for shift in [0, 1, 7, 13, 29] {
+            // The sample lies on every kind of place around the cut.
+            let before = "x ".repeat((4 * LONGEST - 40) / 2 + shift * 4) + &"y".repeat(shift % 2);
+            let text = format!("{before} {sample} {}", "z ".repeat(40_000));
+            let whole = redactor.redact(&text);
+            assert!(whole.contains("[redacted:"), "{sample}");
+            let mut stream = redactor.stream();
+            let early = stream.push(text.as_bytes());
+            assert!(early.len() > 30_000);
+            assert_eq!(early + &stream.finish(), whole);
+        }
+    }
+}
+
+#[test]
+fn streams_take_bytes_that_are_no_text() {
+    let mut stream = redactor().stream();
+    let mut out = stream.push(b"a\xff\xc3");
+    out += &stream.push(b"\xa9\xe2\x82\n");
+    out += &stream.push(b"\xe2\x82");
+    out += &stream.finish();
+    assert_eq!(out, "a\u{fffd}é\u{fffd}\n\u{fffd}");
+    assert_eq!(stream.push(b"new\n"), "new\n");
+}
+
+proptest! {
+    #[test]
+    fn streams_agree_with_the_whole_and_leave_no_secret(
+        picks in prop::collection::vec(
+            (any::<prop::sample::Index>(), prop::sample::select(&[" ", "\n", "\"", "é", ": ", "=", "", "a"][..])),
+            0..8,
+        ),
+        sizes in prop::collection::vec(1_usize..40, 1..20),
+    ) {
+        let samples = samples();
+        let text: String = picks.iter().map(|(pick, glue)| pick.get(&samples).clone() + glue).collect();
+        let whole = redactor().redact(&text).into_owned();
+        prop_assert!(!whole.contains("hunter2-horse") && !whole.contains("second line of it"));
+        let mut stream = redactor().stream();
+        let (mut out, mut rest) = (String::new(), text.as_bytes());
+        for size in sizes.iter().cycle() {
+            if rest.is_empty() {
+                break;
+            }
+            let (piece, after) = rest.split_at((*size).min(rest.len()));
+            out += &stream.push(piece);
+            rest = after;
+        }
+        out += &stream.finish();
+        prop_assert_eq!(out, whole);
+    }
+
+    #[test]
+    fn ids_and_hashes_stay(bytes in prop::collection::vec(any::<u8>(), 32), upper: bool) {
+        let hex: String = bytes.iter().map(|b| format!("{b:02x}")).collect();
+        let crockford = b"0123456789ABCDEFGHJKMNPQRSTVWXYZ";
+        let ulid: String = bytes[..26].iter().map(|b| crockford[usize::from(b % 32)] as char).collect();
+        let uuid = format!("{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..32]);
+        let hex = if upper { hex.to_uppercase() } else { hex };
+        for id in [&hex[..], &hex[..40], &hex[..16], &ulid, &uuid] {
+            for text in [id.to_owned(), format!("commit {id}"), format!("id={id}"), format!("\"hash\":\"{id}\"")] {
+                prop_assert_eq!(redact(&text), text);
+            }
+        }
+    }
+
+    #[test]
+    fn any_text_is_taken(text in "(\\PC|\n|=|:|-----BEGIN |PRIVATE KEY-----|token|\"|\\\\){0,60}") {
+        let _ = redact(&text);
+    }
+}
