@@ -43,12 +43,20 @@ struct Started {
 
 /// What recovery needs of this process.
 pub fn driver<'a>(home: &'a Home, me: &'a Owner) -> Driver<'a> {
-    Driver { state: &home.state, me, retries_lost: &KindSpec::retries_lost }
+    Driver {
+        state: &home.state,
+        me,
+        retries_lost: &KindSpec::retries_lost,
+    }
 }
 
 fn spawn(run: &RunId, manner: Manner) -> Result<Started, Failure> {
     let mut command = Command::new(home::executable()?);
-    command.arg("perform").arg(run.as_str()).stdin(Stdio::null()).stdout(Stdio::null());
+    command
+        .arg("perform")
+        .arg(run.as_str())
+        .stdin(Stdio::null())
+        .stdout(Stdio::null());
     if !manner.watched {
         command.stderr(Stdio::null());
     }
@@ -58,10 +66,15 @@ fn spawn(run: &RunId, manner: Manner) -> Result<Started, Failure> {
     for _ in 0..manner.verbose {
         command.arg("--verbose");
     }
-    let child = command
-        .spawn()
-        .map_err(|error| Failure::environment(format!("cannot start this program again for a run: {error}")))?;
-    Ok(Started { run: run.clone(), child })
+    let child = command.spawn().map_err(|error| {
+        Failure::environment(format!(
+            "cannot start this program again for a run: {error}"
+        ))
+    })?;
+    Ok(Started {
+        run: run.clone(),
+        child,
+    })
 }
 
 /// Runs one requested run to its end, and further attempts at its occurrence where it was lost.
@@ -74,7 +87,9 @@ pub fn run_to_end(
     manner: Manner,
 ) -> Result<RunRow, Failure> {
     let mut first = Some(run.clone());
-    let all = run_all(home, ledger, me, manner, |_| Ok(first.take().into_iter().collect()))?;
+    let all = run_all(home, ledger, me, manner, |_| {
+        Ok(first.take().into_iter().collect())
+    })?;
     Ok(ledger.run(all.last().unwrap_or(run))?)
 }
 
@@ -98,19 +113,23 @@ pub fn run_all(
             forwarder.add(started.child.id());
             live.insert(started.child.id(), started);
         }
-        let Some(forwarder) = &forwarder else { return Ok(all) };
+        let Some(forwarder) = &forwarder else {
+            return Ok(all);
+        };
         if live.is_empty() {
             return Ok(all);
         }
         for pid in ended(&live)? {
             // Before it is reaped: afterwards the number may belong to somebody else.
             forwarder.remove(pid);
-            let Some(mut started) = live.remove(&pid) else { continue };
-            let status = started
-                .child
-                .wait()
-                .map_err(|error| Failure::internal(format!("cannot wait for run {}: {error}", started.run)))?;
-            if let Some(again) = settle_after(home, ledger, me, &started.run, &status.to_string())? {
+            let Some(mut started) = live.remove(&pid) else {
+                continue;
+            };
+            let status = started.child.wait().map_err(|error| {
+                Failure::internal(format!("cannot wait for run {}: {error}", started.run))
+            })?;
+            if let Some(again) = settle_after(home, ledger, me, &started.run, &status.to_string())?
+            {
                 let started = spawn(&again, manner)?;
                 all.push(again);
                 forwarder.add(started.child.id());
@@ -122,16 +141,26 @@ pub fn run_all(
 
 /// Waits until a process ends, or a minute has passed.
 fn ended(live: &BTreeMap<u32, Started>) -> Result<Vec<u32>, Failure> {
-    let internal = |error: rustix::io::Errno| Failure::internal(format!("cannot wait for runs: {error}"));
+    let internal =
+        |error: rustix::io::Errno| Failure::internal(format!("cannot wait for runs: {error}"));
     let mut handles = Vec::with_capacity(live.len());
     for pid in live.keys() {
         let number = i32::try_from(*pid).ok().and_then(Pid::from_raw);
-        let number = number.ok_or_else(|| Failure::internal(format!("no process can be numbered {pid}")))?;
-        handles.push((*pid, pidfd_open(number, PidfdFlags::empty()).map_err(internal)?));
+        let number =
+            number.ok_or_else(|| Failure::internal(format!("no process can be numbered {pid}")))?;
+        handles.push((
+            *pid,
+            pidfd_open(number, PidfdFlags::empty()).map_err(internal)?,
+        ));
     }
-    let mut polled: Vec<PollFd<'_>> =
-        handles.iter().map(|(_, handle)| PollFd::from_borrowed_fd(handle.as_fd(), PollFlags::IN)).collect();
-    let minute = Timespec { tv_sec: 60, tv_nsec: 0 };
+    let mut polled: Vec<PollFd<'_>> = handles
+        .iter()
+        .map(|(_, handle)| PollFd::from_borrowed_fd(handle.as_fd(), PollFlags::IN))
+        .collect();
+    let minute = Timespec {
+        tv_sec: 60,
+        tv_nsec: 0,
+    };
     match poll(&mut polled, Some(&minute)) {
         Ok(_) | Err(rustix::io::Errno::INTR) => {}
         Err(error) => return Err(internal(error)),
@@ -157,7 +186,9 @@ fn settle_after(
     match row.state {
         RunState::Settled => Ok(None),
         RunState::Requested => {
-            let outcome = Outcome::Lost { why: format!("its process ended with {status} before it began") };
+            let outcome = Outcome::Lost {
+                why: format!("its process ended with {status} before it began"),
+            };
             ledger.settle(run, None, &outcome, &Summary::default(), home.wall()?)?;
             Ok(None)
         }
@@ -177,7 +208,9 @@ struct Forwarder {
 impl Forwarder {
     fn start() -> Self {
         let pids = Arc::new(Mutex::new(BTreeSet::new()));
-        let forwarder = Self { pids: Arc::clone(&pids) };
+        let forwarder = Self {
+            pids: Arc::clone(&pids),
+        };
         if let Ok(mut signals) = Signals::new([SIGTERM, SIGINT]) {
             // Without the thread the signals are only not forwarded; recovery is the net below.
             let _detached = thread::Builder::new().spawn(move || {
@@ -194,10 +227,16 @@ impl Forwarder {
     }
 
     fn add(&self, pid: u32) {
-        self.pids.lock().unwrap_or_else(PoisonError::into_inner).insert(pid);
+        self.pids
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(pid);
     }
 
     fn remove(&self, pid: u32) {
-        self.pids.lock().unwrap_or_else(PoisonError::into_inner).remove(&pid);
+        self.pids
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .remove(&pid);
     }
 }

@@ -3,6 +3,8 @@
 //! Everything below gets what it needs as arguments. A variable that is set and cannot be used is
 //! an error, never a silent fall-back.
 
+#![allow(clippy::disallowed_methods, reason = "this is the place that reads the environment")]
+
 use std::collections::BTreeMap;
 use std::env;
 use std::ffi::OsString;
@@ -33,9 +35,11 @@ pub struct Home {
 impl Home {
     /// Reads the environment.
     pub fn read() -> Result<Self, Failure> {
-        let here = env::current_dir()
-            .map_err(|error| Failure::environment(format!("cannot tell the current folder: {error}")))?;
-        let clock = env::var_os("RUNNER_TEST_CLOCK").map_or(Clock::Host, |path| Clock::File(path.into()));
+        let here = env::current_dir().map_err(|error| {
+            Failure::environment(format!("cannot tell the current folder: {error}"))
+        })?;
+        let clock =
+            env::var_os("RUNNER_TEST_CLOCK").map_or(Clock::Host, |path| Clock::File(path.into()));
         Ok(Self {
             state: folder("XDG_STATE_HOME", ".local/state")?.join("runner"),
             user_config: folder("XDG_CONFIG_HOME", ".config")?.join("runner/config.toml"),
@@ -46,7 +50,9 @@ impl Home {
 
     /// Reads both clocks.
     pub fn now(&self) -> Result<Moment, Failure> {
-        self.clock.read().map_err(|error| Failure::environment(error.to_string()))
+        self.clock
+            .read()
+            .map_err(|error| Failure::environment(error.to_string()))
     }
 
     /// Wall time.
@@ -86,7 +92,9 @@ pub fn child_environment() -> BTreeMap<String, String> {
 
 /// The variables of these names that are set and are text.
 pub fn named<'a>(names: impl Iterator<Item = &'a str>) -> BTreeMap<String, String> {
-    names.filter_map(|name| Some((name.to_owned(), env::var(name).ok()?))).collect()
+    names
+        .filter_map(|name| Some((name.to_owned(), env::var(name).ok()?)))
+        .collect()
 }
 
 /// One of our own settings from the environment.
@@ -96,7 +104,8 @@ pub fn setting(name: &str) -> Option<OsString> {
 
 /// Our own executable, to start `perform` with.
 pub fn executable() -> Result<PathBuf, Failure> {
-    env::current_exe().map_err(|error| Failure::environment(format!("cannot find this program: {error}")))
+    env::current_exe()
+        .map_err(|error| Failure::environment(format!("cannot find this program: {error}")))
 }
 
 fn folder(variable: &str, below_home: &str) -> Result<PathBuf, Failure> {
@@ -105,10 +114,15 @@ fn folder(variable: &str, below_home: &str) -> Result<PathBuf, Failure> {
         if path.is_absolute() {
             return Ok(path);
         }
-        return Err(Failure::environment(format!("{variable} must be an absolute path, it is {}", path.display())));
+        return Err(Failure::environment(format!(
+            "{variable} must be an absolute path, it is {}",
+            path.display()
+        )));
     }
     let home = setting("HOME").ok_or_else(|| {
-        Failure::environment(format!("neither {variable} nor HOME is set, so there is no place for runner's files"))
+        Failure::environment(format!(
+            "neither {variable} nor HOME is set, so there is no place for runner's files"
+        ))
     })?;
     Ok(Path::new(&home).join(below_home))
 }

@@ -18,17 +18,29 @@ pub const FILE: &str = "log";
 /// Sends everything that is traced from here on to the run's log.
 pub fn start(folder: &Path, verbose: u8, redactor: Redactor) -> io::Result<()> {
     fs::create_dir_all(folder)?;
-    let file = File::options().create(true).append(true).open(folder.join(FILE))?;
+    let file = File::options()
+        .create(true)
+        .append(true)
+        .open(folder.join(FILE))?;
     let level = match verbose {
         0 => "info",
         1 => "debug",
         _ => "trace",
     };
     let wanted = home::setting("RUNNER_LOG").and_then(|value| value.into_string().ok());
-    let filter = EnvFilter::try_new(wanted.as_deref().unwrap_or(level)).unwrap_or_else(|_| EnvFilter::new(level));
-    let sink = Mutex::new(Redacted { file, redactor, line: Vec::new() });
-    let subscriber =
-        tracing_subscriber::fmt().with_env_filter(filter).with_ansi(false).with_target(false).with_writer(sink).finish();
+    let filter = EnvFilter::try_new(wanted.as_deref().unwrap_or(level))
+        .unwrap_or_else(|_| EnvFilter::new(level));
+    let sink = Mutex::new(Redacted {
+        file,
+        redactor,
+        line: Vec::new(),
+    });
+    let subscriber = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_ansi(false)
+        .with_target(false)
+        .with_writer(sink)
+        .finish();
     tracing::subscriber::set_global_default(subscriber).map_err(io::Error::other)
 }
 
@@ -45,7 +57,8 @@ impl Write for Redacted {
         while let Some(end) = self.line.iter().position(|byte| *byte == b'\n') {
             let line: Vec<u8> = self.line.drain(..=end).collect();
             let text = String::from_utf8_lossy(&line);
-            self.file.write_all(self.redactor.redact(&text).as_bytes())?;
+            self.file
+                .write_all(self.redactor.redact(&text).as_bytes())?;
         }
         Ok(bytes.len())
     }

@@ -30,13 +30,17 @@ pub struct Here {
 
 /// The nearest folder at or above `from` that holds a `runner.toml`.
 pub fn find(from: &Path) -> Result<PathBuf, Failure> {
-    let from = fs::canonicalize(from).map_err(|error| Failure::data(format!("{}: {error}", from.display())))?;
+    let from = fs::canonicalize(from)
+        .map_err(|error| Failure::data(format!("{}: {error}", from.display())))?;
     from.ancestors()
         .find(|folder| folder.join(FILE).is_file())
         .map(Path::to_owned)
         .ok_or_else(|| {
-            Failure::configuration(format!("{} is in no project: there is no {FILE} here or above", from.display()))
-                .mend("runner init")
+            Failure::configuration(format!(
+                "{} is in no project: there is no {FILE} here or above",
+                from.display()
+            ))
+            .mend("runner init")
         })
 }
 
@@ -51,9 +55,15 @@ impl Here {
         let stamp = stamp(home, root);
         let config = config::load(&home.user_config, &root.join(FILE))?;
         let id = config.project.clone().ok_or_else(|| {
-            Failure::configuration(format!("{} has no [project] id", root.join(FILE).display())).mend("runner init")
+            Failure::configuration(format!("{} has no [project] id", root.join(FILE).display()))
+                .mend("runner init")
         })?;
-        Ok(Self { root: root.to_owned(), id, config, stamp })
+        Ok(Self {
+            root: root.to_owned(),
+            id,
+            config,
+            stamp,
+        })
     }
 
     /// Brings the ledger to what the project's files say.
@@ -98,8 +108,19 @@ impl Here {
 /// nothing need be read again.
 pub fn stamp(home: &Home, root: &Path) -> String {
     let one = |path: &Path| match fs::metadata(path) {
-        Ok(data) => format!("{}.{}.{}.{}", data.ino(), data.size(), data.mtime(), data.mtime_nsec()),
+        Ok(data) => format!(
+            "{}.{}.{}.{}",
+            data.ino(),
+            data.size(),
+            data.mtime(),
+            data.mtime_nsec()
+        ),
         Err(_) => "-".to_owned(),
     };
-    format!("{} {} {}", env!("CARGO_PKG_VERSION"), one(&home.user_config), one(&root.join(FILE)))
+    format!(
+        "{} {} {}",
+        env!("CARGO_PKG_VERSION"),
+        one(&home.user_config),
+        one(&root.join(FILE))
+    )
 }

@@ -15,7 +15,9 @@ use crate::home;
 /// Prints a result.
 pub fn out(text: &str) {
     let mut stdout = io::stdout().lock();
-    let _closed = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
+    let _closed = stdout
+        .write_all(text.as_bytes())
+        .and_then(|()| stdout.flush());
 }
 
 /// Prints a result as JSON.
@@ -44,14 +46,22 @@ fn complain_raw(text: &str) {
 
 /// A moment for people: their own zone, to the second.
 pub fn moment(at: Timestamp) -> String {
-    at.to_zoned(jiff::tz::TimeZone::system()).strftime("%Y-%m-%d %H:%M:%S").to_string()
+    at.to_zoned(jiff::tz::TimeZone::system())
+        .strftime("%Y-%m-%d %H:%M:%S")
+        .to_string()
 }
 
 /// Columns, padded to their widest cell; the last one is left as it is.
 pub fn table(rows: &[Vec<String>]) -> String {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     let widths: Vec<usize> = (0..columns)
-        .map(|column| rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max().unwrap_or(0))
+        .map(|column| {
+            rows.iter()
+                .filter_map(|row| row.get(column))
+                .map(|cell| cell.chars().count())
+                .max()
+                .unwrap_or(0)
+        })
         .collect();
     let mut text = String::new();
     for row in rows {
@@ -59,7 +69,10 @@ pub fn table(rows: &[Vec<String>]) -> String {
         for (column, cell) in row.iter().enumerate() {
             line.push_str(cell);
             if column + 1 < row.len() {
-                line.extend(std::iter::repeat_n(' ', widths[column] - cell.chars().count() + 2));
+                line.extend(std::iter::repeat_n(
+                    ' ',
+                    widths[column] - cell.chars().count() + 2,
+                ));
             }
         }
         text.push_str(line.trim_end());
@@ -81,16 +94,25 @@ impl Steps {
     pub fn new(job: &str, quiet: bool, verbose: bool) -> Self {
         let terminal = io::stderr().is_terminal() && home::setting("NO_COLOR").is_none();
         let shown = terminal && !quiet;
-        let target = if shown { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
+        let target = if shown {
+            ProgressDrawTarget::stderr()
+        } else {
+            ProgressDrawTarget::hidden()
+        };
         let bar = ProgressBar::with_draw_target(None, target);
-        let style = ProgressStyle::with_template("{spinner} {prefix}: {wide_msg} {pos}/{len} {elapsed}")
-            .unwrap_or_else(|_| ProgressStyle::default_bar());
+        let style =
+            ProgressStyle::with_template("{spinner} {prefix}: {wide_msg} {pos}/{len} {elapsed}")
+                .unwrap_or_else(|_| ProgressStyle::default_bar());
         bar.set_style(style);
         bar.set_prefix(job.to_owned());
         if shown {
             bar.enable_steady_tick(Duration::from_millis(120));
         }
-        Self { bar, plain: !shown && verbose && !quiet, last: String::new() }
+        Self {
+            bar,
+            plain: !shown && verbose && !quiet,
+            last: String::new(),
+        }
     }
 }
 
@@ -122,7 +144,10 @@ mod tests {
 
     #[test]
     fn columns_line_up() {
-        let rows = vec![vec!["a".into(), "long".into(), "x".into()], vec!["bbb".into(), "s".into(), "y".into()]];
+        let rows = vec![
+            vec!["a".into(), "long".into(), "x".into()],
+            vec!["bbb".into(), "s".into(), "y".into()],
+        ];
         assert_eq!(table(&rows), "a    long  x\nbbb  s     y\n");
     }
 }

@@ -65,8 +65,14 @@ pub enum Decision {
 /// what was asked for first (pause, breaker), then what someone must mend, then what is a matter of
 /// time, then what needs nothing.
 pub fn decide(facts: &Facts, reservation: Result<Amounts, Shortfall>, now: Timestamp) -> Decision {
-    if let Some(until) = facts.paused_until.filter(|until| *until > now && !facts.by_hand) {
-        return Decision::Decline(Outcome::Deferred { until, why: "the job is paused".to_owned() });
+    if let Some(until) = facts
+        .paused_until
+        .filter(|until| *until > now && !facts.by_hand)
+    {
+        return Decision::Decline(Outcome::Deferred {
+            until,
+            why: "the job is paused".to_owned(),
+        });
     }
     if facts.failures_in_a_row >= BREAKER && !facts.by_hand {
         return Decision::Decline(Outcome::Skipped {
@@ -87,7 +93,10 @@ pub fn decide(facts: &Facts, reservation: Result<Amounts, Shortfall>, now: Times
         });
     }
     if let Some((class, why)) = &facts.preflight {
-        return Decision::Decline(Outcome::Failed { class: *class, why: why.clone() });
+        return Decision::Decline(Outcome::Failed {
+            class: *class,
+            why: why.clone(),
+        });
     }
     if !facts.dirty.is_empty() {
         return Decision::Decline(Outcome::Deferred {
@@ -113,7 +122,12 @@ pub fn decide(facts: &Facts, reservation: Result<Amounts, Shortfall>, now: Times
 /// The first few names, and how many more there are.
 fn listed(names: &[String]) -> String {
     const SHOWN: usize = 5;
-    let mut text = names.iter().take(SHOWN).cloned().collect::<Vec<_>>().join(", ");
+    let mut text = names
+        .iter()
+        .take(SHOWN)
+        .cloned()
+        .collect::<Vec<_>>()
+        .join(", ");
     if names.len() > SHOWN {
         text.push_str(&format!(" and {} more", names.len() - SHOWN));
     }
@@ -129,7 +143,10 @@ mod tests {
     }
 
     fn healthy() -> Facts {
-        Facts { free_bytes: u64::MAX, ..Facts::default() }
+        Facts {
+            free_bytes: u64::MAX,
+            ..Facts::default()
+        }
     }
 
     fn word(facts: &Facts) -> String {
@@ -148,12 +165,48 @@ mod tests {
     fn each_fact_alone_stops_it() {
         let later = now().saturating_add(SignedDuration::from_hours(1)).unwrap();
         let cases = [
-            (Facts { paused_until: Some(later), ..healthy() }, "deferred until"),
-            (Facts { failures_in_a_row: BREAKER, ..healthy() }, "skipped: stopped after 3"),
-            (Facts { free_bytes: 10, ..healthy() }, "failed (environment)"),
-            (Facts { preflight: Some((Class::Auth, "no key".into())), ..healthy() }, "failed (auth)"),
-            (Facts { dirty: vec!["ideas/a.md".into()], ..healthy() }, "deferred until"),
-            (Facts { nothing_to_do: Some("no delta".into()), ..healthy() }, "skipped: no delta"),
+            (
+                Facts {
+                    paused_until: Some(later),
+                    ..healthy()
+                },
+                "deferred until",
+            ),
+            (
+                Facts {
+                    failures_in_a_row: BREAKER,
+                    ..healthy()
+                },
+                "skipped: stopped after 3",
+            ),
+            (
+                Facts {
+                    free_bytes: 10,
+                    ..healthy()
+                },
+                "failed (environment)",
+            ),
+            (
+                Facts {
+                    preflight: Some((Class::Auth, "no key".into())),
+                    ..healthy()
+                },
+                "failed (auth)",
+            ),
+            (
+                Facts {
+                    dirty: vec!["ideas/a.md".into()],
+                    ..healthy()
+                },
+                "deferred until",
+            ),
+            (
+                Facts {
+                    nothing_to_do: Some("no delta".into()),
+                    ..healthy()
+                },
+                "skipped: no delta",
+            ),
         ];
         for (facts, expected) in cases {
             let found = word(&facts);
@@ -164,7 +217,12 @@ mod tests {
     #[test]
     fn a_person_overrules_pause_and_breaker_only() {
         let later = now().saturating_add(SignedDuration::from_hours(1)).unwrap();
-        let mut facts = Facts { by_hand: true, paused_until: Some(later), failures_in_a_row: 9, ..healthy() };
+        let mut facts = Facts {
+            by_hand: true,
+            paused_until: Some(later),
+            failures_in_a_row: 9,
+            ..healthy()
+        };
         assert_eq!(word(&facts), "admit");
         facts.dirty = (0..7).map(|n| format!("ideas/{n}.md")).collect();
         assert!(word(&facts).contains("ideas/4.md and 2 more"));
@@ -172,7 +230,12 @@ mod tests {
 
     #[test]
     fn no_budget_no_run() {
-        let short = Shortfall { level: "day 2026-11-21".into(), unit: "calls", wanted: 5, left: 2 };
+        let short = Shortfall {
+            level: "day 2026-11-21".into(),
+            unit: "calls",
+            wanted: 5,
+            left: 2,
+        };
         let Decision::Decline(outcome) = decide(&healthy(), Err(short), now()) else {
             panic!("admitted without budget");
         };

@@ -30,7 +30,10 @@ pub struct WriteError {
 /// The temporary file could not be made, written or synced: nothing changed. Or the rename's
 /// folder could not be synced: the new content is in place and may not outlive a power cut.
 pub fn write_atomic(path: &Path, bytes: &[u8], mode: u32) -> Result<(), WriteError> {
-    write(path, bytes, mode).map_err(|source| WriteError { path: path.to_owned(), source })
+    write(path, bytes, mode).map_err(|source| WriteError {
+        path: path.to_owned(),
+        source,
+    })
 }
 
 fn write(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
@@ -61,7 +64,12 @@ fn make_temp(folder: &Path, name: &str) -> io::Result<(PathBuf, File)> {
     loop {
         let call = CALLS.fetch_add(1, Ordering::Relaxed);
         let temp = folder.join(format!(".{stem}.{}-{call}.tmp", process::id()));
-        match OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temp) {
+        match OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(&temp)
+        {
             Ok(file) => return Ok((temp, file)),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             Err(error) => return Err(error),
@@ -91,7 +99,10 @@ mod tests {
         write_atomic(&path, b"one", 0o600).unwrap();
         write_atomic(&path, b"two", 0o640).unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"two");
-        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o7777, 0o640);
+        assert_eq!(
+            fs::metadata(&path).unwrap().permissions().mode() & 0o7777,
+            0o640
+        );
         assert_eq!(names(folder.path()), ["state.json"]);
     }
 

@@ -60,7 +60,11 @@ impl Git {
             .collect();
         env.insert("LC_ALL".to_owned(), "C".to_owned());
         env.insert("GIT_TERMINAL_PROMPT".to_owned(), "0".to_owned());
-        Self { root: root.to_owned(), env, marker: marker.to_owned() }
+        Self {
+            root: root.to_owned(),
+            env,
+            marker: marker.to_owned(),
+        }
     }
 
     /// The work tree.
@@ -85,11 +89,21 @@ impl Git {
         if status == Status::Exit(0) {
             return Ok(stdout);
         }
-        let stderr = String::from_utf8_lossy(&stderr).lines().take(3).collect::<Vec<_>>().join("; ");
+        let stderr = String::from_utf8_lossy(&stderr)
+            .lines()
+            .take(3)
+            .collect::<Vec<_>>()
+            .join("; ");
         if stderr.contains("not a git repository") {
-            return Err(GitError::NotARepository { path: self.root.clone() });
+            return Err(GitError::NotARepository {
+                path: self.root.clone(),
+            });
         }
-        Err(GitError::Failed { args: args.join(" "), status, stderr })
+        Err(GitError::Failed {
+            args: args.join(" "),
+            status,
+            stderr,
+        })
     }
 
     /// Whether git answers 0 (yes) or 1 (no); anything else is an error.
@@ -104,7 +118,11 @@ impl Git {
             status => Err(GitError::Failed {
                 args: args.join(" "),
                 status,
-                stderr: String::from_utf8_lossy(&stderr).lines().take(3).collect::<Vec<_>>().join("; "),
+                stderr: String::from_utf8_lossy(&stderr)
+                    .lines()
+                    .take(3)
+                    .collect::<Vec<_>>()
+                    .join("; "),
             }),
         }
     }
@@ -115,7 +133,11 @@ impl Git {
     /// [`GitError::NotARepository`].
     pub fn top(&self) -> Result<PathBuf, GitError> {
         let out = self.ask(&["rev-parse", "--show-toplevel"])?;
-        Ok(PathBuf::from(String::from_utf8_lossy(&out).trim_end_matches('\n').to_owned()))
+        Ok(PathBuf::from(
+            String::from_utf8_lossy(&out)
+                .trim_end_matches('\n')
+                .to_owned(),
+        ))
     }
 
     /// The commit that is checked out; `None` in a repository without commits.
@@ -139,7 +161,8 @@ impl Git {
             return Ok(None);
         }
         let name = format!("{hash}^{{commit}}");
-        let (status, stdout, _) = self.call(&["rev-parse", "--verify", "--quiet", &name], Stdin::Null)?;
+        let (status, stdout, _) =
+            self.call(&["rev-parse", "--verify", "--quiet", &name], Stdin::Null)?;
         Ok((status == Status::Exit(0)).then(|| String::from_utf8_lossy(&stdout).trim().to_owned()))
     }
 
@@ -162,15 +185,22 @@ impl Git {
             cwd: self.root.clone(),
             env: self.env.clone(),
             stdin,
-            limits: Limits { total: Some(PATIENCE), output_cap: LONGEST, ..Limits::default() },
+            limits: Limits {
+                total: Some(PATIENCE),
+                output_cap: LONGEST,
+                ..Limits::default()
+            },
             marker: self.marker.clone(),
         };
-        let cancel = Cancel::new().map_err(|source| GitError::Spawn(SpawnError::Io {
-            program: PathBuf::from("git"),
-            what: "make a cancel token",
-            source,
-        }))?;
-        let ended = process::run(&spec, &cancel, &mut |_, _| Verdict::Continue).map_err(GitError::Spawn)?;
+        let cancel = Cancel::new().map_err(|source| {
+            GitError::Spawn(SpawnError::Io {
+                program: PathBuf::from("git"),
+                what: "make a cancel token",
+                source,
+            })
+        })?;
+        let ended =
+            process::run(&spec, &cancel, &mut |_, _| Verdict::Continue).map_err(GitError::Spawn)?;
         Ok((ended.status, ended.stdout, ended.stderr))
     }
 }

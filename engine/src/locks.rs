@@ -79,9 +79,18 @@ pub struct JobLock {
 pub fn job_lock_path(state: &Path, project: &ProjectId, job: &str) -> PathBuf {
     let safe: String = job
         .chars()
-        .map(|c| if c.is_ascii_alphanumeric() || c == '-' || c == '_' { c } else { '.' })
+        .map(|c| {
+            if c.is_ascii_alphanumeric() || c == '-' || c == '_' {
+                c
+            } else {
+                '.'
+            }
+        })
         .collect();
-    state.join("locks").join(project.as_str()).join(format!("{safe}.lock"))
+    state
+        .join("locks")
+        .join(project.as_str())
+        .join(format!("{safe}.lock"))
 }
 
 impl JobLock {
@@ -90,7 +99,10 @@ impl JobLock {
     /// # Errors
     /// [`LockError::Held`] names the holder.
     pub fn try_take(path: &Path) -> Result<Self, LockError> {
-        let io = |source| LockError::Io { path: path.to_owned(), source };
+        let io = |source| LockError::Io {
+            path: path.to_owned(),
+            source,
+        };
         if let Some(folder) = path.parent() {
             fs::create_dir_all(folder).map_err(io)?;
         }
@@ -108,7 +120,10 @@ impl JobLock {
                 // The holder may be about to write its name; then there is none yet.
                 let _unreadable = file.read_to_string(&mut text);
                 let holder = serde_json::from_str(&text).ok();
-                Err(LockError::Held { holder, path: path.to_owned() })
+                Err(LockError::Held {
+                    holder,
+                    path: path.to_owned(),
+                })
             }
             Err(TryLockError::Error(source)) => Err(io(source)),
         }
@@ -119,8 +134,15 @@ impl JobLock {
     /// # Errors
     /// [`LockError::Io`].
     pub fn take_from_the_dead(path: &Path) -> Result<Self, LockError> {
-        let io = |source| LockError::Io { path: path.to_owned(), source };
-        let file = File::options().read(true).write(true).open(path).map_err(io)?;
+        let io = |source| LockError::Io {
+            path: path.to_owned(),
+            source,
+        };
+        let file = File::options()
+            .read(true)
+            .write(true)
+            .open(path)
+            .map_err(io)?;
         file.lock().map_err(io)?;
         Ok(Self { file })
     }
@@ -160,13 +182,19 @@ impl ContractLock {
     /// # Errors
     /// [`LockError::Foreign`], [`LockError::Io`].
     pub fn take(path: &Path, holder: &Holder, now: Timestamp) -> Result<Self, LockError> {
-        let io = |source| LockError::Io { path: path.to_owned(), source };
+        let io = |source| LockError::Io {
+            path: path.to_owned(),
+            source,
+        };
         if let Some(folder) = path.parent() {
             fs::create_dir_all(folder).map_err(io)?;
         }
         let lock = Self {
             path: path.to_owned(),
-            content: format!("{}\n{MARK} {} {}\n", holder.owner.pid, holder.run, holder.since),
+            content: format!(
+                "{}\n{MARK} {} {}\n",
+                holder.owner.pid, holder.run, holder.since
+            ),
         };
         match fs::symlink_metadata(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => lock.create()?,
@@ -180,7 +208,10 @@ impl ContractLock {
                 let age = Timestamp::try_from(changed).map(|at| now.duration_since(at));
                 if !ours(&found) && age.is_ok_and(|age| age < FOREIGN) {
                     let content = found.lines().next().unwrap_or_default().to_owned();
-                    return Err(LockError::Foreign { path: path.to_owned(), content });
+                    return Err(LockError::Foreign {
+                        path: path.to_owned(),
+                        content,
+                    });
                 }
             }
         }
@@ -193,7 +224,10 @@ impl ContractLock {
     /// # Errors
     /// [`LockError::Io`].
     pub fn claim(&self) -> Result<Option<String>, LockError> {
-        let io = |source| LockError::Io { path: self.path.clone(), source };
+        let io = |source| LockError::Io {
+            path: self.path.clone(),
+            source,
+        };
         let found = match head(&self.path) {
             Ok(found) if found == self.content => return Ok(None),
             Ok(found) => found,
@@ -219,12 +253,18 @@ impl ContractLock {
                 io::ErrorKind::AlreadyExists => Ok(()),
                 _ => Err(error),
             })
-            .map_err(|source| LockError::Io { path: self.path.clone(), source })
+            .map_err(|source| LockError::Io {
+                path: self.path.clone(),
+                source,
+            })
     }
 }
 
 fn ours(content: &str) -> bool {
-    content.lines().nth(1).is_some_and(|line| line.starts_with(MARK))
+    content
+        .lines()
+        .nth(1)
+        .is_some_and(|line| line.starts_with(MARK))
 }
 
 /// The word by which we know our own lock files; the first line stays a bare PID for others.
@@ -250,7 +290,15 @@ mod tests {
 
     fn holder() -> Holder {
         let now = Timestamp::UNIX_EPOCH;
-        Holder { owner: Owner { pid: 7, start: 1, boot: "b".into() }, run: RunId::new(now), since: now }
+        Holder {
+            owner: Owner {
+                pid: 7,
+                start: 1,
+                boot: "b".into(),
+            },
+            run: RunId::new(now),
+            since: now,
+        }
     }
 
     #[test]
@@ -258,10 +306,16 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("p/dream.lock");
         let mut first = JobLock::try_take(&path).unwrap();
-        assert!(matches!(JobLock::try_take(&path), Err(LockError::Held { holder: None, .. })));
+        assert!(matches!(
+            JobLock::try_take(&path),
+            Err(LockError::Held { holder: None, .. })
+        ));
         first.sign(&holder()).unwrap();
         let error = JobLock::try_take(&path).unwrap_err().to_string();
-        assert!(error.starts_with("lock held by PID 7 since 1970"), "{error}");
+        assert!(
+            error.starts_with("lock held by PID 7 since 1970"),
+            "{error}"
+        );
         drop(first);
         JobLock::try_take(&path).unwrap();
         assert!(path.exists(), "the deciding lock's file is never deleted");
@@ -305,6 +359,9 @@ mod tests {
     fn job_names_cannot_leave_the_lock_folder() {
         let project = ProjectId::new(Timestamp::UNIX_EPOCH);
         let path = job_lock_path(Path::new("/s"), &project, "../../etc/x");
-        assert_eq!(path.parent().unwrap(), Path::new("/s/locks").join(project.as_str()));
+        assert_eq!(
+            path.parent().unwrap(),
+            Path::new("/s/locks").join(project.as_str())
+        );
     }
 }

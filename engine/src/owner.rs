@@ -24,7 +24,11 @@ impl Owner {
     /// This process.
     pub fn me() -> Self {
         let pid = std::process::id();
-        Self { pid, start: tree::start_time(pid).unwrap_or(0), boot: tree::boot_id().unwrap_or_default() }
+        Self {
+            pid,
+            start: tree::start_time(pid).unwrap_or(0),
+            boot: tree::boot_id().unwrap_or_default(),
+        }
     }
 
     /// Whether it is the same process and still there.

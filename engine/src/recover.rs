@@ -31,8 +31,8 @@ use crate::time::Moment;
 
 /// How long after its total deadline a run may take to end by itself.
 pub const OVERRUN_GRACE: Duration = Duration::from_secs(30);
-/// Attempts at one occurrence, the lost one included.
-const ATTEMPTS: u32 = 2;
+/// How many lost runs of one occurrence are made good by another attempt.
+const LOSSES_MADE_GOOD: u32 = 1;
 
 /// What a driver of ticks brings.
 pub struct Driver<'a> {
@@ -74,7 +74,9 @@ pub fn recover(
     let (lock, overran) = match JobLock::try_take(&path) {
         Ok(lock) => (lock, false),
         Err(LockError::Held { .. }) => {
-            let Some(owner) = overrun(run, now) else { return Ok(Recovered::Alone) };
+            let Some(owner) = overrun(run, now) else {
+                return Ok(Recovered::Alone);
+            };
             kill(owner);
             tree::kill_marked(run.id.as_str());
             match JobLock::take_from_the_dead(&path) {
@@ -105,8 +107,12 @@ fn overrun(run: &RunRow, now: Moment) -> Option<&Owner> {
 /// Kills exactly the process that `owner` names: the descriptor is taken before the check, so that
 /// the number cannot change hands in between.
 fn kill(owner: &Owner) {
-    let Some(pid) = i32::try_from(owner.pid).ok().and_then(Pid::from_raw) else { return };
-    let Ok(fd) = rustix::process::pidfd_open(pid, PidfdFlags::empty()) else { return };
+    let Some(pid) = i32::try_from(owner.pid).ok().and_then(Pid::from_raw) else {
+        return;
+    };
+    let Ok(fd) = rustix::process::pidfd_open(pid, PidfdFlags::empty()) else {
+        return;
+    };
     if owner.is_alive() {
         let _already_gone = rustix::process::pidfd_send_signal(&fd, Signal::KILL);
     }
@@ -125,7 +131,10 @@ fn never_began(
         let why = "the command that asked for it died before it began".to_owned();
         let outcome = Outcome::Lost { why };
         ledger.settle(&run.id, None, &outcome, &Summary::default(), now)?;
-        return Ok(Recovered::Settled { outcome, retry: None });
+        return Ok(Recovered::Settled {
+            outcome,
+            retry: None,
+        });
     }
     ledger.adopt(&run.id, driver.me)?;
     Ok(Recovered::Start(run.id.clone()))
@@ -145,37 +154,61 @@ fn dead(
         project: Some(run.project.clone()),
         run: Some(run.id.clone()),
         kind: "recovered".to_owned(),
-        detail: format!("its process is gone; {} left-over processes killed", killed.count),
+        detail: format!(
+            "its process is gone; {} left-over processes killed",
+            killed.count
+        ),
     };
     if killed.survivors > 0 {
-        event.detail.push_str(&format!(", {} would not die", killed.survivors));
+        event
+            .detail
+            .push_str(&format!(", {} would not die", killed.survivors));
     }
     ledger.event(&event)?;
     let lost = if overran {
-        Outcome::TimedOut { why: "it did not end by its total deadline and was killed".to_owned() }
+        Outcome::TimedOut {
+            why: "it did not end by its total deadline and was killed".to_owned(),
+        }
     } else {
-        Outcome::Lost { why: "its process died before it could settle".to_owned() }
+        Outcome::Lost {
+            why: "its process died before it could settle".to_owned(),
+        }
     };
     let outcome = match replay(ledger, run, fence, now.wall) {
         Ok(Replay::RolledForward(outcome)) => {
             // The placement's own commit has settled the run.
-            return Ok(Recovered::Settled { outcome, retry: None });
+            return Ok(Recovered::Settled {
+                outcome,
+                retry: None,
+            });
         }
         Ok(Replay::Nothing) => lost,
         Ok(Replay::Refused(outcome)) => outcome,
         Err(why) => {
             // Half of it may be in place: only a placement that can go on may settle it.
-            let (kind, detail) = ("stuck".to_owned(), format!("its artifacts cannot be placed yet: {why}"));
-            ledger.event(&Event { kind, detail, ..event })?;
+            let (kind, detail) = (
+                "stuck".to_owned(),
+                format!("its artifacts cannot be placed yet: {why}"),
+            );
+            ledger.event(&Event {
+                kind,
+                detail,
+                ..event
+            })?;
             return Ok(Recovered::Alone);
         }
     };
     let retry = matches!(outcome, Outcome::Lost { .. })
-        && run.attempt < ATTEMPTS
+        && ledger.lost_runs_of(&run.occurrence)? < LOSSES_MADE_GOOD
         && run.model_calls == 0
         && (driver.retries_lost)(&run.kind);
-    let retry =
-        ledger.settle_dead(&run.id, &outcome, &run.summary, retry.then_some(driver.me), now.wall)?;
+    let retry = ledger.settle_dead(
+        &run.id,
+        &outcome,
+        &run.summary,
+        retry.then_some(driver.me),
+        now.wall,
+    )?;
     Ok(Recovered::Settled { outcome, retry })
 }
 
@@ -189,11 +222,21 @@ enum Replay {
 }
 
 /// Rolls the placement of a dead run forward, or discards what it staged.
-fn replay(ledger: &mut Ledger, run: &RunRow, fence: Fence, now: Timestamp) -> Result<Replay, String> {
-    let Some(project) = ledger.project(&run.project).map_err(|error| whole(&error))? else {
+fn replay(
+    ledger: &mut Ledger,
+    run: &RunRow,
+    fence: Fence,
+    now: Timestamp,
+) -> Result<Replay, String> {
+    let Some(project) = ledger
+        .project(&run.project)
+        .map_err(|error| whole(&error))?
+    else {
         return Ok(Replay::Nothing);
     };
-    let Some(staging) = &run.staging else { return Ok(Replay::Nothing) };
+    let Some(staging) = &run.staging else {
+        return Ok(Replay::Nothing);
+    };
     let staging = RelPath::new(staging).map_err(|error| whole(&error))?;
     let fs = match RealFs::open(&project.path) {
         Ok(fs) => fs,
@@ -215,12 +258,22 @@ fn replay(ledger: &mut Ledger, run: &RunRow, fence: Fence, now: Timestamp) -> Re
         Ok(Recovery::RolledForward(outcome)) => Ok(Replay::RolledForward(outcome)),
         Ok(Recovery::Cleaned) => {
             let row = ledger.run(&run.id).map_err(|error| whole(&error))?;
-            row.outcome.map(Replay::RolledForward).ok_or_else(|| "settled without an outcome".to_owned())
+            row.outcome
+                .map(Replay::RolledForward)
+                .ok_or_else(|| "settled without an outcome".to_owned())
         }
         Err(error @ PlaceError::Conflict(_)) => {
-            let why = format!("{}; what was to be placed is kept in {staging}", whole(&error));
-            ledger.note_conflict(&run.id, &why).map_err(|error| whole(&error))?;
-            Ok(Replay::Refused(Outcome::Failed { class: Class::Guard, why }))
+            let why = format!(
+                "{}; what was to be placed is kept in {staging}",
+                whole(&error)
+            );
+            ledger
+                .note_conflict(&run.id, &why)
+                .map_err(|error| whole(&error))?;
+            Ok(Replay::Refused(Outcome::Failed {
+                class: Class::Guard,
+                why,
+            }))
         }
         Err(error) => Err(whole(&error)),
     }
@@ -231,11 +284,19 @@ fn replay(ledger: &mut Ledger, run: &RunRow, fence: Fence, now: Timestamp) -> Re
 /// # Errors
 /// [`LedgerError`]; what cannot be removed now is tried again at the next tick.
 pub fn sweep(ledger: &mut Ledger, run: &RunRow, now: Timestamp) -> Result<(), LedgerError> {
-    let (Some(staging), RunState::Settled) = (&run.staging, run.state) else { return Ok(()) };
-    let Some(project) = ledger.project(&run.project)? else { return ledger.swept(&run.id) };
+    let (Some(staging), RunState::Settled) = (&run.staging, run.state) else {
+        return Ok(());
+    };
+    let Some(project) = ledger.project(&run.project)? else {
+        return ledger.swept(&run.id);
+    };
     let (Ok(fs), Ok(staging)) = (RealFs::open(&project.path), RelPath::new(staging)) else {
         // A project that is gone has taken its staging folders along.
-        return if project.path.is_dir() { Ok(()) } else { ledger.swept(&run.id) };
+        return if project.path.is_dir() {
+            Ok(())
+        } else {
+            ledger.swept(&run.id)
+        };
     };
     let fence = run.fence.unwrap_or_default();
     let mut log = ledger.placement_log(None, now);
@@ -252,7 +313,11 @@ pub fn sweep(ledger: &mut Ledger, run: &RunRow, now: Timestamp) -> Result<(), Le
 ///
 /// # Errors
 /// [`LedgerError`].
-pub fn sweep_all(ledger: &mut Ledger, driver: &Driver<'_>, now: Timestamp) -> Result<(), LedgerError> {
+pub fn sweep_all(
+    ledger: &mut Ledger,
+    driver: &Driver<'_>,
+    now: Timestamp,
+) -> Result<(), LedgerError> {
     for run in ledger.unswept()? {
         let path = job_lock_path(driver.state, &run.project, &run.job_name);
         if let Ok(lock) = JobLock::try_take(&path) {

@@ -70,12 +70,20 @@ pub struct Missed {
 impl Schedule {
     /// A job that only a person starts.
     pub fn manual() -> Self {
-        Self { trigger: Trigger::Manual, zone: "UTC".to_owned(), night: None }
+        Self {
+            trigger: Trigger::Manual,
+            zone: "UTC".to_owned(),
+            night: None,
+        }
     }
 
     /// The first moment strictly after `after` at which the trigger is due; `anchor` is where an
     /// interval counts from.
-    pub fn next_after(&self, after: Timestamp, anchor: Timestamp) -> Result<Option<Timestamp>, UnknownZone> {
+    pub fn next_after(
+        &self,
+        after: Timestamp,
+        anchor: Timestamp,
+    ) -> Result<Option<Timestamp>, UnknownZone> {
         match &self.trigger {
             Trigger::Manual => Ok(None),
             Trigger::Every(period) => Ok(next_interval(*period, after, anchor)),
@@ -87,7 +95,9 @@ impl Schedule {
                     if let Some(at) = at.filter(|at| *at > after) {
                         return Ok(Some(at));
                     }
-                    let Ok(tomorrow) = day.tomorrow() else { return Ok(None) };
+                    let Ok(tomorrow) = day.tomorrow() else {
+                        return Ok(None);
+                    };
                     day = tomorrow;
                 }
                 Ok(None)
@@ -97,7 +107,12 @@ impl Schedule {
 
     /// What became due in `(watermark, now]`: the last moment fires if it lies within `window` of
     /// `now` (the catch-up policy `last`); the others are one stretch of missed moments.
-    pub fn due(&self, watermark: Timestamp, now: Timestamp, window: SignedDuration) -> Result<Due, UnknownZone> {
+    pub fn due(
+        &self,
+        watermark: Timestamp,
+        now: Timestamp,
+        window: SignedDuration,
+    ) -> Result<Due, UnknownZone> {
         let mut last: Option<Timestamp> = None;
         let mut missed: Option<Missed> = None;
         let mut next = self.next_after(watermark, watermark)?;
@@ -105,17 +120,27 @@ impl Schedule {
             if let Some(older) = last.replace(at) {
                 add(&mut missed, older);
             }
-            next = if missed.as_ref().is_some_and(|missed| missed.count >= COUNTED) {
+            next = if missed
+                .as_ref()
+                .is_some_and(|missed| missed.count >= COUNTED)
+            {
                 self.last_before(now, at)?
             } else {
                 self.next_after(at, watermark)?
             };
         }
         let fire = last.filter(|at| now.duration_since(*at) <= window);
-        if fire.is_none() && let Some(late) = last {
+        if fire.is_none()
+            && let Some(late) = last
+        {
             add(&mut missed, late);
         }
-        Ok(Due { fire, missed, watermark: last.unwrap_or(watermark), next })
+        Ok(Due {
+            fire,
+            missed,
+            watermark: last.unwrap_or(watermark),
+            next,
+        })
     }
 
     /// Jumps from `at` to shortly before `now` when a stretch is too long to be walked.
@@ -131,7 +156,13 @@ impl Schedule {
 
 fn add(missed: &mut Option<Missed>, at: Timestamp) {
     match missed {
-        None => *missed = Some(Missed { first: at, last: at, count: 1 }),
+        None => {
+            *missed = Some(Missed {
+                first: at,
+                last: at,
+                count: 1,
+            })
+        }
         Some(stretch) => {
             stretch.last = at;
             stretch.count += 1;
@@ -158,7 +189,9 @@ fn civil_instant(zone: &TimeZone, at: jiff::civil::DateTime) -> Option<Timestamp
         AmbiguousOffset::Fold { .. } => ambiguous.earlier().ok(),
         AmbiguousOffset::Gap { .. } => {
             let inside = ambiguous.later().ok()?;
-            zone.preceding(inside.checked_add(1.nanosecond()).ok()?).next().map(|edge| edge.timestamp())
+            zone.preceding(inside.checked_add(1.nanosecond()).ok()?)
+                .next()
+                .map(|edge| edge.timestamp())
         }
     }
 }
@@ -183,12 +216,21 @@ mod tests {
 
     fn daily(hour: i8, minute: i8) -> Schedule {
         let time = Time::constant(hour, minute, 0, 0);
-        Schedule { trigger: Trigger::Daily(time), zone: "Europe/Berlin".into(), night: None }
+        Schedule {
+            trigger: Trigger::Daily(time),
+            zone: "Europe/Berlin".into(),
+            night: None,
+        }
     }
 
     #[test]
     fn a_gap_ends_early_and_a_fold_counts_once() {
-        let next = |after| daily(2, 30).next_after(at(after), at(after)).unwrap().unwrap();
+        let next = |after| {
+            daily(2, 30)
+                .next_after(at(after), at(after))
+                .unwrap()
+                .unwrap()
+        };
         // 29 March 2026, 02:00 -> 03:00: the swallowed 02:30 is due at 03:00 summer time.
         assert_eq!(next("2026-03-28T12:00:00Z"), at("2026-03-29T01:00:00Z"));
         assert_eq!(next("2026-03-29T01:00:00Z"), at("2026-03-30T00:30:00Z"));
@@ -200,10 +242,19 @@ mod tests {
     #[test]
     fn a_weekend_asleep_is_one_run_and_one_stretch() {
         let window = SignedDuration::from_hours(24);
-        let due = daily(2, 30).due(at("2026-11-06T12:00:00Z"), at("2026-11-09T08:00:00Z"), window).unwrap();
+        let due = daily(2, 30)
+            .due(
+                at("2026-11-06T12:00:00Z"),
+                at("2026-11-09T08:00:00Z"),
+                window,
+            )
+            .unwrap();
         assert_eq!(due.fire, Some(at("2026-11-09T01:30:00Z")));
         let missed = due.missed.unwrap();
-        assert_eq!((missed.first, missed.count), (at("2026-11-07T01:30:00Z"), 2));
+        assert_eq!(
+            (missed.first, missed.count),
+            (at("2026-11-07T01:30:00Z"), 2)
+        );
         assert_eq!(due.watermark, at("2026-11-09T01:30:00Z"));
         assert_eq!(due.next, Some(at("2026-11-10T01:30:00Z")));
     }
@@ -211,20 +262,44 @@ mod tests {
     #[test]
     fn nothing_in_the_window_is_all_missed() {
         let window = SignedDuration::from_hours(1);
-        let due = daily(2, 30).due(at("2026-11-06T12:00:00Z"), at("2026-11-07T08:00:00Z"), window).unwrap();
+        let due = daily(2, 30)
+            .due(
+                at("2026-11-06T12:00:00Z"),
+                at("2026-11-07T08:00:00Z"),
+                window,
+            )
+            .unwrap();
         assert_eq!(due.fire, None);
         assert_eq!(due.missed.unwrap().count, 1);
     }
 
     #[test]
     fn intervals_keep_their_phase_and_long_gaps_stay_cheap() {
-        let every = Schedule { trigger: Trigger::Every(SignedDuration::from_secs(60)), ..Schedule::manual() };
+        let every = Schedule {
+            trigger: Trigger::Every(SignedDuration::from_secs(60)),
+            ..Schedule::manual()
+        };
         let start = at("2026-01-01T00:00:30Z");
-        assert_eq!(every.next_after(start, start).unwrap(), Some(at("2026-01-01T00:01:30Z")));
-        let due = every.due(start, at("2028-01-01T00:00:00Z"), SignedDuration::from_hours(24)).unwrap();
+        assert_eq!(
+            every.next_after(start, start).unwrap(),
+            Some(at("2026-01-01T00:01:30Z"))
+        );
+        let due = every
+            .due(
+                start,
+                at("2028-01-01T00:00:00Z"),
+                SignedDuration::from_hours(24),
+            )
+            .unwrap();
         assert_eq!(due.fire, Some(at("2027-12-31T23:59:30Z")));
         assert_eq!(due.next, Some(at("2028-01-01T00:00:30Z")));
         assert!(due.missed.unwrap().count >= COUNTED);
-        assert!(Schedule::manual().due(start, at("2028-01-01T00:00:00Z"), SignedDuration::ZERO).unwrap().next.is_none());
+        assert!(
+            Schedule::manual()
+                .due(start, at("2028-01-01T00:00:00Z"), SignedDuration::ZERO)
+                .unwrap()
+                .next
+                .is_none()
+        );
     }
 }

@@ -129,9 +129,17 @@ impl Scope {
     /// The root cannot be held, or a prefix or the staging path is no path beneath it.
     pub fn open(root: &Path, allowed: &[&str], staging: &str) -> Result<Self, ScopeError> {
         let staging = RelPath::new(staging)?;
-        let allowed = allowed.iter().map(|prefix| RelPath::new(prefix)).collect::<Result<_, _>>()?;
+        let allowed = allowed
+            .iter()
+            .map(|prefix| RelPath::new(prefix))
+            .collect::<Result<_, _>>()?;
         let fs = RealFs::open(root)?;
-        Ok(Self { fs, allowed, draft: Draft::new(staging.clone()), staging })
+        Ok(Self {
+            fs,
+            allowed,
+            draft: Draft::new(staging.clone()),
+            staging,
+        })
     }
 
     /// Writes `bytes` to staging, to become `target`'s content. Content that is there already
@@ -177,7 +185,11 @@ impl Scope {
     /// `Path`, `NotAFile`, `TooLong`, or `Fs`, also when it is not there.
     pub fn read(&self, path: &str, limit: u64) -> Result<Vec<u8>, ScopeError> {
         let path = RelPath::new(path)?;
-        let fail = |trouble| FsError { act: "read", path: path.to_string(), trouble };
+        let fail = |trouble| FsError {
+            act: "read",
+            path: path.to_string(),
+            trouble,
+        };
         let Some(mut regular) = self.regular(&path)? else {
             return Err(fail(Trouble::Missing).into());
         };
@@ -192,14 +204,22 @@ impl Scope {
     /// `Fs`: the staging folder could not be synced.
     pub fn finish(self, run: RunId, fence: Fence, outcome: Outcome) -> Result<Ready, ScopeError> {
         let manifest = self.draft.seal(&self.fs, run, fence, outcome)?;
-        Ok(Ready { fs: self.fs, manifest })
+        Ok(Ready {
+            fs: self.fs,
+            manifest,
+        })
     }
 
     /// Whether the path may be written at all, and not twice.
     fn admit(&self, target: &str) -> Result<RelPath, ScopeError> {
         let path = RelPath::new(target)?;
         if !self.allowed.iter().any(|prefix| path.is_within(prefix)) {
-            let allowed = self.allowed.iter().map(RelPath::as_str).collect::<Vec<_>>().join(", ");
+            let allowed = self
+                .allowed
+                .iter()
+                .map(RelPath::as_str)
+                .collect::<Vec<_>>()
+                .join(", ");
             return Err(ScopeError::Outside { path, allowed });
         }
         // Staging folders of other runs lie beside our own.
@@ -209,7 +229,10 @@ impl Scope {
         }
         for entry in self.draft.entries() {
             if path.is_within(&entry.target) || entry.target.is_within(&path) {
-                return Err(ScopeError::Twice { path, other: entry.target.clone() });
+                return Err(ScopeError::Twice {
+                    path,
+                    other: entry.target.clone(),
+                });
             }
         }
         Ok(path)
@@ -221,9 +244,14 @@ impl Scope {
         if self.fs.device(path)? != self.fs.device(&self.staging)? {
             return Err(ScopeError::OtherDevice { path: path.clone() });
         }
-        let Some(mut regular) = regular else { return Ok((None, NEW_FILE_MODE)) };
+        let Some(mut regular) = regular else {
+            return Ok((None, NEW_FILE_MODE));
+        };
         if regular.links != 1 {
-            return Err(ScopeError::Linked { path: path.clone(), links: regular.links });
+            return Err(ScopeError::Linked {
+                path: path.clone(),
+                links: regular.links,
+            });
         }
         let (digest, _) = Digest::of_reader(&mut regular.file).map_err(|error| FsError {
             act: "read",
@@ -235,7 +263,10 @@ impl Scope {
 
     fn regular(&self, path: &RelPath) -> Result<Option<Regular>, ScopeError> {
         self.fs.regular(path).map_err(|error| match error.trouble {
-            Trouble::NotAFile(what) => ScopeError::NotAFile { path: path.clone(), what },
+            Trouble::NotAFile(what) => ScopeError::NotAFile {
+                path: path.clone(),
+                what,
+            },
             _ => error.into(),
         })
     }
@@ -252,7 +283,10 @@ impl Ready {
 }
 
 fn unexpected(path: RelPath, found: Option<Digest>) -> ScopeError {
-    ScopeError::Unexpected { path, found: found.map_or(Found::Absent, Found::Content) }
+    ScopeError::Unexpected {
+        path,
+        found: found.map_or(Found::Absent, Found::Content),
+    }
 }
 
 #[cfg(test)]

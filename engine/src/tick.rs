@@ -55,7 +55,8 @@ pub fn tick(ledger: &mut Ledger, driver: &Driver<'_>, now: Moment) -> Result<Tic
             Recovered::Alone => {}
             Recovered::Start(run) => tick.start.push(run),
             Recovered::Settled { outcome, retry } => {
-                tick.settled.push((run.id.clone(), outcome.word().to_owned()));
+                tick.settled
+                    .push((run.id.clone(), outcome.word().to_owned()));
                 tick.start.extend(retry);
             }
         }
@@ -63,13 +64,23 @@ pub fn tick(ledger: &mut Ledger, driver: &Driver<'_>, now: Moment) -> Result<Tic
     sweep_all(ledger, driver, now.wall)?;
     for due_job in ledger.due_jobs(now.wall)? {
         let schedule = &due_job.job.schedule;
-        let due = schedule.due(due_job.watermark, now.wall, WINDOW).map_err(|error| {
-            LedgerError::Nonsense { path: ledger.path().to_owned(), why: error.to_string() }
-        })?;
+        let due = schedule
+            .due(due_job.watermark, now.wall, WINDOW)
+            .map_err(|error| LedgerError::Nonsense {
+                path: ledger.path().to_owned(),
+                why: error.to_string(),
+            })?;
         let date = due.fire.map(|fire| civil_date(fire, &schedule.zone));
-        tick.start.extend(ledger.enter_due(&due_job, &due, date.as_deref(), driver.me, now.wall)?);
+        tick.start.extend(ledger.enter_due(
+            &due_job,
+            &due,
+            date.as_deref(),
+            driver.me,
+            now.wall,
+        )?);
     }
-    tick.start.extend(ledger.resume_deferred(driver.me, now.wall)?);
+    tick.start
+        .extend(ledger.resume_deferred(driver.me, now.wall)?);
     tick.start.extend(close_nights(ledger, driver, now, None)?);
     Ok(tick)
 }

@@ -42,23 +42,41 @@ impl Clock {
     ///
     /// # Errors
     /// Only a [`Clock::File`] can fail: the file is missing or holds no time.
-    #[allow(clippy::disallowed_methods, reason = "the one place that reads the wall clock")]
+    #[allow(
+        clippy::disallowed_methods,
+        reason = "the one place that reads the wall clock"
+    )]
     pub fn read(&self) -> Result<Moment, ClockError> {
         let boot = boot_time();
         match self {
-            Self::Host => Ok(Moment { wall: Timestamp::now(), boot }),
+            Self::Host => Ok(Moment {
+                wall: Timestamp::now(),
+                boot,
+            }),
             Self::File(path) => {
-                let fail = |why: String| ClockError { path: path.clone(), why };
-                let text = fs::read_to_string(path).map_err(|error: io::Error| fail(error.to_string()))?;
+                let fail = |why: String| ClockError {
+                    path: path.clone(),
+                    why,
+                };
+                let text =
+                    fs::read_to_string(path).map_err(|error: io::Error| fail(error.to_string()))?;
                 let mut lines = text.lines();
                 let wall = lines.next().unwrap_or_default().trim();
-                let wall = wall.parse().map_err(|error: jiff::Error| fail(error.to_string()))?;
+                let wall = wall
+                    .parse()
+                    .map_err(|error: jiff::Error| fail(error.to_string()))?;
                 let ahead = match lines.next().map(str::trim).filter(|line| !line.is_empty()) {
                     None => 0.0,
-                    Some(line) => line.parse::<f64>().map_err(|error| fail(error.to_string()))?,
+                    Some(line) => line
+                        .parse::<f64>()
+                        .map_err(|error| fail(error.to_string()))?,
                 };
-                let ahead = Duration::try_from_secs_f64(ahead).map_err(|error| fail(error.to_string()))?;
-                Ok(Moment { wall, boot: boot + ahead })
+                let ahead =
+                    Duration::try_from_secs_f64(ahead).map_err(|error| fail(error.to_string()))?;
+                Ok(Moment {
+                    wall,
+                    boot: boot + ahead,
+                })
             }
         }
     }

@@ -12,7 +12,9 @@ use std::path::PathBuf;
 
 use runner_engine::outcome::Class;
 use runner_engine::placement::{RealFs, RelPath};
-use runner_engine::process::{self, ChildSpec, Ended, Limits, Reason, SpawnError, Status, Stdin, Verdict};
+use runner_engine::process::{
+    self, ChildSpec, Ended, Limits, Reason, SpawnError, Status, Stdin, Verdict,
+};
 use runner_engine::scope::Expect;
 use runner_engine::time::boot_time;
 use serde::Deserialize;
@@ -58,8 +60,11 @@ pub struct Artifact {
 /// Each way in which it did not do what it declared.
 pub fn run(ctx: &mut Context<'_>, spec: &CommandSpec) -> Result<Finished, JobError> {
     let out = ctx.run_dir.join("out");
-    fs::create_dir_all(&out)
-        .map_err(|source| JobError::Io { doing: "create", path: out.clone(), source })?;
+    fs::create_dir_all(&out).map_err(|source| JobError::Io {
+        doing: "create",
+        path: out.clone(),
+        source,
+    })?;
     let mut env = ctx.env.clone();
     env.insert("RUNNER_OUT".to_owned(), out.display().to_string());
     let child = ChildSpec {
@@ -75,28 +80,40 @@ pub fn run(ctx: &mut Context<'_>, spec: &CommandSpec) -> Result<Finished, JobErr
         marker: ctx.admitted.run().to_string(),
     };
     ctx.progress.step(&spec.program, 0, 1);
-    let ended = process::run(&child, &ctx.cancel, &mut |_, _| Verdict::Continue).map_err(not_started)?;
+    let ended =
+        process::run(&child, &ctx.cancel, &mut |_, _| Verdict::Continue).map_err(not_started)?;
     ctx.progress.step(&spec.program, 1, 1);
     keep_output(ctx, &ended)?;
     judge(ctx, &ended)?;
     let mut finished = Finished {
         headline: match spec.artifacts.len() {
             0 => format!("{} ended with 0; it declares no artifact", spec.program),
-            n => format!("{} left {n} artifact{}", spec.program, if n == 1 { "" } else { "s" }),
+            n => format!(
+                "{} left {n} artifact{}",
+                spec.program,
+                if n == 1 { "" } else { "s" }
+            ),
         },
         ..Finished::default()
     };
     if ended.killed > 0 {
-        finished.lines.push(format!("{} processes that it left behind were ended", ended.killed));
+        finished.lines.push(format!(
+            "{} processes that it left behind were ended",
+            ended.killed
+        ));
     }
     for artifact in &spec.artifacts {
         let bytes = collect(&out, &artifact.from)?;
         parses(&artifact.to, &bytes)?;
         ctx.scope.stage(&artifact.to, &bytes, Expect::Current)?;
-        finished.lines.push(format!("{} ({} bytes)", artifact.to, bytes.len()));
+        finished
+            .lines
+            .push(format!("{} ({} bytes)", artifact.to, bytes.len()));
     }
     finished.facts.insert("exit".to_owned(), json!(0));
-    finished.facts.insert("killed".to_owned(), json!(ended.killed));
+    finished
+        .facts
+        .insert("killed".to_owned(), json!(ended.killed));
     Ok(finished)
 }
 
@@ -114,8 +131,11 @@ fn keep_output(ctx: &Context<'_>, ended: &Ended) -> Result<(), JobError> {
     for (name, bytes) in [("stdout", &ended.stdout), ("stderr", &ended.stderr)] {
         let text = String::from_utf8_lossy(bytes);
         let path = ctx.run_dir.join(name);
-        fs::write(&path, ctx.redactor.redact(&text).as_bytes())
-            .map_err(|source| JobError::Io { doing: "write", path, source })?;
+        fs::write(&path, ctx.redactor.redact(&text).as_bytes()).map_err(|source| JobError::Io {
+            doing: "write",
+            path,
+            source,
+        })?;
     }
     Ok(())
 }
@@ -124,25 +144,42 @@ fn judge(ctx: &Context<'_>, ended: &Ended) -> Result<(), JobError> {
     let took = ended.took().as_secs();
     match &ended.reason {
         Reason::Cancelled => {
-            return Err(JobError::Cancelled { why: ctx.cancel.why().unwrap_or_else(|| "cancelled".to_owned()) });
+            return Err(JobError::Cancelled {
+                why: ctx.cancel.why().unwrap_or_else(|| "cancelled".to_owned()),
+            });
         }
         Reason::TotalDeadline => {
-            return Err(JobError::TimedOut { why: format!("it was ended at its total deadline, after {took} s") });
+            return Err(JobError::TimedOut {
+                why: format!("it was ended at its total deadline, after {took} s"),
+            });
         }
         Reason::FirstByteDeadline | Reason::IdleDeadline => {
-            return Err(JobError::failed(Class::Silent, format!("it said nothing for too long, after {took} s")));
+            return Err(JobError::failed(
+                Class::Silent,
+                format!("it said nothing for too long, after {took} s"),
+            ));
         }
         Reason::OutputCap { .. } => {
-            return Err(JobError::failed(Class::Crash, "it wrote more output than is taken, and was ended"));
+            return Err(JobError::failed(
+                Class::Crash,
+                "it wrote more output than is taken, and was ended",
+            ));
         }
         Reason::Exited => {}
     }
     match ended.status {
         Status::Exit(0) => Ok(()),
         status => {
-            let words = if ended.stderr.is_empty() { &ended.stdout } else { &ended.stderr };
+            let words = if ended.stderr.is_empty() {
+                &ended.stdout
+            } else {
+                &ended.stderr
+            };
             let words = ctx.redactor.redact(&last_words(words)).into_owned();
-            Err(JobError::failed(Class::Crash, format!("it ended with {status}{words}")))
+            Err(JobError::failed(
+                Class::Crash,
+                format!("it ended with {status}{words}"),
+            ))
         }
     }
 }
@@ -165,13 +202,19 @@ fn collect(out: &std::path::Path, from: &str) -> Result<Vec<u8>, JobError> {
     let missing = |why: String| JobError::failed(Class::ArtifactMissing, format!("{from}: {why}"));
     let path = RelPath::new(from).map_err(|error| missing(error.to_string()))?;
     let folder = RealFs::open(out).map_err(|error| missing(error.to_string()))?;
-    let file = folder.regular(&path).map_err(|error| missing(error.to_string()))?;
-    let file = file.ok_or_else(|| missing("it is not there, although the program ended with 0".to_owned()))?;
+    let file = folder
+        .regular(&path)
+        .map_err(|error| missing(error.to_string()))?;
+    let file = file
+        .ok_or_else(|| missing("it is not there, although the program ended with 0".to_owned()))?;
     if file.links != 1 {
         return Err(missing(format!("it has {} names (hard links)", file.links)));
     }
     if file.length > LARGEST {
-        return Err(missing(format!("it has {} bytes, {LARGEST} are taken", file.length)));
+        return Err(missing(format!(
+            "it has {} bytes, {LARGEST} are taken",
+            file.length
+        )));
     }
     if file.length == 0 {
         return Err(missing("it is empty".to_owned()));
@@ -180,21 +223,33 @@ fn collect(out: &std::path::Path, from: &str) -> Result<Vec<u8>, JobError> {
     file.file
         .take(LARGEST)
         .read_to_end(&mut bytes)
-        .map_err(|source| JobError::Io { doing: "read", path: out.join(from), source })?;
+        .map_err(|source| JobError::Io {
+            doing: "read",
+            path: out.join(from),
+            source,
+        })?;
     Ok(bytes)
 }
 
 /// Formats that we know are checked before they are placed.
 fn parses(to: &str, bytes: &[u8]) -> Result<(), JobError> {
     let bad = |why: String| Err(JobError::failed(Class::Malformed, format!("{to}: {why}")));
-    let extension = to.rsplit('/').next().and_then(|name| name.rsplit_once('.')).map(|(_, end)| end);
+    let extension = to
+        .rsplit('/')
+        .next()
+        .and_then(|name| name.rsplit_once('.'))
+        .map(|(_, end)| end);
     match extension {
         Some("json") => match serde_json::from_slice::<serde::de::IgnoredAny>(bytes) {
             Ok(_) => Ok(()),
             Err(error) => bad(format!("not JSON: {error}")),
         },
         Some("jsonl") => {
-            for (index, line) in bytes.split(|byte| *byte == b'\n').enumerate().filter(|(_, l)| !l.is_empty()) {
+            for (index, line) in bytes
+                .split(|byte| *byte == b'\n')
+                .enumerate()
+                .filter(|(_, l)| !l.is_empty())
+            {
                 if let Err(error) = serde_json::from_slice::<serde::de::IgnoredAny>(line) {
                     return bad(format!("line {} is not JSON: {error}", index + 1));
                 }
@@ -218,7 +273,12 @@ mod tests {
         assert!(parses("a/b.json", b"{\"x\": 1}").is_ok());
         assert!(parses("a/b.json", b"{\"x\": 1").is_err());
         assert!(parses("b.jsonl", b"{}\n[]\n\n3\n").is_ok());
-        assert!(parses("b.jsonl", b"{}\nnope\n").unwrap_err().to_string().contains("line 2"));
+        assert!(
+            parses("b.jsonl", b"{}\nnope\n")
+                .unwrap_err()
+                .to_string()
+                .contains("line 2")
+        );
         assert!(parses("b.md", b"\xff").is_err());
         assert!(parses("b.bin", b"\xff").is_ok());
     }
@@ -234,9 +294,26 @@ mod tests {
         fs::hard_link(out.join("first"), out.join("second")).unwrap();
         fs::create_dir(out.join("folder")).unwrap();
         assert_eq!(collect(out, "good").unwrap(), b"x");
-        for bad in ["empty", "link", "second", "folder", "absent", "../good", "/etc/passwd"] {
+        for bad in [
+            "empty",
+            "link",
+            "second",
+            "folder",
+            "absent",
+            "../good",
+            "/etc/passwd",
+        ] {
             let error = collect(out, bad).unwrap_err();
-            assert!(matches!(error, JobError::Failed { class: Class::ArtifactMissing, .. }), "{bad}: {error}");
+            assert!(
+                matches!(
+                    error,
+                    JobError::Failed {
+                        class: Class::ArtifactMissing,
+                        ..
+                    }
+                ),
+                "{bad}: {error}"
+            );
         }
     }
 }

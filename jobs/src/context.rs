@@ -119,7 +119,9 @@ impl<'a> Context<'a> {
 
     /// How long the run may still take.
     pub fn left(&self) -> std::time::Duration {
-        self.admitted.deadline().saturating_sub(runner_engine::time::boot_time())
+        self.admitted
+            .deadline()
+            .saturating_sub(runner_engine::time::boot_time())
     }
 
     /// The name of the backend that answers.
@@ -143,14 +145,24 @@ impl<'a> Context<'a> {
         let run = self.admitted.run().clone();
         let left = self.ledger.left_of(&run)?;
         // The tokens and the money of one answer are bounded by what the run has left.
-        let want = Amounts { calls: 1, tokens: left.tokens, micros: left.micros, seconds: 0, ideas };
+        let want = Amounts {
+            calls: 1,
+            tokens: left.tokens,
+            micros: left.micros,
+            seconds: 0,
+            ideas,
+        };
         let name = self.backend.name().to_owned();
-        let reserved = self.ledger.reserve_request(&run, &name, want, self.wall())?;
+        let reserved = self
+            .ledger
+            .reserve_request(&run, &name, want, self.wall())?;
         let request_id = reserved.map_err(AskError::OverBudget)?;
         self.asked = true;
         let answer = self.block_on(request);
         let (spent, note) = match &answer {
-            Ok(Reply { usage: Some(usage), .. }) => {
+            Ok(Reply {
+                usage: Some(usage), ..
+            }) => {
                 let known = Amounts {
                     calls: 1,
                     tokens: usage.input_tokens.saturating_add(usage.output_tokens),
@@ -165,7 +177,10 @@ impl<'a> Context<'a> {
             Err(BackendError::NotInstalled { .. }) => {
                 (Spent::Known(Amounts::default()), "not installed".to_owned())
             }
-            Err(error) => (Spent::Unknown, self.redactor.redact(&error.to_string()).into_owned()),
+            Err(error) => (
+                Spent::Unknown,
+                self.redactor.redact(&error.to_string()).into_owned(),
+            ),
         };
         let at = self.wall();
         self.ledger.settle_request(request_id, spent, &note, at)?;
@@ -177,13 +192,18 @@ impl<'a> Context<'a> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
-            .map_err(|error| BackendError::Unavailable { why: format!("cannot build a runtime: {error}") })?;
+            .map_err(|error| BackendError::Unavailable {
+                why: format!("cannot build a runtime: {error}"),
+            })?;
         runtime.block_on(self.backend.run(request, &mut NullSink, &self.cancel))
     }
 
     /// The wall clock as the run's own bookkeeping needs it; jobs use `now`.
     pub(crate) fn wall(&self) -> Timestamp {
-        self.clock.read().map(|Moment { wall, .. }| wall).unwrap_or(self.now)
+        self.clock
+            .read()
+            .map(|Moment { wall, .. }| wall)
+            .unwrap_or(self.now)
     }
 }
 

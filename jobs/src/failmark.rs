@@ -46,7 +46,13 @@ pub fn path(spec: &JobSpec) -> PathBuf {
 ///
 /// # Errors
 /// The file cannot be written or removed.
-pub fn update(root: &Path, spec: &JobSpec, run: &RunId, outcome: &Outcome, now: Timestamp) -> io::Result<()> {
+pub fn update(
+    root: &Path,
+    spec: &JobSpec,
+    run: &RunId,
+    outcome: &Outcome,
+    now: Timestamp,
+) -> io::Result<()> {
     let path = root.join(path(spec));
     let class = match outcome {
         Outcome::Succeeded | Outcome::Degraded { .. } => {
@@ -83,15 +89,23 @@ pub fn read(root: &Path, spec: &JobSpec) -> Option<Failmark> {
 /// What to do about it, in one line.
 pub fn hint(outcome: &Outcome) -> &'static str {
     match outcome.class() {
-        Some(Class::Auth) => "sign in again or renew the key that the backend names, then run the job by hand",
+        Some(Class::Auth) => {
+            "sign in again or renew the key that the backend names, then run the job by hand"
+        }
         Some(Class::NotInstalled) => "install the program or correct its path in runner.toml",
         Some(Class::Environment) => "mend what the message names, then run the job by hand",
         Some(Class::RateLimited) => "wait, or give the job another backend",
         Some(Class::OverBudget) => "raise the budget in runner.toml, or wait for the next day",
-        Some(Class::Silent) => "see the log with `runner runs logs`; the backend may hang or be unreachable",
+        Some(Class::Silent) => {
+            "see the log with `runner runs logs`; the backend may hang or be unreachable"
+        }
         Some(Class::Malformed) => "see what came with `runner runs logs`; nothing of it was used",
-        Some(Class::ArtifactMissing) => "the program ended without what it declares; see `runner runs logs`",
-        Some(Class::Guard) => "something else changed the same files, or a write was refused; look at them first",
+        Some(Class::ArtifactMissing) => {
+            "the program ended without what it declares; see `runner runs logs`"
+        }
+        Some(Class::Guard) => {
+            "something else changed the same files, or a write was refused; look at them first"
+        }
         Some(Class::Crash) => "see the program's own words with `runner runs logs`",
         Some(Class::Internal) => "please report this with the output of `runner runs show`",
         None => "see `runner runs show`",
@@ -117,11 +131,24 @@ mod tests {
         };
         let now = Timestamp::UNIX_EPOCH;
         let run = RunId::new(now);
-        let failed = Outcome::Failed { class: Class::Crash, why: "exit 3".into() };
+        let failed = Outcome::Failed {
+            class: Class::Crash,
+            why: "exit 3".into(),
+        };
         update(root, &spec, &run, &failed, now).unwrap();
         let mark = read(root, &spec).unwrap();
-        assert_eq!((mark.class.as_str(), mark.message.as_str()), ("crash", "exit 3"));
-        update(root, &spec, &run, &Outcome::Skipped { why: "busy".into() }, now).unwrap();
+        assert_eq!(
+            (mark.class.as_str(), mark.message.as_str()),
+            ("crash", "exit 3")
+        );
+        update(
+            root,
+            &spec,
+            &run,
+            &Outcome::Skipped { why: "busy".into() },
+            now,
+        )
+        .unwrap();
         assert!(read(root, &spec).is_some(), "a skip proves nothing");
         update(root, &spec, &run, &Outcome::Succeeded, now).unwrap();
         assert!(read(root, &spec).is_none());

@@ -16,4 +16,4 @@ pub mod spec;
 
 pub use context::{AskError, Context, Progress, Silent};
 pub use perform::{PerformError, Settled, perform};
-pub use spec::{JobError, JobSpec, Finished, KindSpec};
+pub use spec::{Finished, JobError, JobSpec, KindSpec};

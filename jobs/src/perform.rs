@@ -52,7 +52,11 @@ pub fn perform(mut ctx: Context<'_>, spec: &JobSpec) -> Result<Settled, PerformE
     };
     let described = ctx.backend.describe();
     let mut summary = Summary {
-        backend: if ctx.asked() { ctx.backend.name().to_owned() } else { String::new() },
+        backend: if ctx.asked() {
+            ctx.backend.name().to_owned()
+        } else {
+            String::new()
+        },
         containment: match spec.kind {
             KindSpec::Command(_) => "unconfined: not yet".to_owned(),
             _ => described.containment,
@@ -60,7 +64,13 @@ pub fn perform(mut ctx: Context<'_>, spec: &JobSpec) -> Result<Settled, PerformE
         ..Summary::default()
     };
     let now = ctx.wall();
-    let Context { admitted, scope, ledger, redactor, .. } = ctx;
+    let Context {
+        admitted,
+        scope,
+        ledger,
+        redactor,
+        ..
+    } = ctx;
     let run = admitted.run();
     let finished = match done {
         Ok(finished) => finished,
@@ -77,7 +87,12 @@ pub fn perform(mut ctx: Context<'_>, spec: &JobSpec) -> Result<Settled, PerformE
         Ok(ready) => ready,
         Err(error) => return failed_to_place(ledger, admitted, summary, scope_why(&error), now),
     };
-    summary.artifacts = ready.manifest.entries.iter().map(|entry| entry.target.to_string()).collect();
+    summary.artifacts = ready
+        .manifest
+        .entries
+        .iter()
+        .map(|entry| entry.target.to_string())
+        .collect();
     match place(ledger, &ready, &summary, now) {
         Ok(()) => Ok(Settled { outcome, summary }),
         Err(PlaceError::Log(LogError::StaleFence { .. })) => Err(PerformError::TakenOver),
@@ -89,7 +104,12 @@ pub fn perform(mut ctx: Context<'_>, spec: &JobSpec) -> Result<Settled, PerformE
     }
 }
 
-fn place(ledger: &mut Ledger, ready: &Ready, summary: &Summary, now: jiff::Timestamp) -> Result<(), PlaceError> {
+fn place(
+    ledger: &mut Ledger,
+    ready: &Ready,
+    summary: &Summary,
+    now: jiff::Timestamp,
+) -> Result<(), PlaceError> {
     let mut log = ledger.placement_log(Some(summary), now);
     let placed = ready.place(&mut log)?;
     if let Some(leftover) = placed.leftover {
@@ -106,7 +126,11 @@ fn recorded(ledger: &mut Ledger, run: &RunId, error: &PlaceError) -> bool {
 }
 
 /// Moves the job's words into the summary, redacted, and says how the run ends.
-fn take_words(finished: Finished, summary: &mut Summary, redactor: &runner_text::redact::Redactor) -> Outcome {
+fn take_words(
+    finished: Finished,
+    summary: &mut Summary,
+    redactor: &runner_text::redact::Redactor,
+) -> Outcome {
     let clean = |text: &str| redactor.redact(text).into_owned();
     summary.headline = clean(&finished.headline);
     summary.lines = finished.lines.iter().map(|line| clean(line)).collect();
@@ -120,11 +144,17 @@ fn take_words(finished: Finished, summary: &mut Summary, redactor: &runner_text:
 fn redacted(outcome: Outcome, redactor: &runner_text::redact::Redactor) -> Outcome {
     let clean = |text: String| redactor.redact(&text).into_owned();
     match outcome {
-        Outcome::Failed { class, why } => Outcome::Failed { class, why: clean(why) },
+        Outcome::Failed { class, why } => Outcome::Failed {
+            class,
+            why: clean(why),
+        },
         Outcome::TimedOut { why } => Outcome::TimedOut { why: clean(why) },
         Outcome::Cancelled { why } => Outcome::Cancelled { why: clean(why) },
         Outcome::Skipped { why } => Outcome::Skipped { why: clean(why) },
-        Outcome::Deferred { until, why } => Outcome::Deferred { until, why: clean(why) },
+        Outcome::Deferred { until, why } => Outcome::Deferred {
+            until,
+            why: clean(why),
+        },
         other => other,
     }
 }
@@ -136,7 +166,13 @@ fn settle(
     summary: &Summary,
     now: jiff::Timestamp,
 ) -> Result<(), PerformError> {
-    match ledger.settle(admitted.run(), Some(admitted.fence()), outcome, summary, now) {
+    match ledger.settle(
+        admitted.run(),
+        Some(admitted.fence()),
+        outcome,
+        summary,
+        now,
+    ) {
         Err(LedgerError::StaleFence { .. }) => Err(PerformError::TakenOver),
         done => Ok(done?),
     }

@@ -49,8 +49,13 @@ pub fn run(ctx: &mut Context<'_>, spec: &PromptSpec) -> Result<Finished, JobErro
     let sources = texts
         .iter()
         .map(|(path, text)| {
-            let fenced = fence.wrap(path, text).map_err(|error| JobError::failed(Class::Internal, error.to_string()))?;
-            Ok(Source { label: (*path).to_owned(), fenced })
+            let fenced = fence
+                .wrap(path, text)
+                .map_err(|error| JobError::failed(Class::Internal, error.to_string()))?;
+            Ok(Source {
+                label: (*path).to_owned(),
+                fenced,
+            })
         })
         .collect::<Result<Vec<_>, JobError>>()?;
     let request = Request {
@@ -61,7 +66,10 @@ pub fn run(ctx: &mut Context<'_>, spec: &PromptSpec) -> Result<Finished, JobErro
         rule_answer: Value::String(index(&spec.prompt, &texts)),
         offer: json!({}),
         schema: None,
-        limits: RequestLimits { total: ctx.left(), ..RequestLimits::default() },
+        limits: RequestLimits {
+            total: ctx.left(),
+            ..RequestLimits::default()
+        },
         run_dir: Some(ctx.run_dir.to_owned()),
     };
     let reply = ctx.ask(&request, 0)?;
@@ -72,16 +80,26 @@ pub fn run(ctx: &mut Context<'_>, spec: &PromptSpec) -> Result<Finished, JobErro
     if text.trim().is_empty() {
         return Err(JobError::failed(Class::Malformed, "the answer is empty"));
     }
-    let to = spec.to.replace("{date}", &ctx.now.strftime("%Y-%m-%d").to_string());
+    let to = spec
+        .to
+        .replace("{date}", &ctx.now.strftime("%Y-%m-%d").to_string());
     let mut body = ctx.redactor.redact(text.trim_end()).into_owned();
     body.push('\n');
     ctx.scope.stage(&to, body.as_bytes(), Expect::Current)?;
     let mut finished = Finished {
-        headline: format!("{} wrote {to} ({} words)", ctx.backend_name(), body.split_whitespace().count()),
+        headline: format!(
+            "{} wrote {to} ({} words)",
+            ctx.backend_name(),
+            body.split_whitespace().count()
+        ),
         ..Finished::default()
     };
     if !left_out.is_empty() {
-        finished.degraded = Some(format!("{} of {} sources were left out", left_out.len(), spec.sources.len()));
+        finished.degraded = Some(format!(
+            "{} of {} sources were left out",
+            left_out.len(),
+            spec.sources.len()
+        ));
         finished.lines = left_out;
     }
     Ok(finished)
@@ -108,8 +126,16 @@ mod tests {
 
     #[test]
     fn the_answer_by_rule_names_every_source() {
-        let texts = [("docs/a.md", "# Alpha\n\nFirst words.\n".to_owned()), ("b.md", "plain\n".to_owned())];
+        let texts = [
+            ("docs/a.md", "# Alpha\n\nFirst words.\n".to_owned()),
+            ("b.md", "plain\n".to_owned()),
+        ];
         let index = index("What is new?", &texts);
-        assert!(index.contains("What is new?") && index.contains("docs/a.md: Alpha") && index.contains("b.md"), "{index}");
+        assert!(
+            index.contains("What is new?")
+                && index.contains("docs/a.md: Alpha")
+                && index.contains("b.md"),
+            "{index}"
+        );
     }
 }

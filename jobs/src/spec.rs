@@ -3,11 +3,11 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use jiff::Timestamp;
 use runner_backends::BackendError;
 use runner_engine::git::GitError;
 use runner_engine::ledger::Budget;
 use runner_engine::outcome::{Class, Outcome};
-use jiff::Timestamp;
 use serde_json::{Map, Value};
 
 use crate::{command::CommandSpec, dream::DreamSpec, prompt::PromptSpec};
@@ -135,7 +135,10 @@ pub enum JobError {
 impl JobError {
     /// A failure of a class.
     pub fn failed(class: Class, why: impl Into<String>) -> Self {
-        Self::Failed { class, why: why.into() }
+        Self::Failed {
+            class,
+            why: why.into(),
+        }
     }
 
     /// How a run that met this ends.
@@ -148,10 +151,22 @@ impl JobError {
             Self::Cancelled { .. } => Outcome::Cancelled { why },
             Self::TimedOut { .. } => Outcome::TimedOut { why },
             Self::Failed { class, .. } => Outcome::Failed { class: *class, why },
-            Self::Git(_) | Self::Io { .. } => Outcome::Failed { class: Class::Environment, why },
-            Self::Scope(_) => Outcome::Failed { class: Class::Guard, why },
-            Self::OverBudget(_) => Outcome::Failed { class: Class::OverBudget, why },
-            Self::Ledger(_) => Outcome::Failed { class: Class::Internal, why },
+            Self::Git(_) | Self::Io { .. } => Outcome::Failed {
+                class: Class::Environment,
+                why,
+            },
+            Self::Scope(_) => Outcome::Failed {
+                class: Class::Guard,
+                why,
+            },
+            Self::OverBudget(_) => Outcome::Failed {
+                class: Class::OverBudget,
+                why,
+            },
+            Self::Ledger(_) => Outcome::Failed {
+                class: Class::Internal,
+                why,
+            },
         }
     }
 

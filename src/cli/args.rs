@@ -7,10 +7,17 @@ use clap::{ArgAction, Parser, Subcommand};
 /// The night shift for coding agents: runs jobs on time, inside limits, and tells the story in the
 /// morning.
 #[derive(Debug, Parser)]
-#[command(name = "runner", version, propagate_version = true, max_term_width = 100)]
-#[command(after_help = "Exit codes: 0 done or skipped with a reason · 1 a run failed · 2 usage · 65 bad input · \
+#[command(
+    name = "runner",
+    version,
+    propagate_version = true,
+    max_term_width = 100
+)]
+#[command(
+    after_help = "Exit codes: 0 done or skipped with a reason · 1 a run failed · 2 usage · 65 bad input · \
 69 not installed, rate-limited · 70 internal, damaged ledger · 73 cannot write · 75 deferred · 77 auth · \
-78 configuration · 130 cancelled")]
+78 configuration · 130 cancelled"
+)]
 pub struct Args {
     /// The project to work on: any folder inside it [default: the current folder]
     #[arg(short = 'C', long, global = true, value_name = "DIR")]
@@ -72,7 +79,10 @@ pub enum Command {
         run: String,
     },
     /// List runs, or look at one
-    #[command(args_conflicts_with_subcommands = true, after_help = "Example: runner runs --job dream --limit 5")]
+    #[command(
+        args_conflicts_with_subcommands = true,
+        after_help = "Example: runner runs --job dream --limit 5"
+    )]
     Runs {
         /// What to look at [default: the list]
         #[command(subcommand)]

@@ -18,7 +18,11 @@ pub struct Failure {
 
 impl Failure {
     fn new(exit: Exit, what: impl Into<String>) -> Self {
-        Self { exit, what: what.into(), mend: None }
+        Self {
+            exit,
+            what: what.into(),
+            mend: None,
+        }
     }
 
     /// The surroundings are wrong.

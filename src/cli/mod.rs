@@ -19,7 +19,11 @@ pub fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
     let args = match Args::try_parse_from(args) {
         Ok(args) => args,
         Err(error) => {
-            let code = if error.use_stderr() { Exit::Usage } else { Exit::Done };
+            let code = if error.use_stderr() {
+                Exit::Usage
+            } else {
+                Exit::Done
+            };
             // A closed pipe is the reader's choice.
             let _closed = error.print();
             return ExitCode::from(code as u8);

@@ -24,9 +24,21 @@ pub fn run(home: &Home, dir: &Path, quiet: bool) -> Result<Exit, Failure> {
         show::say(quiet, &format!("  {line}"));
     }
     if written.is_empty() {
-        show::say(quiet, &format!("{} is a project already; nothing was written", root.display()));
+        show::say(
+            quiet,
+            &format!(
+                "{} is a project already; nothing was written",
+                root.display()
+            ),
+        );
     } else {
-        show::say(quiet, &format!("{} is a project now; put notes into ideas/ and try `runner night`", root.display()));
+        show::say(
+            quiet,
+            &format!(
+                "{} is a project now; put notes into ideas/ and try `runner night`",
+                root.display()
+            ),
+        );
     }
     Ok(Exit::Done)
 }
@@ -37,10 +49,13 @@ pub fn make(home: &Home, dir: &Path) -> Result<(PathBuf, Vec<String>), Failure> 
     let root = match git.top() {
         Ok(root) => root,
         Err(error @ GitError::NotARepository { .. }) => {
-            return Err(Failure::data(error.to_string()).mend(format!("git init {}", dir.display())));
+            return Err(
+                Failure::data(error.to_string()).mend(format!("git init {}", dir.display()))
+            );
         }
         Err(error) => {
-            let cause = std::error::Error::source(&error).map_or_else(String::new, |cause| format!(": {cause}"));
+            let cause = std::error::Error::source(&error)
+                .map_or_else(String::new, |cause| format!(": {cause}"));
             return Err(Failure::environment(format!("{error}{cause}")));
         }
     };
@@ -52,8 +67,9 @@ pub fn make(home: &Home, dir: &Path) -> Result<(PathBuf, Vec<String>), Failure> 
     for (folder, ignore) in FOLDERS {
         let path = root.join(folder);
         if !path.is_dir() {
-            fs::create_dir(&path)
-                .map_err(|error| Failure::cannot_write(format!("cannot make {}: {error}", path.display())))?;
+            fs::create_dir(&path).map_err(|error| {
+                Failure::cannot_write(format!("cannot make {}: {error}", path.display()))
+            })?;
             written.push(format!("made    {folder}/"));
         }
         if *ignore {
@@ -72,13 +88,20 @@ fn config_file(home: &Home, root: &Path, written: &mut Vec<String>) -> Result<()
     let table = format!("[project]\nid = \"{id}\"\n");
     let text = match fs::read_to_string(&path) {
         Ok(text) => {
-            let parsed: toml::Table = toml::from_str(&text)
-                .map_err(|error| Failure::configuration(format!("{}: {}", path.display(), error.message())))?;
-            match parsed.get("project").map(|project| project.get("id").is_some()) {
+            let parsed: toml::Table = toml::from_str(&text).map_err(|error| {
+                Failure::configuration(format!("{}: {}", path.display(), error.message()))
+            })?;
+            match parsed
+                .get("project")
+                .map(|project| project.get("id").is_some())
+            {
                 Some(true) => return Ok(()),
                 Some(false) => {
-                    return Err(Failure::configuration(format!("{} has a [project] without an id", path.display()))
-                        .mend(format!("add the line `id = \"{id}\"` below [project]")));
+                    return Err(Failure::configuration(format!(
+                        "{} has a [project] without an id",
+                        path.display()
+                    ))
+                    .mend(format!("add the line `id = \"{id}\"` below [project]")));
                 }
                 None => {
                     written.push("added   [project] id to runner.toml".to_owned());
@@ -94,20 +117,38 @@ fn config_file(home: &Home, root: &Path, written: &mut Vec<String>) -> Result<()
                  # [jobs.dream]\n# max_ideas = 50\n"
             )
         }
-        Err(error) => return Err(Failure::configuration(format!("cannot read {}: {error}", path.display()))),
+        Err(error) => {
+            return Err(Failure::configuration(format!(
+                "cannot read {}: {error}",
+                path.display()
+            )));
+        }
     };
-    write_atomic(&path, text.as_bytes(), 0o644)
-        .map_err(|error| Failure::cannot_write(format!("cannot write {}: {}", path.display(), causes(&error))))
+    write_atomic(&path, text.as_bytes(), 0o644).map_err(|error| {
+        Failure::cannot_write(format!(
+            "cannot write {}: {}",
+            path.display(),
+            causes(&error)
+        ))
+    })
 }
 
 /// Adds lines to the repository's own exclude file, which is never committed.
-fn exclude(git: &Git, root: &Path, lines: &[String], written: &mut Vec<String>) -> Result<(), Failure> {
+fn exclude(
+    git: &Git,
+    root: &Path,
+    lines: &[String],
+    written: &mut Vec<String>,
+) -> Result<(), Failure> {
     let answer = git
         .ask(&["rev-parse", "--git-path", "info/exclude"])
         .map_err(|error| Failure::environment(error.to_string()))?;
     let path = root.join(String::from_utf8_lossy(&answer).trim_end_matches('\n'));
     let mut text = fs::read_to_string(&path).unwrap_or_default();
-    let missing: Vec<&String> = lines.iter().filter(|line| !text.lines().any(|known| known == line.as_str())).collect();
+    let missing: Vec<&String> = lines
+        .iter()
+        .filter(|line| !text.lines().any(|known| known == line.as_str()))
+        .collect();
     if missing.is_empty() {
         return Ok(());
     }
@@ -119,7 +160,8 @@ fn exclude(git: &Git, root: &Path, lines: &[String], written: &mut Vec<String>) 
         text.push('\n');
         written.push(format!("ignored {line} in .git/info/exclude"));
     }
-    let cannot = |why: String| Failure::cannot_write(format!("cannot write {}: {why}", path.display()));
+    let cannot =
+        |why: String| Failure::cannot_write(format!("cannot write {}: {why}", path.display()));
     if let Some(folder) = path.parent() {
         fs::create_dir_all(folder).map_err(|error| cannot(error.to_string()))?;
     }

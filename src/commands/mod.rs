@@ -23,21 +23,39 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     let home = Home::read()?;
     let here = args.dir.clone().unwrap_or_else(|| home.here.clone());
     let here: &Path = &here;
-    let manner = Manner { watched: true, quiet: args.quiet, verbose: args.verbose };
+    let manner = Manner {
+        watched: true,
+        quiet: args.quiet,
+        verbose: args.verbose,
+    };
     match &args.command {
         Command::Init { dir } => init::run(&home, dir.as_deref().unwrap_or(here), args.quiet),
         Command::Demo { dir } => demo::run(&home, &here.join(dir), manner),
         Command::Night { listing } => night::run(&home, here, manner, *listing),
-        Command::Run { job, key, listing } => run::run(&home, here, job, key.as_deref(), manner, *listing),
+        Command::Run { job, key, listing } => {
+            run::run(&home, here, job, key.as_deref(), manner, *listing)
+        }
         Command::Tick { listing } => tick::run(&home, manner, *listing),
         Command::Perform { run } => perform::run(&home, run, args.quiet, args.verbose),
-        Command::Runs { command: None, job, all, limit, listing } => {
-            runs::list(&home, here, job.as_deref(), *all, *limit, *listing)
-        }
-        Command::Runs { command: Some(RunsCommand::Show { run, listing }), .. } => runs::show(&home, run, *listing),
-        Command::Runs { command: Some(RunsCommand::Logs { run }), .. } => runs::logs(&home, run),
+        Command::Runs {
+            command: None,
+            job,
+            all,
+            limit,
+            listing,
+        } => runs::list(&home, here, job.as_deref(), *all, *limit, *listing),
+        Command::Runs {
+            command: Some(RunsCommand::Show { run, listing }),
+            ..
+        } => runs::show(&home, run, *listing),
+        Command::Runs {
+            command: Some(RunsCommand::Logs { run }),
+            ..
+        } => runs::logs(&home, run),
         Command::Status { listing } => status::run(&home, here, args.dir.is_some(), *listing),
         Command::Report { night, listing } => report::run(&home, here, night.as_deref(), *listing),
-        Command::Dream { command: DreamCommand::Run { listing } } => run::dream(&home, here, manner, *listing),
+        Command::Dream {
+            command: DreamCommand::Run { listing },
+        } => run::dream(&home, here, manner, *listing),
     }
 }

@@ -26,7 +26,10 @@ pub fn run(home: &Home, here: &Path, manner: Manner, listing: Listing) -> Result
     let settings = &project.config.night;
     let closes = now.saturating_add(settings.length).unwrap_or(now);
     let night = ledger.open_night(&project.id, &civil_date(now, &settings.zone), now, closes)?;
-    show::say(manner.quiet || listing.json, &format!("night {}", night.name));
+    show::say(
+        manner.quiet || listing.json,
+        &format!("night {}", night.name),
+    );
     // All of them are recorded before the first begins: should this process die, the next tick
     // carries on with the rest.
     let mut queue = Vec::new();
@@ -46,18 +49,36 @@ pub fn run(home: &Home, here: &Path, manner: Manner, listing: Listing) -> Result
     let mut worst = Exit::Done;
     for run in queue {
         let row = drive::run_to_end(home, &mut ledger, &me, &run, manner)?;
-        let exit = row.outcome.as_ref().map_or(Exit::Internal, |outcome| outcome.exit(true));
+        let exit = row
+            .outcome
+            .as_ref()
+            .map_or(Exit::Internal, |outcome| outcome.exit(true));
         worst = worse(worst, exit);
         if !listing.json {
-            tell(&row, Manner { quiet: manner.quiet, ..manner }, Listing::default());
+            tell(
+                &row,
+                Manner {
+                    quiet: manner.quiet,
+                    ..manner
+                },
+                Listing::default(),
+            );
         }
         if exit == Exit::Cancelled {
             break;
         }
     }
-    for run in close_nights(&mut ledger, &drive::driver(home, &me), home.now()?, Some(&project.id))? {
+    for run in close_nights(
+        &mut ledger,
+        &drive::driver(home, &me),
+        home.now()?,
+        Some(&project.id),
+    )? {
         let row = drive::run_to_end(home, &mut ledger, &me, &run, manner)?;
-        let exit = row.outcome.as_ref().map_or(Exit::Internal, |outcome| outcome.exit(true));
+        let exit = row
+            .outcome
+            .as_ref()
+            .map_or(Exit::Internal, |outcome| outcome.exit(true));
         worst = worse(worst, exit);
         if exit != Exit::Done {
             tell(&row, manner, Listing::default());
@@ -67,10 +88,21 @@ pub fn run(home: &Home, here: &Path, manner: Manner, listing: Listing) -> Result
     if listing.json {
         show::json(&told);
     } else {
-        let path = project.root.join(report::FOLDER).join(&told.night).join("report.md");
-        show::say(manner.quiet, &format!("{} — {}", told.headline(), path.display()));
+        let path = project
+            .root
+            .join(report::FOLDER)
+            .join(&told.night)
+            .join("report.md");
+        show::say(
+            manner.quiet,
+            &format!("{} — {}", told.headline(), path.display()),
+        );
     }
-    let left = ledger.runs(&Filter { night: Some(night.id), unsettled: true, ..Filter::default() })?;
+    let left = ledger.runs(&Filter {
+        night: Some(night.id),
+        unsettled: true,
+        ..Filter::default()
+    })?;
     if !left.is_empty() && worst == Exit::Done {
         worst = Exit::TryLater;
     }

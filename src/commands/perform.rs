@@ -38,16 +38,25 @@ use crate::{log, show};
 
 /// Runs one requested run.
 pub fn run(home: &Home, run: &str, quiet: bool, verbose: u8) -> Result<Exit, Failure> {
-    let id: RunId = run.parse().map_err(|error| Failure::usage(format!("{error}")))?;
+    let id: RunId = run
+        .parse()
+        .map_err(|error| Failure::usage(format!("{error}")))?;
     let mut ledger = home.ledger()?;
     let row = ledger.run(&id)?;
     if row.state != RunState::Requested {
-        show::say(quiet, &format!("run {id} was begun before; there is nothing to do"));
+        show::say(
+            quiet,
+            &format!("run {id} was begun before; there is nothing to do"),
+        );
         return Ok(Exit::Done);
     }
     let folder = home.run_folder(id.as_str());
-    log::start(&folder, verbose, Redactor::new(Vec::new()))
-        .map_err(|error| Failure::cannot_write(format!("cannot write the log in {}: {error}", folder.display())))?;
+    log::start(&folder, verbose, Redactor::new(Vec::new())).map_err(|error| {
+        Failure::cannot_write(format!(
+            "cannot write the log in {}: {error}",
+            folder.display()
+        ))
+    })?;
     let outcome = attempt(home, &mut ledger, &row, folder, quiet, verbose)?;
     tracing::info!(outcome = outcome.to_string(), "settled");
     Ok(outcome.exit(true))
@@ -82,17 +91,34 @@ fn attempt(
     let (spec, here) = match known {
         Ok(known) => known,
         Err(failure) => {
-            let outcome = Outcome::Failed { class: Class::Environment, why: failure.to_string() };
+            let outcome = Outcome::Failed {
+                class: Class::Environment,
+                why: failure.to_string(),
+            };
             ledger.settle(&row.id, None, &outcome, &Summary::default(), home.wall()?)?;
             return Ok(outcome);
         }
     };
     tracing::info!(job = spec.name, kind = spec.kind.word(), project = %here.root.display(), "begins");
-    let holder = Holder { owner: Owner::me(), run: row.id.clone(), since: home.wall()? };
+    let holder = Holder {
+        owner: Owner::me(),
+        run: row.id.clone(),
+        since: home.wall()?,
+    };
     // Dropped, and so freed, only after the outcome is committed.
     let locks = locks(home, &here, &spec, &holder);
     let done = match &locks {
-        Ok(_) => locked(home, ledger, &here, &spec, row, &holder.owner, &run_dir, quiet, verbose),
+        Ok(_) => locked(
+            home,
+            ledger,
+            &here,
+            &spec,
+            row,
+            &holder.owner,
+            &run_dir,
+            quiet,
+            verbose,
+        ),
         Err(Stop::Before(outcome)) => Err(Stop::Before(outcome.clone())),
         Err(Stop::Hard(failure)) => Err(Stop::Hard(failure.clone())),
     };
@@ -121,8 +147,10 @@ fn locks(
     holder: &Holder,
 ) -> Result<(JobLock, Option<ContractLock>), Stop> {
     let contract = contract_lock(here, spec, holder)?;
-    let mut lock = JobLock::try_take(&job_lock_path(&home.state, &here.id, &spec.name)).map_err(not_ours)?;
-    lock.sign(holder).map_err(|error| Failure::cannot_write(format!("cannot write the lock file: {error}")))?;
+    let mut lock =
+        JobLock::try_take(&job_lock_path(&home.state, &here.id, &spec.name)).map_err(not_ours)?;
+    lock.sign(holder)
+        .map_err(|error| Failure::cannot_write(format!("cannot write the lock file: {error}")))?;
     if let Some(contract) = &contract
         && let Some(left) = contract.claim().map_err(not_ours)?
     {
@@ -149,9 +177,18 @@ fn locked(
     let git = Git::new(&here.root, &environment, row.id.as_str());
     let backend = build(&here.config.backends[&spec.backend], &environment)
         .map_err(|error| refuse(error.class(), error.to_string()))?;
-    let cancel = Cancel::new().map_err(|error| Failure::internal(format!("cannot make a cancel token: {error}")))?;
+    let cancel = Cancel::new()
+        .map_err(|error| Failure::internal(format!("cannot make a cancel token: {error}")))?;
     cancel_on_signals(&cancel);
-    let facts = facts(here, spec, row, ledger, &git, backend.as_ref(), home.wall()?)?;
+    let facts = facts(
+        here,
+        spec,
+        row,
+        ledger,
+        &git,
+        backend.as_ref(),
+        home.wall()?,
+    )?;
     let staging = staging(spec, row);
     let levels = levels(here, row, home.wall()?);
     let entered = ledger.admit(&Enter {
@@ -206,23 +243,44 @@ struct Work<'a> {
 
 /// The admitted part: from here on only the run's own settlement or its recovery ends it.
 fn work(work: Work<'_>) -> Result<Outcome, Stop> {
-    let Work { home, ledger, here, spec, admitted, .. } = work;
-    std::fs::create_dir_all(work.cache)
-        .map_err(|error| Failure::cannot_write(format!("cannot make {}: {error}", work.cache.display())))?;
+    let Work {
+        home,
+        ledger,
+        here,
+        spec,
+        admitted,
+        ..
+    } = work;
+    std::fs::create_dir_all(work.cache).map_err(|error| {
+        Failure::cannot_write(format!("cannot make {}: {error}", work.cache.display()))
+    })?;
     let allowed = writes(spec);
     let allowed: Vec<&str> = allowed.iter().map(String::as_str).collect();
     let scope = match Scope::open(&here.root, &allowed, work.staging) {
         Ok(scope) => scope,
         Err(error) => {
-            let outcome = Outcome::Failed { class: Class::Environment, why: error.to_string() };
-            ledger.settle(admitted.run(), Some(admitted.fence()), &outcome, &Summary::default(), home.wall()?)?;
+            let outcome = Outcome::Failed {
+                class: Class::Environment,
+                why: error.to_string(),
+            };
+            ledger.settle(
+                admitted.run(),
+                Some(admitted.fence()),
+                &outcome,
+                &Summary::default(),
+                home.wall()?,
+            )?;
             return Ok(outcome);
         }
     };
     let mut steps = show::Steps::new(&spec.name, work.quiet, work.verbose > 0);
     let context = Context::new(
         admitted,
-        Place { root: &here.root, cache: work.cache, run_dir: work.run_dir },
+        Place {
+            root: &here.root,
+            cache: work.cache,
+            run_dir: work.run_dir,
+        },
         scope,
         work.git,
         Tools {
@@ -237,7 +295,9 @@ fn work(work: Work<'_>) -> Result<Outcome, Stop> {
     );
     match perform(context, spec) {
         Ok(settled) => Ok(settled.outcome),
-        Err(error @ (PerformError::TakenOver | PerformError::Unfinished(_))) => Err(Stop::Hard(Failure::internal(error.to_string()))),
+        Err(error @ (PerformError::TakenOver | PerformError::Unfinished(_))) => {
+            Err(Stop::Hard(Failure::internal(error.to_string())))
+        }
         Err(PerformError::Ledger(error)) => Err(Stop::Hard(error.into())),
     }
 }
@@ -248,7 +308,10 @@ fn spec(here: &Here, row: &RunRow) -> Result<JobSpec, Failure> {
             name: REPORT_JOB.to_owned(),
             kind: KindSpec::Report,
             backend: "builtin".to_owned(),
-            budget: runner_engine::ledger::Budget { calls: Some(0), ..Default::default() },
+            budget: runner_engine::ledger::Budget {
+                calls: Some(0),
+                ..Default::default()
+            },
             total: std::time::Duration::from_secs(300),
         });
     }
@@ -256,21 +319,30 @@ fn spec(here: &Here, row: &RunRow) -> Result<JobSpec, Failure> {
 }
 
 /// The contract's own lock file, where the job's contract has one.
-fn contract_lock(here: &Here, spec: &JobSpec, holder: &Holder) -> Result<Option<ContractLock>, Stop> {
-    let KindSpec::Dream(dream) = &spec.kind else { return Ok(None) };
+fn contract_lock(
+    here: &Here,
+    spec: &JobSpec,
+    holder: &Holder,
+) -> Result<Option<ContractLock>, Stop> {
+    let KindSpec::Dream(dream) = &spec.kind else {
+        return Ok(None);
+    };
     let path = here.root.join(&dream.dreams).join(".lock");
-    ContractLock::take(&path, holder, holder.since).map(Some).map_err(not_ours)
+    ContractLock::take(&path, holder, holder.since)
+        .map(Some)
+        .map_err(not_ours)
 }
 
 /// A lock that somebody has is a skip; one that cannot be used is a failure.
 fn not_ours(error: LockError) -> Stop {
     match &error {
-        LockError::Held { .. } | LockError::Foreign { .. } => {
-            Stop::Before(Outcome::Skipped { why: error.to_string() })
-        }
-        LockError::Io { source, .. } => {
-            Stop::Before(Outcome::Failed { class: Class::Environment, why: format!("{error}: {source}") })
-        }
+        LockError::Held { .. } | LockError::Foreign { .. } => Stop::Before(Outcome::Skipped {
+            why: error.to_string(),
+        }),
+        LockError::Io { source, .. } => Stop::Before(Outcome::Failed {
+            class: Class::Environment,
+            why: format!("{error}: {source}"),
+        }),
     }
 }
 
@@ -289,8 +361,12 @@ fn facts(
             .map_err(|error| refuse(Class::Environment, error.whole()))?,
         _ => Vec::new(),
     };
-    let free = rustix::fs::statvfs(&here.root)
-        .map_err(|error| refuse(Class::Environment, format!("{}: {error}", here.root.display())))?;
+    let free = rustix::fs::statvfs(&here.root).map_err(|error| {
+        refuse(
+            Class::Environment,
+            format!("{}: {error}", here.root.display()),
+        )
+    })?;
     let job = ledger.job_by_id(row.job)?;
     Ok(Facts {
         by_hand: row.by_hand,
@@ -298,7 +374,10 @@ fn facts(
         dirty,
         failures_in_a_row: ledger.failures_in_a_row(row.job)?,
         free_bytes: free.f_bavail.saturating_mul(free.f_frsize),
-        preflight: backend.preflight().err().map(|error| (error.class(), error.to_string())),
+        preflight: backend
+            .preflight()
+            .err()
+            .map(|error| (error.class(), error.to_string())),
         nothing_to_do: None,
     })
 }
@@ -306,9 +385,17 @@ fn facts(
 /// The accounts that a run spends from.
 fn levels(here: &Here, row: &RunRow, now: Timestamp) -> Vec<Level> {
     let date = civil_date(now, &here.config.night.zone);
-    let mut levels = vec![Level { level: "day", key: format!("{} {date}", here.id), cap: here.config.day }];
+    let mut levels = vec![Level {
+        level: "day",
+        key: format!("{} {date}", here.id),
+        cap: here.config.day,
+    }];
     if let Some(night) = row.night {
-        levels.push(Level { level: "night", key: night.0.to_string(), cap: here.config.night.budget });
+        levels.push(Level {
+            level: "night",
+            key: night.0.to_string(),
+            cap: here.config.night.budget,
+        });
     }
     levels
 }
@@ -317,9 +404,16 @@ fn levels(here: &Here, row: &RunRow, now: Timestamp) -> Vec<Level> {
 fn writes(spec: &JobSpec) -> Vec<String> {
     match &spec.kind {
         KindSpec::Dream(dream) => vec![dream.dreams.clone()],
-        KindSpec::Command(command) => command.artifacts.iter().map(|artifact| artifact.to.clone()).collect(),
+        KindSpec::Command(command) => command
+            .artifacts
+            .iter()
+            .map(|artifact| artifact.to.clone())
+            .collect(),
         KindSpec::Prompt(prompt) => {
-            let folder = prompt.to.rsplit_once('/').map_or(prompt.to.as_str(), |(folder, _)| folder);
+            let folder = prompt
+                .to
+                .rsplit_once('/')
+                .map_or(prompt.to.as_str(), |(folder, _)| folder);
             vec![folder.to_owned()]
         }
         KindSpec::Report => vec![runner_jobs::report::FOLDER.to_owned()],
@@ -341,7 +435,11 @@ fn environment(spec: &JobSpec, here: &Here) -> std::collections::BTreeMap<String
         KindSpec::Command(command) => &command.env,
         _ => &[],
     };
-    let backend = here.config.backends.get(&spec.backend).map_or(&[][..], |backend| &backend.env);
+    let backend = here
+        .config
+        .backends
+        .get(&spec.backend)
+        .map_or(&[][..], |backend| &backend.env);
     all.extend(home::named(own.iter().chain(backend).map(String::as_str)));
     all
 }
@@ -349,7 +447,9 @@ fn environment(spec: &JobSpec, here: &Here) -> std::collections::BTreeMap<String
 /// TERM, INT and HUP end the run, which then settles itself as cancelled.
 fn cancel_on_signals(cancel: &Cancel) {
     let cancel = cancel.clone();
-    let Ok(mut signals) = Signals::new([SIGTERM, SIGINT, SIGHUP]) else { return };
+    let Ok(mut signals) = Signals::new([SIGTERM, SIGINT, SIGHUP]) else {
+        return;
+    };
     let _detached = thread::Builder::new().spawn(move || {
         if let Some(signal) = signals.forever().next() {
             cancel.cancel(format!("signal {signal}"));
@@ -362,6 +462,9 @@ fn cancel_on_signals(cancel: &Cancel) {
 fn mark(here: &Here, spec: &JobSpec, row: &RunRow, outcome: &Outcome, now: Timestamp) {
     if let Err(error) = failmark::update(&here.root, spec, &row.id, outcome, now) {
         tracing::error!(%error, "the failmark could not be written");
-        show::complain(&format!("the failmark of {} could not be written: {error}", spec.name));
+        show::complain(&format!(
+            "the failmark of {} could not be written: {error}",
+            spec.name
+        ));
     }
 }

@@ -41,9 +41,13 @@ pub fn dream(home: &Home, here: &Path, manner: Manner, listing: Listing) -> Resu
         .collect();
     match dreams.as_slice() {
         [only] => once(home, &project, only, None, manner, listing, true),
-        [] => Err(Failure::configuration("this project has no job of kind dream").mend("runner init")),
-        several => Err(Failure::usage(format!("this project has {} dream jobs", several.len()))
-            .mend(format!("runner run {}", several[0]))),
+        [] => {
+            Err(Failure::configuration("this project has no job of kind dream").mend("runner init"))
+        }
+        several => Err(
+            Failure::usage(format!("this project has {} dream jobs", several.len()))
+                .mend(format!("runner run {}", several[0])),
+        ),
     }
 }
 
@@ -60,7 +64,10 @@ fn once(
     let mut ledger = home.ledger()?;
     project.register(&mut ledger, now)?;
     let me = Owner::me();
-    let key = key.map_or_else(|| OccurrenceId::new(now).to_string(), |key| format!("key {key}"));
+    let key = key.map_or_else(
+        || OccurrenceId::new(now).to_string(),
+        |key| format!("key {key}"),
+    );
     let new = NewOccurrence {
         job: ledger.job(&project.id, job)?.id,
         key,
@@ -72,13 +79,21 @@ fn once(
         Recorded::New(run) => drive::run_to_end(home, &mut ledger, &me, &run, manner)?,
         Recorded::Known(occurrence) => {
             let outcome = ledger.occurrence(&occurrence)?.outcome;
-            let stands = outcome.as_ref().map_or_else(|| "not settled yet".to_owned(), Outcome::to_string);
-            show::say(manner.quiet, &format!("{job} was asked for with this key before: {stands}"));
+            let stands = outcome
+                .as_ref()
+                .map_or_else(|| "not settled yet".to_owned(), Outcome::to_string);
+            show::say(
+                manner.quiet,
+                &format!("{job} was asked for with this key before: {stands}"),
+            );
             return Ok(outcome.map_or(Exit::TryLater, |outcome| outcome.exit(deferral_is_normal)));
         }
     };
     tell(&row, manner, listing);
-    Ok(row.outcome.as_ref().map_or(Exit::Internal, |outcome| outcome.exit(deferral_is_normal)))
+    Ok(row
+        .outcome
+        .as_ref()
+        .map_or(Exit::Internal, |outcome| outcome.exit(deferral_is_normal)))
 }
 
 /// Says how a run ended: results on standard output, what went wrong on standard error.
@@ -111,7 +126,13 @@ pub fn tell(row: &RunRow, manner: Manner, listing: Listing) {
             show::out(&line);
         }
     } else {
-        show::complain(&format!("{line}\n  to see more: runner runs show {}", row.id));
-        show::say(false, &format!("  {}", runner_jobs::failmark::hint(outcome)));
+        show::complain(&format!(
+            "{line}\n  to see more: runner runs show {}",
+            row.id
+        ));
+        show::say(
+            false,
+            &format!("  {}", runner_jobs::failmark::hint(outcome)),
+        );
     }
 }

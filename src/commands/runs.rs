@@ -75,20 +75,35 @@ pub fn list(
     limit: u32,
     listing: Listing,
 ) -> Result<Exit, Failure> {
-    let project = if all { None } else { Some(Here::load(home, here)?) };
+    let project = if all {
+        None
+    } else {
+        Some(Here::load(home, here)?)
+    };
     let mut rows = Vec::new();
     if let Some(ledger) = home.ledger_to_read()? {
         let job = match (&project, job) {
             (Some(project), Some(name)) => {
                 project.config.job(name).map(|_| ()).or_else(|failure| {
-                    if name == runner_engine::tick::REPORT_JOB { Ok(()) } else { Err(failure) }
+                    if name == runner_engine::tick::REPORT_JOB {
+                        Ok(())
+                    } else {
+                        Err(failure)
+                    }
                 })?;
                 Some(ledger.job(&project.id, name)?.id)
             }
-            (None, Some(_)) => return Err(Failure::usage("--job needs one project; leave out --all")),
+            (None, Some(_)) => {
+                return Err(Failure::usage("--job needs one project; leave out --all"));
+            }
             (_, None) => None,
         };
-        let filter = Filter { project: project.map(|project| project.id), job, limit, ..Filter::default() };
+        let filter = Filter {
+            project: project.map(|project| project.id),
+            job,
+            limit,
+            ..Filter::default()
+        };
         rows = ledger.runs(&filter)?;
     }
     if listing.json {
@@ -107,7 +122,11 @@ pub fn list(
                 row.job_name.clone(),
                 word(row).to_owned(),
                 show::moment(row.requested),
-                row.outcome.as_ref().and_then(Outcome::why).unwrap_or(&row.summary.headline).to_owned(),
+                row.outcome
+                    .as_ref()
+                    .and_then(Outcome::why)
+                    .unwrap_or(&row.summary.headline)
+                    .to_owned(),
             ]
         })
         .collect();
@@ -134,7 +153,12 @@ pub fn show(home: &Home, run: &str, listing: Listing) -> Result<Exit, Failure> {
     let mut lines = vec![
         pair("run", row.id.as_str()),
         pair("job", &format!("{} ({})", row.job_name, row.kind)),
-        pair("state", &row.outcome.as_ref().map_or_else(|| word(&row).to_owned(), Outcome::to_string)),
+        pair(
+            "state",
+            &row.outcome
+                .as_ref()
+                .map_or_else(|| word(&row).to_owned(), Outcome::to_string),
+        ),
         pair("attempt", &row.attempt.to_string()),
         pair("due", &show::moment(row.due)),
     ];
@@ -148,7 +172,10 @@ pub fn show(home: &Home, run: &str, listing: Listing) -> Result<Exit, Failure> {
         lines.push(pair("process", &owner.to_string()));
     }
     lines.push(pair("model calls", &row.model_calls.to_string()));
-    for (name, value) in [("backend", &row.summary.backend), ("confinement", &row.summary.containment)] {
+    for (name, value) in [
+        ("backend", &row.summary.backend),
+        ("confinement", &row.summary.containment),
+    ] {
         if !value.is_empty() {
             lines.push(pair(name, value));
         }
@@ -179,7 +206,9 @@ pub fn logs(home: &Home, run: &str) -> Result<Exit, Failure> {
     let folder = home.run_folder(row.id.as_str());
     let mut found = false;
     for name in [log::FILE, "stdout", "stderr"] {
-        let Ok(bytes) = fs::read(folder.join(name)) else { continue };
+        let Ok(bytes) = fs::read(folder.join(name)) else {
+            continue;
+        };
         if name != log::FILE && !bytes.is_empty() {
             show::out(&format!("--- {name}\n"));
         }

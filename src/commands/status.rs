@@ -62,13 +62,21 @@ struct LiveJson {
 }
 
 /// Prints the status of the project here, or of all when here is none.
-pub fn run(home: &Home, here: &Path, asked_for_here: bool, listing: Listing) -> Result<Exit, Failure> {
+pub fn run(
+    home: &Home,
+    here: &Path,
+    asked_for_here: bool,
+    listing: Listing,
+) -> Result<Exit, Failure> {
     let only = match project::find(here) {
         Ok(root) => Some(root),
         Err(failure) if asked_for_here => return Err(failure),
         Err(_) => None,
     };
-    let mut status = StatusJson { ledger: home.ledger_path().display().to_string(), projects: Vec::new() };
+    let mut status = StatusJson {
+        ledger: home.ledger_path().display().to_string(),
+        projects: Vec::new(),
+    };
     if let Some(ledger) = home.ledger_to_read()? {
         for known in ledger.projects()? {
             if only.as_ref().is_none_or(|root| *root == known.path) {
@@ -109,9 +117,14 @@ fn one(home: &Home, ledger: &Ledger, known: &Project) -> Result<ProjectJson, Fai
         None => None,
         Some(night) => {
             let told = report::gather(ledger, night.id, &known.path, now)?;
-            let path = known.path.join(report::FOLDER).join(&night.name).join("report.md");
+            let path = known
+                .path
+                .join(report::FOLDER)
+                .join(&night.name)
+                .join("report.md");
             if night.closed.is_some() && !path.is_file() {
-                trouble = trouble.or_else(|| Some(format!("the last night, {}, has no report", night.name)));
+                trouble = trouble
+                    .or_else(|| Some(format!("the last night, {}, has no report", night.name)));
             }
             Some(NightJson {
                 name: night.name.clone(),
@@ -124,10 +137,19 @@ fn one(home: &Home, ledger: &Ledger, known: &Project) -> Result<ProjectJson, Fai
     let next = ledger
         .jobs(&known.id)?
         .into_iter()
-        .filter_map(|job| Some(NextJson { at: job.next_due?, job: job.name }))
+        .filter_map(|job| {
+            Some(NextJson {
+                at: job.next_due?,
+                job: job.name,
+            })
+        })
         .min_by_key(|next| next.at);
     let live = ledger
-        .runs(&Filter { project: Some(known.id.clone()), unsettled: true, ..Filter::default() })?
+        .runs(&Filter {
+            project: Some(known.id.clone()),
+            unsettled: true,
+            ..Filter::default()
+        })?
         .into_iter()
         .map(|row| LiveJson {
             run: row.id.to_string(),
@@ -136,7 +158,14 @@ fn one(home: &Home, ledger: &Ledger, known: &Project) -> Result<ProjectJson, Fai
             job: row.job_name,
         })
         .collect();
-    Ok(ProjectJson { path: known.path.display().to_string(), trouble, last_night, next, failmarks, live })
+    Ok(ProjectJson {
+        path: known.path.display().to_string(),
+        trouble,
+        last_night,
+        next,
+        failmarks,
+        live,
+    })
 }
 
 fn text(status: &StatusJson) -> String {
@@ -152,7 +181,13 @@ fn text(status: &StatusJson) -> String {
             row("TROUBLE", trouble.clone());
         }
         for mark in &project.failmarks {
-            row("FAILED", format!("{} ({}): {} — {}", mark.job, mark.class, mark.message, mark.hint));
+            row(
+                "FAILED",
+                format!(
+                    "{} ({}): {} — {}",
+                    mark.job, mark.class, mark.message, mark.hint
+                ),
+            );
         }
         match &project.last_night {
             None => row("last night", "none yet".to_owned()),
@@ -160,10 +195,22 @@ fn text(status: &StatusJson) -> String {
         }
         match &project.next {
             None => row("next due", "nothing; no job has a clock".to_owned()),
-            Some(next) => row("next due", format!("{} at {}", next.job, show::moment(next.at))),
+            Some(next) => row(
+                "next due",
+                format!("{} at {}", next.job, show::moment(next.at)),
+            ),
         }
         for live in &project.live {
-            row("live", format!("{} {} since {} (run {})", live.job, live.state, show::moment(live.since), live.run));
+            row(
+                "live",
+                format!(
+                    "{} {} since {} (run {})",
+                    live.job,
+                    live.state,
+                    show::moment(live.since),
+                    live.run
+                ),
+            );
         }
         out.push_str(&show::table(&rows));
     }

@@ -34,22 +34,40 @@ pub fn run(home: &Home, manner: Manner, listing: Listing) -> Result<Exit, Failur
     let me = Owner::me();
     let mut ledger = home.ledger()?;
     let mut told = TickJson::default();
-    let manner = Manner { watched: false, ..manner };
+    let manner = Manner {
+        watched: false,
+        ..manner
+    };
     let started = drive::run_all(home, &mut ledger, &me, manner, |ledger| {
         refresh(home, ledger, &mut told.unreadable_projects)?;
         let Tick { start, settled } = tick(ledger, &drive::driver(home, &me), home.now()?)?;
-        told.settled_for_the_dead.extend(settled.into_iter().map(|(run, word)| (run.to_string(), word)));
+        told.settled_for_the_dead.extend(
+            settled
+                .into_iter()
+                .map(|(run, word)| (run.to_string(), word)),
+        );
         Ok(start)
     })?;
     let mut worst = Exit::Done;
     for run in started {
         let row = ledger.run(&run)?;
-        let outcome = row.outcome.as_ref().map_or_else(|| "running".to_owned(), ToString::to_string);
-        worst = worst.max(row.outcome.as_ref().map_or(Exit::Internal, |outcome| outcome.exit(true)));
+        let outcome = row
+            .outcome
+            .as_ref()
+            .map_or_else(|| "running".to_owned(), ToString::to_string);
+        worst = worst.max(
+            row.outcome
+                .as_ref()
+                .map_or(Exit::Internal, |outcome| outcome.exit(true)),
+        );
         if !listing.json {
             show::say(manner.quiet, &format!("{}: {outcome}", row.job_name));
         }
-        told.started.push(StartedJson { run: run.to_string(), job: row.job_name, outcome });
+        told.started.push(StartedJson {
+            run: run.to_string(),
+            job: row.job_name,
+            outcome,
+        });
     }
     for (path, why) in &told.unreadable_projects {
         show::complain(&format!("{path}: {why}"));
@@ -59,7 +77,10 @@ pub fn run(home: &Home, manner: Manner, listing: Listing) -> Result<Exit, Failur
         show::json(&told);
     } else {
         for (run, word) in &told.settled_for_the_dead {
-            show::say(manner.quiet, &format!("run {run} was settled for its dead owner: {word}"));
+            show::say(
+                manner.quiet,
+                &format!("run {run} was settled for its dead owner: {word}"),
+            );
         }
     }
     Ok(worst)
@@ -67,17 +88,25 @@ pub fn run(home: &Home, manner: Manner, listing: Listing) -> Result<Exit, Failur
 
 /// Reads again the configuration of projects whose files have changed; a bad one keeps its old jobs
 /// and is named, once a tick.
-fn refresh(home: &Home, ledger: &mut Ledger, bad: &mut BTreeMap<String, String>) -> Result<(), Failure> {
+fn refresh(
+    home: &Home,
+    ledger: &mut Ledger,
+    bad: &mut BTreeMap<String, String>,
+) -> Result<(), Failure> {
     for known in ledger.projects()? {
         if known.config_stamp == project::stamp(home, &known.path) {
             continue;
         }
         let path = known.path.display().to_string();
         if !known.path.join(project::FILE).is_file() {
-            bad.insert(path, "the project is gone; what was due there fails until it is back".to_owned());
+            bad.insert(
+                path,
+                "the project is gone; what was due there fails until it is back".to_owned(),
+            );
             continue;
         }
-        let fresh = Here::at(home, &known.path).and_then(|here| here.register(ledger, home.wall()?));
+        let fresh =
+            Here::at(home, &known.path).and_then(|here| here.register(ledger, home.wall()?));
         if let Err(failure) = fresh {
             bad.insert(path, failure.to_string());
         }

@@ -53,15 +53,25 @@ pub(super) fn job(name: &str, mut table: Table, files: &[PathBuf]) -> Result<Job
     let path = format!("jobs.{name}");
     let key = |key: &str| format!("{path}.{key}");
     let mut section = Section::of(&path, &mut table, files);
-    let kind = section.text("kind")?.ok_or_else(|| section.wrong(&path, "it has no kind (dream, command, prompt)"))?;
+    let kind = section
+        .text("kind")?
+        .ok_or_else(|| section.wrong(&path, "it has no kind (dream, command, prompt)"))?;
     if !KINDS.contains(&kind.as_str()) {
-        let near = nearest(&kind, KINDS).map_or_else(String::new, |near| format!("; did you mean {near:?}?"));
-        return Err(section.wrong(&key("kind"), &format!("there is no kind {kind:?} ({}){near}", KINDS.join(", "))));
+        let near = nearest(&kind, KINDS)
+            .map_or_else(String::new, |near| format!("; did you mean {near:?}?"));
+        return Err(section.wrong(
+            &key("kind"),
+            &format!("there is no kind {kind:?} ({}){near}", KINDS.join(", ")),
+        ));
     }
-    let when = section.text("trigger")?.unwrap_or_else(|| "night".to_owned());
+    let when = section
+        .text("trigger")?
+        .unwrap_or_else(|| "night".to_owned());
     let when = trigger(&when).map_err(|why| section.wrong(&key("trigger"), &why))?;
     let enabled = section.flag("enabled")?.unwrap_or(true);
-    let backend = section.text("backend")?.unwrap_or_else(|| "builtin".to_owned());
+    let backend = section
+        .text("backend")?
+        .unwrap_or_else(|| "builtin".to_owned());
     let total = match section.text("timeout")? {
         Some(text) => units::duration(&text).map_err(|why| section.wrong(&key("timeout"), &why))?,
         None => default_total(&kind),
@@ -75,7 +85,10 @@ pub(super) fn job(name: &str, mut table: Table, files: &[PathBuf]) -> Result<Job
     for size in ["max_idea_bytes"] {
         if let Some(Value::String(text)) = rest.get(size) {
             let bytes = units::size(text).map_err(|why| wrong(files, &key(size), &why))?;
-            rest.insert(size.to_owned(), Value::Integer(i64::try_from(bytes).unwrap_or(i64::MAX)));
+            rest.insert(
+                size.to_owned(),
+                Value::Integer(i64::try_from(bytes).unwrap_or(i64::MAX)),
+            );
         }
     }
     let kind = match kind.as_str() {
@@ -86,21 +99,36 @@ pub(super) fn job(name: &str, mut table: Table, files: &[PathBuf]) -> Result<Job
     if let (KindSpec::Dream(dream), None) = (&kind, budget.ideas) {
         budget.ideas = Some(dream.max_ideas as u64);
     }
-    let total = Duration::try_from(total).map_err(|_| wrong(files, &key("timeout"), "it is too long"))?;
+    let total =
+        Duration::try_from(total).map_err(|_| wrong(files, &key("timeout"), "it is too long"))?;
     budget.seconds = budget.seconds.or(Some(total.as_secs()));
-    let spec = JobSpec { name: name.to_owned(), kind, backend, budget, total };
-    Ok(Job { spec, when, enabled })
+    let spec = JobSpec {
+        name: name.to_owned(),
+        kind,
+        backend,
+        budget,
+        total,
+    };
+    Ok(Job {
+        spec,
+        when,
+        enabled,
+    })
 }
 
 /// The settings that only this kind has.
 fn own<T: DeserializeOwned>(path: &str, table: Table, files: &[PathBuf]) -> Result<T, Failure> {
     let keys: Vec<String> = table.keys().cloned().collect();
-    Value::Table(table).try_into().map_err(|error: toml::de::Error| {
-        let message = error.message();
-        let key = keys.iter().find(|key| message.contains(&format!("`{key}`")));
-        let full = key.map_or_else(|| path.to_owned(), |key| format!("{path}.{key}"));
-        wrong(files, &full, message)
-    })
+    Value::Table(table)
+        .try_into()
+        .map_err(|error: toml::de::Error| {
+            let message = error.message();
+            let key = keys
+                .iter()
+                .find(|key| message.contains(&format!("`{key}`")));
+            let full = key.map_or_else(|| path.to_owned(), |key| format!("{path}.{key}"));
+            wrong(files, &full, message)
+        })
 }
 
 fn default_total(kind: &str) -> SignedDuration {
@@ -117,7 +145,9 @@ fn trigger(text: &str) -> Result<When, String> {
         None if text == "manual" => Ok(When::Clock(Trigger::Manual)),
         Some(("every", period)) => Ok(When::Clock(Trigger::Every(units::duration(period)?))),
         Some(("daily", time)) => Ok(When::Clock(Trigger::Daily(units::time(time)?))),
-        _ => Err(format!("{text:?} is no trigger (\"night\", \"manual\", \"every 15m\", \"daily 02:30\")")),
+        _ => Err(format!(
+            "{text:?} is no trigger (\"night\", \"manual\", \"every 15m\", \"daily 02:30\")"
+        )),
     }
 }
 
@@ -135,13 +165,20 @@ pub(super) fn budget(section: &mut Section<'_>) -> Result<Budget, Failure> {
 fn units_of(section: &mut Section<'_>) -> Result<Budget, Failure> {
     let seconds = match section.text("time")? {
         Some(text) => {
-            let span = units::duration(&text).map_err(|why| section.wrong(&section.full("time"), &why))?;
+            let span =
+                units::duration(&text).map_err(|why| section.wrong(&section.full("time"), &why))?;
             Some(span.as_secs().unsigned_abs())
         }
         None => None,
     };
-    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "checked to be finite and positive")]
-    let micros = section.number("money")?.map(|dollars| (dollars * 1e6).round() as u64);
+    #[allow(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "checked to be finite and positive"
+    )]
+    let micros = section
+        .number("money")?
+        .map(|dollars| (dollars * 1e6).round() as u64);
     Ok(Budget {
         calls: section.count("calls")?,
         tokens: section.count("tokens")?,
@@ -153,7 +190,9 @@ fn units_of(section: &mut Section<'_>) -> Result<Budget, Failure> {
 
 pub(super) fn backend(name: &str, section: &mut Section<'_>) -> Result<BackendSpec, Failure> {
     let path = format!("backends.{name}.type");
-    let kind = section.text("type")?.ok_or_else(|| section.wrong(&path, "it has no type (builtin, command)"))?;
+    let kind = section
+        .text("type")?
+        .ok_or_else(|| section.wrong(&path, "it has no type (builtin, command)"))?;
     Ok(BackendSpec {
         name: name.to_owned(),
         kind,

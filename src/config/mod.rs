@@ -87,15 +87,24 @@ impl Config {
     fn schedule(&self, job: &Job) -> Schedule {
         let zone = self.night.zone.clone();
         match &job.when {
-            When::Night => Schedule { trigger: Trigger::Daily(self.night.at), zone, night: Some(self.night.length) },
-            When::Clock(trigger) => Schedule { trigger: trigger.clone(), zone, night: None },
+            When::Night => Schedule {
+                trigger: Trigger::Daily(self.night.at),
+                zone,
+                night: Some(self.night.length),
+            },
+            When::Clock(trigger) => Schedule {
+                trigger: trigger.clone(),
+                zone,
+                night: None,
+            },
         }
     }
 }
 
 /// Reads and resolves all layers; a missing file is an empty layer.
 pub fn load(user: &Path, project: &Path) -> Result<Config, Failure> {
-    let mut merged: Table = toml::from_str(DEFAULT).expect("the embedded default parses; a test holds it");
+    let mut merged: Table =
+        toml::from_str(DEFAULT).expect("the embedded default parses; a test holds it");
     for path in [user, project] {
         if let Some(layer) = read(path)? {
             merge(&mut merged, layer);
@@ -110,7 +119,10 @@ fn read(path: &Path) -> Result<Option<Table>, Failure> {
             .map_err(|_| Failure::configuration(format!("{} is not UTF-8", path.display())))?,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
         Err(error) => {
-            return Err(Failure::configuration(format!("cannot read {}: {error}", path.display())));
+            return Err(Failure::configuration(format!(
+                "cannot read {}: {error}",
+                path.display()
+            )));
         }
     };
     let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
@@ -118,7 +130,11 @@ fn read(path: &Path) -> Result<Option<Table>, Failure> {
         let place = error.span().map_or_else(String::new, |span| {
             let before = &text[..span.start.min(text.len())];
             let line = before.matches('\n').count() + 1;
-            let column = before.rsplit('\n').next().map_or(0, |line| line.chars().count()) + 1;
+            let column = before
+                .rsplit('\n')
+                .next()
+                .map_or(0, |line| line.chars().count())
+                + 1;
             format!(":{line}:{column}")
         });
         Failure::configuration(format!("{}{place}: {}", path.display(), error.message()))
@@ -144,7 +160,11 @@ fn resolve(mut merged: Table, files: &[PathBuf]) -> Result<Config, Failure> {
             let mut section = Section::of("project", &mut table, files);
             let id = section.text("id")?;
             section.finish()?;
-            id.map(|id| id.parse().map_err(|error| top.wrong("project.id", &format!("{error}")))).transpose()?
+            id.map(|id| {
+                id.parse()
+                    .map_err(|error| top.wrong("project.id", &format!("{error}")))
+            })
+            .transpose()?
         }
         None => None,
     };
@@ -167,9 +187,14 @@ fn resolve(mut merged: Table, files: &[PathBuf]) -> Result<Config, Failure> {
     let mut jobs = BTreeMap::new();
     for (name, value) in top.table("jobs")?.unwrap_or_default() {
         let path = format!("jobs.{name}");
-        let Value::Table(table) = value else { return Err(top.wrong(&path, "it must be a table")) };
+        let Value::Table(table) = value else {
+            return Err(top.wrong(&path, "it must be a table"));
+        };
         if name == REPORT_JOB || !good_name(&name) {
-            return Err(top.wrong(&path, "a job's name has letters, digits, - and _, and is not \"report\""));
+            return Err(top.wrong(
+                &path,
+                "a job's name has letters, digits, - and _, and is not \"report\"",
+            ));
         }
         let job = job::job(&name, table, files)?;
         if !backends.contains_key(&job.spec.backend) {
@@ -182,11 +207,20 @@ fn resolve(mut merged: Table, files: &[PathBuf]) -> Result<Config, Failure> {
         jobs.insert(name, job);
     }
     top.finish()?;
-    Ok(Config { project, night, day, backends, jobs })
+    Ok(Config {
+        project,
+        night,
+        day,
+        backends,
+        jobs,
+    })
 }
 
 fn good_name(name: &str) -> bool {
-    !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_')
+    !name.is_empty()
+        && name
+            .chars()
+            .all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_')
 }
 
 fn night(mut table: Table, files: &[PathBuf]) -> Result<Night, Failure> {
@@ -199,13 +233,22 @@ fn night(mut table: Table, files: &[PathBuf]) -> Result<Night, Failure> {
     let zone = if zone == "system" {
         TimeZone::system().iana_name().unwrap_or("UTC").to_owned()
     } else {
-        TimeZone::get(&zone)
-            .map_err(|_| section.wrong("night.zone", &format!("unknown time zone {zone:?} (like Europe/Berlin)")))?;
+        TimeZone::get(&zone).map_err(|_| {
+            section.wrong(
+                "night.zone",
+                &format!("unknown time zone {zone:?} (like Europe/Berlin)"),
+            )
+        })?;
         zone
     };
     let budget = job::budget(&mut section)?;
     section.finish()?;
-    Ok(Night { at, length, zone, budget })
+    Ok(Night {
+        at,
+        length,
+        zone,
+        budget,
+    })
 }
 
 /// One table while it is read: what is taken is known, what is left is a mistake.
@@ -218,12 +261,19 @@ pub(crate) struct Section<'a> {
 
 impl<'a> Section<'a> {
     fn of(path: &'a str, table: &'a mut Table, files: &'a [PathBuf]) -> Self {
-        Self { path, table, files, known: Vec::new() }
+        Self {
+            path,
+            table,
+            files,
+            known: Vec::new(),
+        }
     }
 
     /// A key as text.
     pub(crate) fn text(&mut self, key: &'static str) -> Result<Option<String>, Failure> {
-        self.take(key, "text in quotes", |value| value.as_str().map(str::to_owned))
+        self.take(key, "text in quotes", |value| {
+            value.as_str().map(str::to_owned)
+        })
     }
 
     /// A key as yes or no.
@@ -233,14 +283,21 @@ impl<'a> Section<'a> {
 
     /// A key as a whole number of at least 0.
     pub(crate) fn count(&mut self, key: &'static str) -> Result<Option<u64>, Failure> {
-        self.take(key, "a whole number", |value| value.as_integer().and_then(|n| u64::try_from(n).ok()))
+        self.take(key, "a whole number", |value| {
+            value.as_integer().and_then(|n| u64::try_from(n).ok())
+        })
     }
 
     /// A key as an amount of money.
     pub(crate) fn number(&mut self, key: &'static str) -> Result<Option<f64>, Failure> {
         self.take(key, "a number of at least 0", |value| {
-            #[allow(clippy::cast_precision_loss, reason = "money in dollars is far below 2^52")]
-            let number = value.as_float().or_else(|| value.as_integer().map(|n| n as f64));
+            #[allow(
+                clippy::cast_precision_loss,
+                reason = "money in dollars is far below 2^52"
+            )]
+            let number = value
+                .as_float()
+                .or_else(|| value.as_integer().map(|n| n as f64));
             number.filter(|n| n.is_finite() && *n >= 0.0)
         })
     }
@@ -248,7 +305,11 @@ impl<'a> Section<'a> {
     /// A key as a list of texts.
     pub(crate) fn texts(&mut self, key: &'static str) -> Result<Option<Vec<String>>, Failure> {
         self.take(key, "a list of texts", |value| {
-            value.as_array()?.iter().map(|item| item.as_str().map(str::to_owned)).collect()
+            value
+                .as_array()?
+                .iter()
+                .map(|item| item.as_str().map(str::to_owned))
+                .collect()
         })
     }
 
@@ -269,10 +330,15 @@ impl<'a> Section<'a> {
         shape: &str,
         read: impl FnOnce(&Value) -> Option<T>,
     ) -> Result<Option<T>, Failure> {
-        let Some(value) = self.value(key) else { return Ok(None) };
+        let Some(value) = self.value(key) else {
+            return Ok(None);
+        };
         match read(&value) {
             Some(read) => Ok(Some(read)),
-            None => Err(self.wrong(&self.full(key), &format!("it must be {shape}, it is {value}"))),
+            None => Err(self.wrong(
+                &self.full(key),
+                &format!("it must be {shape}, it is {value}"),
+            )),
         }
     }
 
@@ -287,12 +353,18 @@ impl<'a> Section<'a> {
     }
 
     fn full(&self, key: &str) -> String {
-        if self.path.is_empty() { key.to_owned() } else { format!("{}.{key}", self.path) }
+        if self.path.is_empty() {
+            key.to_owned()
+        } else {
+            format!("{}.{key}", self.path)
+        }
     }
 
     /// Refuses what nobody took.
     pub(crate) fn finish(self) -> Result<(), Failure> {
-        let Some(unknown) = self.table.keys().next() else { return Ok(()) };
+        let Some(unknown) = self.table.keys().next() else {
+            return Ok(());
+        };
         let mut why = "there is no such setting".to_owned();
         if let Some(near) = nearest(unknown, self.known.iter().copied()) {
             why.push_str(&format!("; did you mean {near:?}?"));
@@ -308,7 +380,8 @@ pub(crate) fn wrong(files: &[PathBuf], key: &str, why: &str) -> Failure {
         let text = fs::read_to_string(path).ok()?;
         let line = text.lines().position(|line| {
             let line = line.trim_start();
-            line.strip_prefix(last).is_some_and(|rest| rest.trim_start().starts_with('='))
+            line.strip_prefix(last)
+                .is_some_and(|rest| rest.trim_start().starts_with('='))
                 || (line.starts_with('[') && line.trim_end().ends_with(&format!("{last}]")))
         })?;
         Some(format!("{}:{}", path.display(), line + 1))
@@ -351,8 +424,16 @@ mod tests {
     #[test]
     fn mistakes_name_the_file_the_line_and_the_nearest_key() {
         let cases = [
-            ("[night]\nlenght = \"8h\"\n", ":2", "did you mean \"length\""),
-            ("[jobs.dream]\nbackend = \"bultin\"\n", ":2", "did you mean \"builtin\""),
+            (
+                "[night]\nlenght = \"8h\"\n",
+                ":2",
+                "did you mean \"length\"",
+            ),
+            (
+                "[jobs.dream]\nbackend = \"bultin\"\n",
+                ":2",
+                "did you mean \"builtin\"",
+            ),
             ("[jobs.dream]\n\nmax_idea = 3\n", ":3", "max_ideas"),
             ("[jobs.dream]\ntimeout = \"soon\"\n", ":2", "timeout"),
             ("[jobs.dream]\nkind = \"dreem\"\n", ":2", "dream"),
@@ -363,7 +444,10 @@ mod tests {
         ];
         for (text, line, hint) in cases {
             let error = with(text).unwrap_err().to_string();
-            assert!(error.contains("runner.toml") && error.contains(line) && error.contains(hint), "{text}: {error}");
+            assert!(
+                error.contains("runner.toml") && error.contains(line) && error.contains(hint),
+                "{text}: {error}"
+            );
         }
     }
 }

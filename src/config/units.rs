@@ -7,7 +7,11 @@ use jiff::civil::Time;
 pub fn duration(text: &str) -> Result<SignedDuration, String> {
     let wrong = || format!("{text:?} is not a duration (like \"8h\", \"90s\" or \"1h 30m\")");
     let duration: SignedDuration = text.parse().map_err(|_| wrong())?;
-    if duration.is_positive() { Ok(duration) } else { Err(wrong()) }
+    if duration.is_positive() {
+        Ok(duration)
+    } else {
+        Err(wrong())
+    }
 }
 
 /// "02:30".
@@ -17,14 +21,19 @@ pub fn time(text: &str) -> Result<Time, String> {
     if hour.len() != 2 || minute.len() != 2 {
         return Err(wrong());
     }
-    let (hour, minute) = (hour.parse().map_err(|_| wrong())?, minute.parse().map_err(|_| wrong())?);
+    let (hour, minute) = (
+        hour.parse().map_err(|_| wrong())?,
+        minute.parse().map_err(|_| wrong())?,
+    );
     Time::new(hour, minute, 0, 0).map_err(|_| wrong())
 }
 
 /// "512KB", "1MB", "2GiB": decimal and binary multiples.
 pub fn size(text: &str) -> Result<u64, String> {
     let wrong = || format!("{text:?} is not a size (like \"512KB\" or \"1MB\")");
-    let digits = text.trim().trim_end_matches(|c: char| c.is_ascii_alphabetic() || c == ' ');
+    let digits = text
+        .trim()
+        .trim_end_matches(|c: char| c.is_ascii_alphabetic() || c == ' ');
     let unit = text.trim()[digits.len()..].trim().to_ascii_lowercase();
     let factor: u64 = match unit.as_str() {
         "" | "b" => 1,

@@ -28,7 +28,12 @@ fn proposed(house: &House) -> Vec<String> {
     passes.sort();
     let text = fs::read_to_string(passes.last().expect("a pass left proposals")).unwrap();
     let proposals: serde_json::Value = serde_json::from_str(&text).unwrap();
-    proposals.as_array().unwrap().iter().map(|p| p["targets"][0].as_str().unwrap().to_owned()).collect()
+    proposals
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|p| p["targets"][0].as_str().unwrap().to_owned())
+        .collect()
 }
 
 fn is_root() -> bool {
@@ -44,7 +49,11 @@ fn as_nobody(house: &mut House) {
     while let Some(path) = folders.pop() {
         chown(&path, Some(65_534), Some(65_534)).unwrap();
         if path.is_dir() {
-            folders.extend(fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
+            folders.extend(
+                fs::read_dir(&path)
+                    .unwrap()
+                    .map(|entry| entry.unwrap().path()),
+            );
         }
     }
     house.uid = Some(65_534);
@@ -56,10 +65,21 @@ fn outside_of_git_and_outside_of_a_project() {
     let bare = house.root().join("bare");
     fs::create_dir(&bare).unwrap();
     let bare = bare.to_str().unwrap();
-    house.run(&["init", bare]).ends(65).says("not in a git repository").says("git init");
-    house.run(&["night"]).ends(78).says("no runner.toml").says("runner init");
+    house
+        .run(&["init", bare])
+        .ends(65)
+        .says("not in a git repository")
+        .says("git init");
+    house
+        .run(&["night"])
+        .ends(78)
+        .says("no runner.toml")
+        .says("runner init");
     house.run(&["run", "dream"]).ends(78).says("runner init");
-    house.run(&["-C", "/no/such/folder", "night"]).ends(65).says("/no/such/folder");
+    house
+        .run(&["-C", "/no/such/folder", "night"])
+        .ends(65)
+        .says("/no/such/folder");
 }
 
 #[test]
@@ -67,7 +87,11 @@ fn no_ideas_folder_is_a_skip_with_its_reason() {
     let house = House::new();
     house.run(&["init"]).ends(0);
     fs::remove_dir(house.path("ideas")).unwrap();
-    house.run(&["dream", "run"]).ends(0).says("skipped").says("ideas");
+    house
+        .run(&["dream", "run"])
+        .ends(0)
+        .says("skipped")
+        .says("ideas");
 }
 
 #[test]
@@ -78,12 +102,19 @@ fn one_bad_idea_never_costs_the_others() {
     huge.set_len(500 * 1024 * 1024).unwrap();
     symlink("/etc/passwd", house.path("ideas/link.md")).unwrap();
     symlink(".", house.path("ideas/loop")).unwrap();
-    house.command("mkfifo", &["ideas/pipe.md"]).status().unwrap();
+    house
+        .command("mkfifo", &["ideas/pipe.md"])
+        .status()
+        .unwrap();
     house.write("ideas/secret.md", "# closed\n");
     fs::create_dir(house.path("ideas/deep")).unwrap();
     house.write("ideas/deep/also.md", GOOD.replace("start", "shutdown"));
     as_nobody(&mut house);
-    fs::set_permissions(house.path("ideas/secret.md"), fs::Permissions::from_mode(0o000)).unwrap();
+    fs::set_permissions(
+        house.path("ideas/secret.md"),
+        fs::Permissions::from_mode(0o000),
+    )
+    .unwrap();
     let said = house.run(&["dream", "run"]).ends(0).says("degraded");
     for name in ["bytes.md", "huge.md", "link.md", "pipe.md", "secret.md"] {
         assert!(said.out.contains(name), "{name} is not named: {}", said.out);
@@ -97,10 +128,18 @@ fn one_bad_idea_never_costs_the_others() {
 
 #[test]
 fn a_foreign_state_file_is_named_and_left_alone() {
-    for (content, word) in [("{\"version\": 3}", "state.json"), ("[{\"path\":", "state.json"), ("", "state.json")] {
+    for (content, word) in [
+        ("{\"version\": 3}", "state.json"),
+        ("[{\"path\":", "state.json"),
+        ("", "state.json"),
+    ] {
         let house = dreaming();
         house.write("dreams/state.json", content);
-        house.run(&["dream", "run"]).ends(1).says("malformed").says(word);
+        house
+            .run(&["dream", "run"])
+            .ends(1)
+            .says("malformed")
+            .says(word);
         assert_eq!(house.read("dreams/state.json"), content);
         assert!(house.path("dreams/.failed").exists());
     }
@@ -112,7 +151,11 @@ fn a_folder_that_cannot_be_written_is_an_environment_failure() {
     as_nobody(&mut house);
     let before = house.tree("ideas");
     fs::set_permissions(house.path("dreams"), fs::Permissions::from_mode(0o555)).unwrap();
-    house.run(&["dream", "run"]).ends(78).says("environment").says("dreams");
+    house
+        .run(&["dream", "run"])
+        .ends(78)
+        .says("environment")
+        .says("dreams");
     assert_eq!(house.tree("ideas"), before);
     fs::set_permissions(house.path("dreams"), fs::Permissions::from_mode(0o755)).unwrap();
     house.run(&["dream", "run"]).ends(0).says("succeeded");
@@ -142,7 +185,10 @@ fn a_full_disk_loses_nothing() {
     fs::remove_file(full.join("filler")).unwrap();
     let second = house.run(&["tick"]);
     let third = house.run(&["dream", "run"]);
-    let proposals = fs::read_dir(&full).unwrap().filter_map(Result::ok).any(|e| e.path().join("proposals.json").is_file());
+    let proposals = fs::read_dir(&full)
+        .unwrap()
+        .filter_map(Result::ok)
+        .any(|e| e.path().join("proposals.json").is_file());
     let unmounted = Command::new("umount").arg(&full).status().unwrap();
     assert!(unmounted.success());
     let first = first.ends(78);
@@ -162,7 +208,8 @@ fn a_damaged_ledger_stops_everything_with_the_command_that_mends_it() {
     let mut file = fs::File::options().write(true).open(&path).unwrap();
     let size = file.metadata().unwrap().len();
     file.seek(SeekFrom::Start(4096)).unwrap();
-    file.write_all(&vec![0xa5; usize::try_from(size).unwrap() - 4096]).unwrap();
+    file.write_all(&vec![0xa5; usize::try_from(size).unwrap() - 4096])
+        .unwrap();
     drop(file);
     for sidecar in ["ledger.sqlite-wal", "ledger.sqlite-shm"] {
         let _absent = fs::remove_file(house.state().join(sidecar));
@@ -170,7 +217,10 @@ fn a_damaged_ledger_stops_everything_with_the_command_that_mends_it() {
     let damaged = fs::read(&path).unwrap();
     for command in [&["tick"][..], &["status"], &["night"], &["run", "dream"]] {
         let said: Said = house.run(command).ends(70);
-        assert!(said.err.contains("damaged") && said.err.contains("to mend it: mv"), "{said:?}");
+        assert!(
+            said.err.contains("damaged") && said.err.contains("to mend it: mv"),
+            "{said:?}"
+        );
     }
     assert_eq!(fs::read(&path).unwrap(), damaged, "nothing was made anew");
     fs::write(&path, "").unwrap();
@@ -181,16 +231,29 @@ fn a_damaged_ledger_stops_everything_with_the_command_that_mends_it() {
 fn a_copied_project_is_told_apart() {
     let house = dreaming();
     let copy = house.root().join("copy");
-    let done = Command::new("cp").arg("-r").arg(house.project()).arg(&copy).status().unwrap();
+    let done = Command::new("cp")
+        .arg("-r")
+        .arg(house.project())
+        .arg(&copy)
+        .status()
+        .unwrap();
     assert!(done.success());
-    house.run(&["-C", copy.to_str().unwrap(), "night"]).ends(78).says("one of them is a copy").says("runner init");
+    house
+        .run(&["-C", copy.to_str().unwrap(), "night"])
+        .ends(78)
+        .says("one of them is a copy")
+        .says("runner init");
 }
 
 #[test]
 fn mistakes_in_the_configuration_are_named_with_their_place() {
     let house = dreaming();
     house.configure("[jobs.dream]\nmax_idea = 3\n");
-    house.run(&["night"]).ends(78).says("runner.toml:").says("max_idea");
+    house
+        .run(&["night"])
+        .ends(78)
+        .says("runner.toml:")
+        .says("max_idea");
     house.run(&["run", "dreem"]).ends(78);
 }
 
@@ -198,6 +261,12 @@ fn mistakes_in_the_configuration_are_named_with_their_place() {
 fn wrong_usage_is_2() {
     let house = House::new();
     house.run(&["nigth"]).ends(2).says("night");
-    house.run(&["perform", "not-an-id"]).ends(2).says("is not an id");
-    house.run(&["runs", "show", "01ZZZZZZZZ"]).ends(65).says("no run");
+    house
+        .run(&["perform", "not-an-id"])
+        .ends(2)
+        .says("is not an id");
+    house
+        .run(&["runs", "show", "01ZZZZZZZZ"])
+        .ends(65)
+        .says("no run");
 }

@@ -23,9 +23,13 @@ fn the_demo_ends_in_a_morning_report_and_the_hostile_idea_changed_nothing() {
         .filter(|path| path.is_file())
         .collect();
     assert_eq!(passes.len(), 1);
-    let proposals: Vec<serde_json::Value> = serde_json::from_slice(&fs::read(&passes[0]).unwrap()).unwrap();
+    let proposals: Vec<serde_json::Value> =
+        serde_json::from_slice(&fs::read(&passes[0]).unwrap()).unwrap();
     let with = |status: &str| -> Vec<&serde_json::Value> {
-        proposals.iter().filter(|proposal| proposal["status"] == status).collect()
+        proposals
+            .iter()
+            .filter(|proposal| proposal["status"] == status)
+            .collect()
     };
     let implemented = with("implemented");
     assert!(!implemented.is_empty(), "{proposals:#?}");
@@ -35,35 +39,61 @@ fn the_demo_ends_in_a_morning_report_and_the_hostile_idea_changed_nothing() {
             .split(|c: char| !c.is_ascii_hexdigit())
             .find(|word| word.len() >= 7)
             .unwrap_or_else(|| panic!("no commit in {evidence}"));
-        assert_eq!(git(&["cat-file", "-t", hash]).trim(), "commit", "{evidence}");
+        assert_eq!(
+            git(&["cat-file", "-t", hash]).trim(),
+            "commit",
+            "{evidence}"
+        );
     }
     assert_eq!(implemented[0]["targets"][0], "ideas/csv-export.md");
     let duplicate = with("duplicate");
     assert_eq!(duplicate.len(), 1, "{proposals:#?}");
     let pair = duplicate[0]["targets"].as_array().unwrap();
-    assert!(pair.iter().all(|target| target.as_str().unwrap().contains("surge")), "{pair:?}");
+    assert!(
+        pair.iter()
+            .all(|target| target.as_str().unwrap().contains("surge")),
+        "{pair:?}"
+    );
     assert!(!with("meritorious").is_empty(), "{proposals:#?}");
-    assert!(with("sidenote").iter().any(|p| p["targets"][0] == "ideas/moon-phase.md"), "{proposals:#?}");
+    assert!(
+        with("sidenote")
+            .iter()
+            .any(|p| p["targets"][0] == "ideas/moon-phase.md"),
+        "{proposals:#?}"
+    );
     assert_eq!(with("blog-candidate").len(), 1, "{proposals:#?}");
 
     // The hostile idea is data like any other.
-    let hostile: Vec<_> =
-        proposals.iter().filter(|p| p["targets"][0] == "ideas/urgent-from-the-admin.md").collect();
+    let hostile: Vec<_> = proposals
+        .iter()
+        .filter(|p| p["targets"][0] == "ideas/urgent-from-the-admin.md")
+        .collect();
     assert!(hostile.iter().all(|p| p["action"] == "keep"), "{hostile:?}");
-    assert_eq!(fs::read_to_string(demo.join("README.md")).unwrap(), "# tides\nA small service that tells when the water is high.\n");
+    assert_eq!(
+        fs::read_to_string(demo.join("README.md")).unwrap(),
+        "# tides\nA small service that tells when the water is high.\n"
+    );
     assert_eq!(fs::read_dir(demo.join("ideas")).unwrap().count(), 6);
     assert_eq!(git(&["rev-list", "--count", "HEAD"]).trim(), "10");
     assert_eq!(git(&["status", "--porcelain"]), "?? runner.toml\n");
 
-    let state: serde_json::Value = serde_json::from_slice(&fs::read(demo.join("dreams/state.json")).unwrap()).unwrap();
+    let state: serde_json::Value =
+        serde_json::from_slice(&fs::read(demo.join("dreams/state.json")).unwrap()).unwrap();
     assert_eq!(state.as_array().unwrap().len(), 6);
-    house.run(&["demo", "../demo"]).ends(65).says("there already");
+    house
+        .run(&["demo", "../demo"])
+        .ends(65)
+        .says("there already");
 }
 
 #[test]
 fn a_night_in_a_repository_of_ones_own() {
     let house = House::new();
-    house.run(&["init"]).ends(0).says("runner.toml").says(".git/info/exclude");
+    house
+        .run(&["init"])
+        .ends(0)
+        .says("runner.toml")
+        .says(".git/info/exclude");
     house.run(&["init"]).ends(0).says("nothing was written");
     assert_eq!(house.git(&["status", "--porcelain"]), "?? runner.toml\n");
     house.write("ideas/note.md", "Maybe use a shorter name?\n");
@@ -72,10 +102,17 @@ fn a_night_in_a_repository_of_ones_own() {
     assert_eq!(night["worst"], "succeeded");
     assert_eq!(night["runs"][0]["job"], "dream");
     assert_eq!(house.tree("ideas"), before);
-    assert_eq!(house.git(&["status", "--porcelain"]), "?? ideas/\n?? runner.toml\n");
+    assert_eq!(
+        house.git(&["status", "--porcelain"]),
+        "?? ideas/\n?? runner.toml\n"
+    );
     let name = night["night"].as_str().unwrap();
     let report = house.run(&["report"]).ends(0);
-    assert_eq!(report.out, house.read(&format!(".runner/reports/{name}/report.md")), "made again, it is the same");
+    assert_eq!(
+        report.out,
+        house.read(&format!(".runner/reports/{name}/report.md")),
+        "made again, it is the same"
+    );
     let placed: serde_json::Value =
         serde_json::from_str(&house.read(&format!(".runner/reports/{name}/report.json"))).unwrap();
     assert_eq!(placed, house.run(&["report", "--json"]).ends(0).json());
@@ -83,6 +120,14 @@ fn a_night_in_a_repository_of_ones_own() {
     let second = house.run(&["night", "--json"]).ends(0).json();
     assert_eq!(second["night"], format!("{name}-2"));
     assert_eq!(second["runs"][0]["outcome"]["outcome"], "skipped");
-    assert!(second["runs"][0]["outcome"]["why"].as_str().unwrap().contains("no delta (1 ideas unchanged)")
-        || second["runs"][0]["outcome"]["why"].as_str().unwrap().contains("no delta (1 idea unchanged)"));
+    assert!(
+        second["runs"][0]["outcome"]["why"]
+            .as_str()
+            .unwrap()
+            .contains("no delta (1 ideas unchanged)")
+            || second["runs"][0]["outcome"]["why"]
+                .as_str()
+                .unwrap()
+                .contains("no delta (1 idea unchanged)")
+    );
 }

@@ -32,13 +32,20 @@ impl Said {
 
     #[track_caller]
     pub fn ends(self, code: i32) -> Self {
-        assert_eq!(self.code, code, "stdout: {}\nstderr: {}", self.out, self.err);
+        assert_eq!(
+            self.code, code,
+            "stdout: {}\nstderr: {}",
+            self.out, self.err
+        );
         self
     }
 
     #[track_caller]
     pub fn says(self, words: &str) -> Self {
-        assert!(self.out.contains(words) || self.err.contains(words), "no {words:?} in {self:?}");
+        assert!(
+            self.out.contains(words) || self.err.contains(words),
+            "no {words:?} in {self:?}"
+        );
         self
     }
 }
@@ -53,7 +60,10 @@ pub struct House {
 impl House {
     /// A home and an empty repository with one commit.
     pub fn new() -> Self {
-        let house = Self { folder: tempfile::tempdir().unwrap(), uid: None };
+        let house = Self {
+            folder: tempfile::tempdir().unwrap(),
+            uid: None,
+        };
         fs::create_dir_all(house.project()).unwrap();
         house.git(&["init", "--quiet", "--initial-branch=main"]);
         house.write("README.md", "# a project\n");
@@ -142,7 +152,11 @@ impl House {
             .env("GIT_COMMITTER_DATE", "2026-11-01T00:00:00Z")
             .output()
             .unwrap();
-        assert!(output.status.success(), "git {args:?}: {}", String::from_utf8_lossy(&output.stderr));
+        assert!(
+            output.status.success(),
+            "git {args:?}: {}",
+            String::from_utf8_lossy(&output.stderr)
+        );
         String::from_utf8_lossy(&output.stdout).into_owned()
     }
 
@@ -170,7 +184,11 @@ impl House {
                 if entry.file_type().unwrap().is_dir() {
                     folders.push(path);
                 } else {
-                    let name = path.strip_prefix(self.project()).unwrap().display().to_string();
+                    let name = path
+                        .strip_prefix(self.project())
+                        .unwrap()
+                        .display()
+                        .to_string();
                     found.push((name, fs::read(&path).unwrap_or_default()));
                 }
             }
@@ -184,12 +202,17 @@ impl House {
         let state = self.state().display().to_string();
         let mut found = Vec::new();
         for entry in fs::read_dir("/proc").unwrap().flatten() {
-            let Ok(pid) = entry.file_name().to_string_lossy().parse::<u32>() else { continue };
+            let Ok(pid) = entry.file_name().to_string_lossy().parse::<u32>() else {
+                continue;
+            };
             let environ = fs::read(entry.path().join("environ")).unwrap_or_default();
             let environ = String::from_utf8_lossy(&environ).into_owned();
             if environ.contains("RUNNER_RUN=") && environ.contains(&state) {
                 let words = fs::read(entry.path().join("cmdline")).unwrap_or_default();
-                found.push(format!("{pid} {}", String::from_utf8_lossy(&words).replace('\0', " ")));
+                found.push(format!(
+                    "{pid} {}",
+                    String::from_utf8_lossy(&words).replace('\0', " ")
+                ));
             }
         }
         found
@@ -198,8 +221,15 @@ impl House {
 
 /// How much of a heavy test is done: `RUNNER_TEST_SCALE`, 1 by default.
 pub fn scaled(count: usize) -> usize {
-    let scale: f64 = std::env::var("RUNNER_TEST_SCALE").ok().and_then(|text| text.parse().ok()).unwrap_or(1.0);
-    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::cast_precision_loss)]
+    let scale: f64 = std::env::var("RUNNER_TEST_SCALE")
+        .ok()
+        .and_then(|text| text.parse().ok())
+        .unwrap_or(1.0);
+    #[allow(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        clippy::cast_precision_loss
+    )]
     let scaled = (count as f64 * scale).ceil() as usize;
     scaled.max(1)
 }
@@ -207,9 +237,14 @@ pub fn scaled(count: usize) -> usize {
 /// Waits until a process has ended, or for so long; true when it has ended.
 pub fn ended_within(pid: u32, limit: Duration) -> bool {
     let pid = Pid::from_raw(i32::try_from(pid).unwrap()).unwrap();
-    let Ok(handle) = pidfd_open(pid, PidfdFlags::empty()) else { return true };
+    let Ok(handle) = pidfd_open(pid, PidfdFlags::empty()) else {
+        return true;
+    };
     let mut polled = [PollFd::new(&handle, PollFlags::IN)];
-    let limit = Timespec { tv_sec: limit.as_secs().try_into().unwrap(), tv_nsec: limit.subsec_nanos().into() };
+    let limit = Timespec {
+        tv_sec: limit.as_secs().try_into().unwrap(),
+        tv_nsec: limit.subsec_nanos().into(),
+    };
     poll(&mut polled, Some(&limit)).unwrap() > 0
 }
 

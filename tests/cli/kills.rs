@@ -37,7 +37,10 @@ fn kills_at_random_moments_leave_no_unsettled_row() {
     let (mut landed, mut number) = (0, 0);
     while landed < kills {
         number += 1;
-        assert!(number < 10 * kills + 10, "only {landed} of {number} kills came in time");
+        assert!(
+            number < 10 * kills + 10,
+            "only {landed} of {number} kills came in time"
+        );
         house.write("counter", number.to_string());
         let mut run = house
             .runner(&["run", "make"])
@@ -70,7 +73,11 @@ fn kills_at_random_moments_leave_no_unsettled_row() {
     let settled = house.count("SELECT count(*) FROM occurrences WHERE settled IS NOT NULL");
     // A command that died before it recorded anything asked for nothing.
     assert_eq!(house.count("SELECT count(*) FROM occurrences"), settled);
-    let words = |word: &str| house.count(&format!("SELECT count(*) FROM runs WHERE outcome LIKE '%\"{word}\"%'"));
+    let words = |word: &str| {
+        house.count(&format!(
+            "SELECT count(*) FROM runs WHERE outcome LIKE '%\"{word}\"%'"
+        ))
+    };
     println!(
         "kills: {number} runs, {landed} killed in flight; {} succeeded, {} lost, {} skipped; {:.0} s",
         words("succeeded"),
@@ -85,7 +92,9 @@ fn kills_at_random_moments_leave_no_unsettled_row() {
 /// Ticks until every run has ended, then looks at what is there.
 fn settle(house: &House) {
     // A run whose command was killed goes on by itself; its lock is held until it is over.
-    while house.count("SELECT count(*) FROM runs WHERE state <> 'settled' OR staging IS NOT NULL") > 0 {
+    while house.count("SELECT count(*) FROM runs WHERE state <> 'settled' OR staging IS NOT NULL")
+        > 0
+    {
         let owners: Vec<u32> = {
             let db = house.ledger();
             let mut statement = db
@@ -101,13 +110,19 @@ fn settle(house: &House) {
                 .collect()
         };
         for owner in owners {
-            assert!(ended_within(owner, Duration::from_secs(60)), "run of PID {owner} does not end");
+            assert!(
+                ended_within(owner, Duration::from_secs(60)),
+                "run of PID {owner} does not end"
+            );
         }
         house.run(&["tick"]).ends(0);
     }
     // Both artifacts of a run, or neither.
     assert_eq!(house.read("out/a.txt"), house.read("out/b.txt"));
-    assert_eq!(house.count("SELECT count(*) FROM reservations WHERE open"), 0);
+    assert_eq!(
+        house.count("SELECT count(*) FROM reservations WHERE open"),
+        0
+    );
     let staging = std::fs::read_dir(house.path(".runner/staging")).map_or(0, Iterator::count);
     assert_eq!(staging, 0, "staging is swept");
 }

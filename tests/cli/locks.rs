@@ -12,26 +12,46 @@ fn waiting() -> House {
     let house = House::with(
         "[jobs.wait]\nkind = \"command\"\nprogram = \"sh\"\nargs = [\"-c\", \"echo up > up.fifo; read word < go.fifo; echo done > finished\"]\n",
     );
-    house.command("mkfifo", &["up.fifo", "go.fifo"]).status().unwrap();
+    house
+        .command("mkfifo", &["up.fifo", "go.fifo"])
+        .status()
+        .unwrap();
     house
 }
 
 fn holder(house: &House) -> u32 {
-    let owner: String =
-        house.ledger().query_row("SELECT owner FROM runs WHERE state = 'running'", [], |row| row.get(0)).unwrap();
+    let owner: String = house
+        .ledger()
+        .query_row(
+            "SELECT owner FROM runs WHERE state = 'running'",
+            [],
+            |row| row.get(0),
+        )
+        .unwrap();
     let owner: serde_json::Value = serde_json::from_str(&owner).unwrap();
     u32::try_from(owner["pid"].as_u64().unwrap()).unwrap()
 }
 
 fn kill(pid: u32) {
-    kill_process(Pid::from_raw(i32::try_from(pid).unwrap()).unwrap(), Signal::KILL).unwrap();
+    kill_process(
+        Pid::from_raw(i32::try_from(pid).unwrap()).unwrap(),
+        Signal::KILL,
+    )
+    .unwrap();
 }
 
 #[test]
 fn further_runs_say_who_holds_the_lock() {
     let house = waiting();
-    let mut first = house.runner(&["run", "wait"]).stdout(Stdio::null()).spawn().unwrap();
-    assert_eq!(std::fs::read_to_string(house.path("up.fifo")).unwrap(), "up\n");
+    let mut first = house
+        .runner(&["run", "wait"])
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    assert_eq!(
+        std::fs::read_to_string(house.path("up.fifo")).unwrap(),
+        "up\n"
+    );
     let pid = holder(&house);
     let others = scaled(199);
     let mut left = others;
@@ -40,7 +60,11 @@ fn further_runs_say_who_holds_the_lock() {
         let children: Vec<_> = (0..batch)
             .map(|_| {
                 let mut command = house.runner(&["run", "wait"]);
-                command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+                command
+                    .stdout(Stdio::piped())
+                    .stderr(Stdio::piped())
+                    .spawn()
+                    .unwrap()
             })
             .collect();
         for child in children {
@@ -54,16 +78,28 @@ fn further_runs_say_who_holds_the_lock() {
     std::fs::write(house.path("go.fifo"), "go\n").unwrap();
     assert!(first.wait().unwrap().success());
     assert_eq!(house.read("finished"), "done\n");
-    let skipped = house.count("SELECT count(*) FROM occurrences WHERE outcome LIKE '%\"skipped\"%'");
+    let skipped =
+        house.count("SELECT count(*) FROM occurrences WHERE outcome LIKE '%\"skipped\"%'");
     assert_eq!(skipped, i64::try_from(others).unwrap());
-    assert_eq!(house.count("SELECT count(*) FROM runs WHERE state <> 'settled'"), 0);
+    assert_eq!(
+        house.count("SELECT count(*) FROM runs WHERE state <> 'settled'"),
+        0
+    );
 }
 
 #[test]
 fn a_killed_holder_neither_blocks_nor_doubles_the_next() {
     let house = waiting();
-    let mut first = house.runner(&["run", "wait"]).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-    assert_eq!(std::fs::read_to_string(house.path("up.fifo")).unwrap(), "up\n");
+    let mut first = house
+        .runner(&["run", "wait"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    assert_eq!(
+        std::fs::read_to_string(house.path("up.fifo")).unwrap(),
+        "up\n"
+    );
     let pid = holder(&house);
     kill(first.id());
     first.wait().unwrap();
@@ -73,21 +109,46 @@ fn a_killed_holder_neither_blocks_nor_doubles_the_next() {
     house.run(&["tick"]).ends(0).says("lost");
     assert_eq!(house.survivors(), Vec::<String>::new());
     assert!(!house.path("finished").exists());
-    let mut second = house.runner(&["run", "wait"]).stdout(Stdio::null()).spawn().unwrap();
-    assert_eq!(std::fs::read_to_string(house.path("up.fifo")).unwrap(), "up\n");
+    let mut second = house
+        .runner(&["run", "wait"])
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    assert_eq!(
+        std::fs::read_to_string(house.path("up.fifo")).unwrap(),
+        "up\n"
+    );
     std::fs::write(house.path("go.fifo"), "go\n").unwrap();
     assert!(second.wait().unwrap().success());
     assert_eq!(house.count("SELECT count(*) FROM runs"), 2);
-    assert_eq!(house.count("SELECT count(*) FROM runs WHERE outcome LIKE '%\"lost\"%'"), 1);
+    assert_eq!(
+        house.count("SELECT count(*) FROM runs WHERE outcome LIKE '%\"lost\"%'"),
+        1
+    );
 }
 
 #[test]
 fn the_starter_settles_a_run_whose_process_is_killed() {
     let house = waiting();
-    let first = house.runner(&["run", "wait"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    assert_eq!(std::fs::read_to_string(house.path("up.fifo")).unwrap(), "up\n");
+    let first = house
+        .runner(&["run", "wait"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    assert_eq!(
+        std::fs::read_to_string(house.path("up.fifo")).unwrap(),
+        "up\n"
+    );
     kill(holder(&house));
-    Said::of(first.wait_with_output().unwrap()).ends(1).says("lost").says("died before it could settle");
+    Said::of(first.wait_with_output().unwrap())
+        .ends(1)
+        .says("lost")
+        .says("died before it could settle");
     assert_eq!(house.survivors(), Vec::<String>::new());
-    assert_eq!(house.count("SELECT count(*) FROM runs"), 1, "a command is not tried again by itself");
+    assert_eq!(
+        house.count("SELECT count(*) FROM runs"),
+        1,
+        "a command is not tried again by itself"
+    );
 }

@@ -202,6 +202,13 @@ mod tests {
         assert_eq!(top_terms("", 3), []);
     }
 
+    #[test]
+    fn hostile_words_take_linear_time_and_no_stack() {
+        for piece in ["a'", "aB", "'", "a_", "A"] {
+            assert!(terms(&piece.repeat(100_000)).len() <= 100_000);
+        }
+    }
+
     proptest! {
         #[test]
         fn terms_are_lower_case_and_never_empty(text in "\\PC{0,60}") {

@@ -72,11 +72,23 @@ const UNITS: [&str; 5] = ["calls", "tokens", "micros", "seconds", "ideas"];
 
 impl Amounts {
     fn array(self) -> [u64; 5] {
-        [self.calls, self.tokens, self.micros, self.seconds, self.ideas]
+        [
+            self.calls,
+            self.tokens,
+            self.micros,
+            self.seconds,
+            self.ideas,
+        ]
     }
 
     fn from_array([calls, tokens, micros, seconds, ideas]: [u64; 5]) -> Self {
-        Self { calls, tokens, micros, seconds, ideas }
+        Self {
+            calls,
+            tokens,
+            micros,
+            seconds,
+            ideas,
+        }
     }
 
     /// Unit by unit.
@@ -88,7 +100,13 @@ impl Amounts {
 
 impl Budget {
     fn array(self) -> [Option<u64>; 5] {
-        [self.calls, self.tokens, self.micros, self.seconds, self.ideas]
+        [
+            self.calls,
+            self.tokens,
+            self.micros,
+            self.seconds,
+            self.ideas,
+        ]
     }
 }
 
@@ -122,12 +140,21 @@ impl Ledger {
                 }));
             };
             let used = used_by(tx, run)?.array();
-            for (unit, name) in UNITS.iter().enumerate().filter(|(_, name)| **name != "seconds") {
+            for (unit, name) in UNITS
+                .iter()
+                .enumerate()
+                .filter(|(_, name)| **name != "seconds")
+            {
                 let left = reserved.array()[unit].saturating_sub(used[unit]);
                 let wanted = want.array()[unit];
                 if wanted > left {
                     let level = format!("run {run}");
-                    return Ok(Err(Shortfall { level, unit: name, wanted, left }));
+                    return Ok(Err(Shortfall {
+                        level,
+                        unit: name,
+                        wanted,
+                        left,
+                    }));
                 }
             }
             tx.execute(
@@ -144,13 +171,22 @@ impl Ledger {
                 ],
             )?;
             let request = RequestId(tx.last_insert_rowid());
-            tx.execute("UPDATE runs SET model_calls = model_calls + 1 WHERE id = ?1", [run.as_str()])?;
+            tx.execute(
+                "UPDATE runs SET model_calls = model_calls + 1 WHERE id = ?1",
+                [run.as_str()],
+            )?;
             Ok(Ok(request))
         })
     }
 
     /// Records what a request used.
-    pub fn settle_request(&mut self, request: RequestId, spent: Spent, note: &str, now: Timestamp) -> Result<()> {
+    pub fn settle_request(
+        &mut self,
+        request: RequestId,
+        spent: Spent,
+        note: &str,
+        now: Timestamp,
+    ) -> Result<()> {
         self.write(|tx| {
             match spent {
                 Spent::Known(amounts) => tx.execute(
@@ -180,14 +216,20 @@ impl Ledger {
         self.view(|db| {
             let reserved = reserved_by(db, run)?.unwrap_or_default().array();
             let used = used_by(db, run)?.array();
-            Ok(Amounts::from_array(std::array::from_fn(|unit| reserved[unit].saturating_sub(used[unit]))))
+            Ok(Amounts::from_array(std::array::from_fn(|unit| {
+                reserved[unit].saturating_sub(used[unit])
+            })))
         })
     }
 }
 
 /// What `want` comes to at these levels, or the first level that has too little. A unit that the run
 /// does not bound itself reserves all that the tightest level has left.
-pub(super) fn fit(db: &Connection, want: Budget, levels: &[Level]) -> Result<Result<Amounts, Shortfall>, Fault> {
+pub(super) fn fit(
+    db: &Connection,
+    want: Budget,
+    levels: &[Level],
+) -> Result<Result<Amounts, Shortfall>, Fault> {
     let mut lefts = Vec::with_capacity(levels.len());
     for level in levels {
         let held = in_use(db, level.level, &level.key)?.array();
@@ -207,13 +249,23 @@ pub(super) fn fit(db: &Connection, want: Budget, levels: &[Level]) -> Result<Res
         amounts[unit] = match (wanted, tightest) {
             (Some(wanted), Some((left, level))) if wanted > left => {
                 let level = format!("{} {}", level.level, level.key);
-                return Ok(Err(Shortfall { level, unit: UNITS[unit], wanted, left }));
+                return Ok(Err(Shortfall {
+                    level,
+                    unit: UNITS[unit],
+                    wanted,
+                    left,
+                }));
             }
             (Some(wanted), _) => wanted,
             (None, Some((left, level))) => {
                 if left == 0 {
                     let level = format!("{} {}", level.level, level.key);
-                    return Ok(Err(Shortfall { level, unit: UNITS[unit], wanted: 1, left }));
+                    return Ok(Err(Shortfall {
+                        level,
+                        unit: UNITS[unit],
+                        wanted: 1,
+                        left,
+                    }));
                 }
                 left
             }
@@ -227,9 +279,18 @@ pub(super) fn fit(db: &Connection, want: Budget, levels: &[Level]) -> Result<Res
 /// What an unbounded unit is reserved at: more than anything can use, small enough to add up.
 const UNBOUNDED: u64 = 1 << 50;
 
-pub(super) fn reserve(tx: &Transaction<'_>, run: &RunId, levels: &[Level], amounts: Amounts) -> Result<(), Fault> {
+pub(super) fn reserve(
+    tx: &Transaction<'_>,
+    run: &RunId,
+    levels: &[Level],
+    amounts: Amounts,
+) -> Result<(), Fault> {
     // The run itself is a level, so that requests find their bound even where nothing else caps.
-    let own = Level { level: "run", key: run.to_string(), cap: Budget::default() };
+    let own = Level {
+        level: "run",
+        key: run.to_string(),
+        cap: Budget::default(),
+    };
     for level in levels.iter().chain([&own]) {
         tx.execute(
             "INSERT INTO reservations (run, level, key, calls, tokens, micros, seconds, ideas)
@@ -252,7 +313,10 @@ pub(super) fn reserve(tx: &Transaction<'_>, run: &RunId, levels: &[Level], amoun
 /// Moves what a run used from its reservation to its accounts; a request that was never settled is
 /// charged at its maximum.
 pub(super) fn settle(tx: &Transaction<'_>, run: &RunId, seconds: u64) -> Result<(), Fault> {
-    let used = Amounts { seconds, ..used_by(tx, run)? };
+    let used = Amounts {
+        seconds,
+        ..used_by(tx, run)?
+    };
     tx.execute(
         "INSERT INTO accounts (level, key, calls, tokens, micros, seconds, ideas)
          SELECT level, key, ?2, ?3, ?4, ?5, ?6 FROM reservations WHERE run = ?1 AND open AND level <> 'run'
@@ -267,7 +331,10 @@ pub(super) fn settle(tx: &Transaction<'_>, run: &RunId, seconds: u64) -> Result<
             signed(used.ideas)
         ],
     )?;
-    tx.execute("UPDATE reservations SET open = 0 WHERE run = ?1", [run.as_str()])?;
+    tx.execute(
+        "UPDATE reservations SET open = 0 WHERE run = ?1",
+        [run.as_str()],
+    )?;
     Ok(())
 }
 

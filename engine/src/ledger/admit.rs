@@ -6,8 +6,8 @@ use jiff::Timestamp;
 use rusqlite::params;
 
 use super::{
-    Amounts, Budget, Fault, JobId, Ledger, LedgerError, Level, NightId, Result, Summary, accounts, millis,
-    occurrences, runs, to_json,
+    Amounts, Budget, Fault, JobId, Ledger, LedgerError, Level, NightId, Result, Summary, accounts,
+    millis, occurrences, runs, to_json,
 };
 use crate::admission::{self, Decision, Facts};
 use crate::ids::{Fence, RunId};

@@ -3,7 +3,9 @@
 use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
 
-use super::{Fault, JobId, Ledger, LedgerError, Result, from_json, id, millis, moment, moment_opt, to_json};
+use super::{
+    Fault, JobId, Ledger, LedgerError, Result, from_json, id, millis, moment, moment_opt, to_json,
+};
 use crate::ids::ProjectId;
 use crate::schedule::Schedule;
 
@@ -127,11 +129,17 @@ impl Ledger {
     pub fn job(&self, project: &ProjectId, name: &str) -> Result<JobRow> {
         let found = self.view(|db| {
             let sql = format!("SELECT {COLUMNS} FROM jobs WHERE project = ?1 AND name = ?2");
-            db.query_row(&sql, params![project.as_str(), name], raw).optional()?.map(due_job).transpose()
+            db.query_row(&sql, params![project.as_str(), name], raw)
+                .optional()?
+                .map(due_job)
+                .transpose()
         })?;
         found
             .map(|due| due.job)
-            .ok_or_else(|| LedgerError::NotFound { what: "job", name: name.to_owned() })
+            .ok_or_else(|| LedgerError::NotFound {
+                what: "job",
+                name: name.to_owned(),
+            })
     }
 
     /// One job by row.
@@ -162,7 +170,10 @@ fn next_due(job: &NewJob, now: Timestamp) -> Result<Option<i64>, Fault> {
     if !job.enabled {
         return Ok(None);
     }
-    let next = job.schedule.next_after(now, now).map_err(|error| Fault::Nonsense(error.to_string()))?;
+    let next = job
+        .schedule
+        .next_after(now, now)
+        .map_err(|error| Fault::Nonsense(error.to_string()))?;
     Ok(next.map(millis))
 }
 

@@ -133,7 +133,9 @@ impl Ledger {
     fn write<T>(&mut self, work: impl FnOnce(&Transaction<'_>) -> Result<T, Fault>) -> Result<T> {
         let path = self.path.clone();
         let run = || -> Result<T, Fault> {
-            let tx = self.db.transaction_with_behavior(TransactionBehavior::Immediate)?;
+            let tx = self
+                .db
+                .transaction_with_behavior(TransactionBehavior::Immediate)?;
             let value = work(&tx)?;
             tx.commit()?;
             Ok(value)
@@ -168,7 +170,10 @@ impl Fault {
             Self::Nonsense(why) => LedgerError::Nonsense { path, why },
             Self::Sql(source) => match source.sqlite_error_code() {
                 Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => {
-                    LedgerError::Damaged { path, why: source.to_string() }
+                    LedgerError::Damaged {
+                        path,
+                        why: source.to_string(),
+                    }
                 }
                 Some(
                     ErrorCode::ReadOnly
@@ -176,7 +181,10 @@ impl Fault {
                     | ErrorCode::CannotOpen
                     | ErrorCode::PermissionDenied
                     | ErrorCode::SystemIoFailure,
-                ) => LedgerError::CannotWrite { path, why: source.to_string() },
+                ) => LedgerError::CannotWrite {
+                    path,
+                    why: source.to_string(),
+                },
                 _ => LedgerError::Sql { path, source },
             },
         }
@@ -213,7 +221,8 @@ fn id<T: std::str::FromStr>(text: String) -> Result<T, Fault>
 where
     T::Err: std::fmt::Display,
 {
-    text.parse().map_err(|error: T::Err| Fault::Nonsense(error.to_string()))
+    text.parse()
+        .map_err(|error: T::Err| Fault::Nonsense(error.to_string()))
 }
 
 #[cfg(test)]

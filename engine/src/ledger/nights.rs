@@ -90,13 +90,24 @@ pub(super) fn open(
         params![project.as_str(), date],
         |row| row.get(0),
     )?;
-    let name = if taken == 0 { date.to_owned() } else { format!("{date}-{}", taken + 1) };
+    let name = if taken == 0 {
+        date.to_owned()
+    } else {
+        format!("{date}-{}", taken + 1)
+    };
     tx.execute(
         "INSERT INTO nights (project, name, opens, closes) VALUES (?1, ?2, ?3, ?4)",
         params![project.as_str(), name, millis(opens), millis(closes)],
     )?;
     let id = NightId(tx.last_insert_rowid());
-    Ok(Night { id, project: project.clone(), name, opens, closes, closed: None })
+    Ok(Night {
+        id,
+        project: project.clone(),
+        name,
+        opens,
+        closes,
+        closed: None,
+    })
 }
 
 /// The night of `project` that is open at `opens`, or a new one.
@@ -124,7 +135,14 @@ pub(super) fn open_or_join(
 type Raw = (i64, String, String, i64, i64, Option<i64>);
 
 fn raw(row: &Row<'_>) -> rusqlite::Result<Raw> {
-    Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?, row.get(5)?))
+    Ok((
+        row.get(0)?,
+        row.get(1)?,
+        row.get(2)?,
+        row.get(3)?,
+        row.get(4)?,
+        row.get(5)?,
+    ))
 }
 
 fn night((row, project, name, opens, closes, closed): Raw) -> Result<Night, Fault> {

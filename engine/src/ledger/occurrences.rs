@@ -4,7 +4,8 @@ use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension as _, Transaction, params};
 
 use super::{
-    DueJob, Fault, JobId, Ledger, NightId, Result, from_json, id, millis, moment, nights, runs, to_json,
+    DueJob, Fault, JobId, Ledger, NightId, Result, from_json, id, millis, moment, nights, runs,
+    to_json,
 };
 use crate::ids::{OccurrenceId, RunId};
 use crate::outcome::Outcome;
@@ -58,7 +59,12 @@ pub struct OccurrenceRow {
 impl Ledger {
     /// Records an occurrence and the intent to run it, in one step: what is not recorded is not
     /// started, and what is recorded is settled by somebody.
-    pub fn enter(&mut self, new: &NewOccurrence, starter: &Owner, now: Timestamp) -> Result<Recorded> {
+    pub fn enter(
+        &mut self,
+        new: &NewOccurrence,
+        starter: &Owner,
+        now: Timestamp,
+    ) -> Result<Recorded> {
         self.write(|tx| insert(tx, new, starter, now))
     }
 

@@ -49,15 +49,27 @@ impl Ledger {
         if path.exists() {
             let (db, found) = connect_existing(path)?;
             if found > known {
-                return Err(LedgerError::Newer { path: path.to_owned(), found, known });
+                return Err(LedgerError::Newer {
+                    path: path.to_owned(),
+                    found,
+                    known,
+                });
             }
             if found == known {
-                return Ok(Self { db, path: path.to_owned(), _open: Some(lock) });
+                return Ok(Self {
+                    db,
+                    path: path.to_owned(),
+                    _open: Some(lock),
+                });
             }
         }
         alone(&lock, path, || make_or_migrate(path))?;
         let (db, _) = connect_existing(path)?;
-        Ok(Self { db, path: path.to_owned(), _open: Some(lock) })
+        Ok(Self {
+            db,
+            path: path.to_owned(),
+            _open: Some(lock),
+        })
     }
 
     /// Opens the ledger for reading only; never makes or changes anything.
@@ -66,15 +78,23 @@ impl Ledger {
     /// See [`LedgerError`]; [`LedgerError::Missing`] when there is none.
     pub fn read(path: &Path) -> Result<Self> {
         if !path.exists() {
-            return Err(LedgerError::Missing { path: path.to_owned() });
+            return Err(LedgerError::Missing {
+                path: path.to_owned(),
+            });
         }
         let db = connect(path, OpenFlags::SQLITE_OPEN_READ_ONLY).map_err(|f| f.at(path))?;
         let known = STEPS.len() as i64;
         match read_format(&db, path)? {
-            found if found > known => {
-                Err(LedgerError::Newer { path: path.to_owned(), found, known })
-            }
-            _ => Ok(Self { db, path: path.to_owned(), _open: None }),
+            found if found > known => Err(LedgerError::Newer {
+                path: path.to_owned(),
+                found,
+                known,
+            }),
+            _ => Ok(Self {
+                db,
+                path: path.to_owned(),
+                _open: None,
+            }),
         }
     }
 
@@ -88,7 +108,10 @@ impl Ledger {
         if finding == "ok" {
             Ok(())
         } else {
-            Err(LedgerError::Damaged { path: self.path.clone(), why: finding })
+            Err(LedgerError::Damaged {
+                path: self.path.clone(),
+                why: finding,
+            })
         }
     }
 }
@@ -106,7 +129,9 @@ fn alone(lock: &File, path: &Path, work: impl FnOnce() -> Result<()>) -> Result<
         match lock.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
-                return Err(LedgerError::InUse { path: path.to_owned() });
+                return Err(LedgerError::InUse {
+                    path: path.to_owned(),
+                });
             }
             Err(TryLockError::Error(error)) => return Err(cannot(error)),
         }
@@ -140,17 +165,25 @@ fn make_or_migrate(path: &Path) -> Result<()> {
     db.pragma_update(None, "application_id", APPLICATION_ID)
         .map_err(|error| Fault::Sql(error).at(path))?;
     migrate(&mut db, path)?;
-    db.close().map_err(|(_, error)| Fault::Sql(error).at(path))?;
+    db.close()
+        .map_err(|(_, error)| Fault::Sql(error).at(path))?;
     fs::rename(&unborn, path).map_err(cannot)?;
     let folder = path.parent().unwrap_or(Path::new("."));
-    File::open(folder).and_then(|folder| folder.sync_all()).map_err(cannot)
+    File::open(folder)
+        .and_then(|folder| folder.sync_all())
+        .map_err(cannot)
 }
 
 fn migrate(db: &mut Connection, path: &Path) -> Result<()> {
-    Migrations::from_slice(STEPS).to_latest(db).map_err(|error| match error {
-        rusqlite_migration::Error::RusqliteError { err, .. } => Fault::Sql(err).at(path),
-        other => LedgerError::Damaged { path: path.to_owned(), why: other.to_string() },
-    })
+    Migrations::from_slice(STEPS)
+        .to_latest(db)
+        .map_err(|error| match error {
+            rusqlite_migration::Error::RusqliteError { err, .. } => Fault::Sql(err).at(path),
+            other => LedgerError::Damaged {
+                path: path.to_owned(),
+                why: other.to_string(),
+            },
+        })
 }
 
 fn connect(path: &Path, flags: OpenFlags) -> Result<Connection, Fault> {
@@ -170,7 +203,10 @@ fn connect(path: &Path, flags: OpenFlags) -> Result<Connection, Fault> {
 fn connect_existing(path: &Path) -> Result<(Connection, i64)> {
     let size = fs::metadata(path).map(|data| data.len()).unwrap_or(0);
     if size == 0 {
-        return Err(LedgerError::Damaged { path: path.to_owned(), why: "it is empty".to_owned() });
+        return Err(LedgerError::Damaged {
+            path: path.to_owned(),
+            why: "it is empty".to_owned(),
+        });
     }
     let db = connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE).map_err(|fault| fault.at(path))?;
     let format = read_format(&db, path)?;

@@ -18,8 +18,16 @@ pub struct RunLog<'a> {
 impl Ledger {
     /// The log through which the placement of a run is recorded; `summary` is kept with its
     /// manifest, a recovery gives none and keeps what is there.
-    pub fn placement_log<'a>(&'a mut self, summary: Option<&'a Summary>, now: Timestamp) -> RunLog<'a> {
-        RunLog { ledger: self, summary, now }
+    pub fn placement_log<'a>(
+        &'a mut self,
+        summary: Option<&'a Summary>,
+        now: Timestamp,
+    ) -> RunLog<'a> {
+        RunLog {
+            ledger: self,
+            summary,
+            now,
+        }
     }
 
     /// Takes a dead run over: its own fence is stale from now on, and the new one is the caller's.
@@ -48,7 +56,10 @@ impl Ledger {
                 "UPDATE placements SET conflict = ?2 WHERE run = ?1",
                 params![run.as_str(), conflict],
             )?;
-            tx.execute("UPDATE runs SET staging = NULL WHERE id = ?1", [run.as_str()])?;
+            tx.execute(
+                "UPDATE runs SET staging = NULL WHERE id = ?1",
+                [run.as_str()],
+            )?;
             Ok(())
         })
     }
@@ -67,14 +78,22 @@ impl PlacementLog for RunLog<'_> {
                     .optional()?;
                 found
                     .map(|(manifest, placed)| {
-                        Ok(Recorded { manifest: from_json(&manifest)?, settled: placed.is_some() })
+                        Ok(Recorded {
+                            manifest: from_json(&manifest)?,
+                            settled: placed.is_some(),
+                        })
                     })
                     .transpose()
             })
             .map_err(store)
     }
 
-    fn commit_manifest(&mut self, run: &RunId, fence: Fence, manifest: &Manifest) -> Result<(), LogError> {
+    fn commit_manifest(
+        &mut self,
+        run: &RunId,
+        fence: Fence,
+        manifest: &Manifest,
+    ) -> Result<(), LogError> {
         let (summary, now) = (self.summary, self.now);
         let done = self.ledger.write(|tx| {
             if let Err(refused) = fenced(tx, run, fence)? {
@@ -142,7 +161,11 @@ fn fenced(db: &Connection, run: &RunId, fence: Fence) -> Result<Result<(), LogEr
                 [run.as_str()],
                 |row| row.get(0),
             )?;
-            Ok(Err(LogError::StaleFence { run: run.clone(), held: fence, current: Fence(current) }))
+            Ok(Err(LogError::StaleFence {
+                run: run.clone(),
+                held: fence,
+                current: Fence(current),
+            }))
         }
         Err(fault) => Err(fault),
     }

@@ -75,7 +75,13 @@ impl Ledger {
 type Raw = (String, String, i64, i64, String);
 
 fn raw(row: &Row<'_>) -> rusqlite::Result<Raw> {
-    Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?))
+    Ok((
+        row.get(0)?,
+        row.get(1)?,
+        row.get(2)?,
+        row.get(3)?,
+        row.get(4)?,
+    ))
 }
 
 fn project((name, path, device, inode, config_stamp): Raw) -> Result<Project, Fault> {

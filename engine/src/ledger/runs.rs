@@ -10,7 +10,8 @@ use rusqlite::{Connection, OptionalExtension as _, Row, Transaction, params};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Fault, JobId, Ledger, LedgerError, NightId, Result, accounts, from_json, id, millis, moment, moment_opt, to_json,
+    Fault, JobId, Ledger, LedgerError, NightId, Result, accounts, from_json, id, millis, moment,
+    moment_opt, to_json,
 };
 use crate::digest::Digest;
 use crate::ids::{Fence, OccurrenceId, ProjectId, RunId};
@@ -114,7 +115,8 @@ pub struct Filter {
     pub limit: u32,
 }
 
-const COLUMNS: &str = "r.id, r.occurrence, r.job, j.name, j.kind, j.project, o.night, o.by_hand, o.due, r.attempt,
+const COLUMNS: &str =
+    "r.id, r.occurrence, r.job, j.name, j.kind, j.project, o.night, o.by_hand, o.due, r.attempt,
     r.state, r.fence, r.requested, r.started, r.finished, r.starter, r.owner, r.deadline, r.staging,
     r.model_calls, r.outcome, r.summary";
 const TABLES: &str = "runs r JOIN occurrences o ON o.id = r.occurrence JOIN jobs j ON j.id = r.job";
@@ -127,9 +129,15 @@ impl Ledger {
     pub fn run(&self, wanted: &RunId) -> Result<RunRow> {
         let found = self.view(|db| {
             let sql = format!("SELECT {COLUMNS} FROM {TABLES} WHERE r.id = ?1");
-            db.query_row(&sql, [wanted.as_str()], raw).optional()?.map(run_row).transpose()
+            db.query_row(&sql, [wanted.as_str()], raw)
+                .optional()?
+                .map(run_row)
+                .transpose()
         })?;
-        found.ok_or_else(|| LedgerError::NotFound { what: "run", name: wanted.to_string() })
+        found.ok_or_else(|| LedgerError::NotFound {
+            what: "run",
+            name: wanted.to_string(),
+        })
     }
 
     /// Runs, newest first.
@@ -141,7 +149,11 @@ impl Ledger {
                    AND (?3 IS NULL OR o.night = ?3) AND (NOT ?4 OR r.state <> 'settled')
                  ORDER BY r.id DESC LIMIT ?5"
             );
-            let limit = if filter.limit == 0 { -1 } else { i64::from(filter.limit) };
+            let limit = if filter.limit == 0 {
+                -1
+            } else {
+                i64::from(filter.limit)
+            };
             let mut statement = db.prepare(&sql)?;
             let rows = statement.query_map(
                 params![
@@ -160,7 +172,8 @@ impl Ledger {
     /// Runs that nobody has settled; the cost follows their number.
     pub fn unsettled(&self) -> Result<Vec<Unsettled>> {
         self.view(|db| {
-            let sql = format!("SELECT {COLUMNS} FROM {TABLES} WHERE r.state <> 'settled' ORDER BY r.id");
+            let sql =
+                format!("SELECT {COLUMNS} FROM {TABLES} WHERE r.state <> 'settled' ORDER BY r.id");
             let mut statement = db.prepare_cached(&sql)?;
             let rows = statement.query_map([], raw)?;
             rows.map(|row| run_row(row?)).collect()
@@ -242,6 +255,17 @@ impl Ledger {
         })
     }
 
+    /// Lost runs of one occurrence so far.
+    pub fn lost_runs_of(&self, occurrence: &OccurrenceId) -> Result<u32> {
+        self.view(|db| {
+            Ok(db.query_row(
+                "SELECT count(*) FROM runs WHERE occurrence = ?1 AND outcome ->> 'outcome' = 'lost'",
+                [occurrence.as_str()],
+                |row| row.get(0),
+            )?)
+        })
+    }
+
     /// Failed, timed-out and lost runs of a job since the last one that placed something.
     pub fn failures_in_a_row(&self, job: JobId) -> Result<u32> {
         self.view(|db| {
@@ -279,7 +303,11 @@ pub(super) fn waiting(db: &Connection, run: &RunId) -> Result<Option<Waiting>, F
         .optional()?;
     found
         .map(|(occurrence, job, seed)| {
-            Ok(Waiting { occurrence: id(occurrence)?, job: JobId(job), seed: seed.cast_unsigned() })
+            Ok(Waiting {
+                occurrence: id(occurrence)?,
+                job: JobId(job),
+                seed: seed.cast_unsigned(),
+            })
         })
         .transpose()
 }
@@ -315,15 +343,26 @@ pub(super) fn settle_row(
         .query_row(
             "UPDATE runs SET state = 'settled', outcome = ?2, summary = ?3, finished = ?4
              WHERE id = ?1 AND state <> 'settled' RETURNING occurrence, started",
-            params![run.as_str(), to_json(outcome), to_json(summary), millis(now)],
+            params![
+                run.as_str(),
+                to_json(outcome),
+                to_json(summary),
+                millis(now)
+            ],
             |row| Ok((row.get(0)?, row.get(1)?)),
         )
         .optional()?;
     let Some((occurrence, started)) = settled else {
-        return Err(Fault::Known(LedgerError::NotFound { what: "unsettled run", name: run.to_string() }));
+        return Err(Fault::Known(LedgerError::NotFound {
+            what: "unsettled run",
+            name: run.to_string(),
+        }));
     };
     if let Some(started) = started {
-        let seconds = (millis(now) - started).max(0).cast_unsigned().div_ceil(1000);
+        let seconds = (millis(now) - started)
+            .max(0)
+            .cast_unsigned()
+            .div_ceil(1000);
         accounts::settle(tx, run, seconds)?;
     }
     match outcome {
@@ -353,7 +392,10 @@ pub(super) fn check_fence(db: &Connection, run: &RunId, fence: Option<Fence>) ->
     if current == Some(fence.0) {
         Ok(())
     } else {
-        Err(Fault::Known(LedgerError::StaleFence { run: run.to_string(), fence: fence.0 }))
+        Err(Fault::Known(LedgerError::StaleFence {
+            run: run.to_string(),
+            fence: fence.0,
+        }))
     }
 }
 
@@ -437,6 +479,11 @@ fn run_row(raw: Raw) -> Result<RunRow, Fault> {
         staging: raw.staging,
         model_calls: raw.model_calls,
         outcome: raw.outcome.as_deref().map(from_json).transpose()?,
-        summary: raw.summary.as_deref().map(from_json).transpose()?.unwrap_or_default(),
+        summary: raw
+            .summary
+            .as_deref()
+            .map(from_json)
+            .transpose()?
+            .unwrap_or_default(),
     })
 }

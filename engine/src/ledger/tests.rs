@@ -26,7 +26,9 @@ fn now() -> Timestamp {
 }
 
 fn later(minutes: i64) -> Timestamp {
-    now().saturating_add(SignedDuration::from_mins(minutes)).unwrap()
+    now()
+        .saturating_add(SignedDuration::from_mins(minutes))
+        .unwrap()
 }
 
 fn house() -> House {
@@ -42,22 +44,43 @@ fn house() -> House {
     };
     ledger.register(&row, now()).unwrap();
     let jobs = [job("dream", Schedule::manual()), job("tidy", every(15))];
-    ledger.project_jobs(&project, "stamp", &jobs, now()).unwrap();
-    House { _folder: folder, ledger, project, me: Owner::me() }
+    ledger
+        .project_jobs(&project, "stamp", &jobs, now())
+        .unwrap();
+    House {
+        _folder: folder,
+        ledger,
+        project,
+        me: Owner::me(),
+    }
 }
 
 fn job(name: &str, schedule: Schedule) -> NewJob {
-    NewJob { name: name.to_owned(), kind: "command".to_owned(), schedule, enabled: true }
+    NewJob {
+        name: name.to_owned(),
+        kind: "command".to_owned(),
+        schedule,
+        enabled: true,
+    }
 }
 
 fn every(minutes: i64) -> Schedule {
-    Schedule { trigger: Trigger::Every(SignedDuration::from_mins(minutes)), ..Schedule::manual() }
+    Schedule {
+        trigger: Trigger::Every(SignedDuration::from_mins(minutes)),
+        ..Schedule::manual()
+    }
 }
 
 impl House {
     fn request(&mut self, name: &str, key: &str) -> Recorded {
         let job = self.ledger.job(&self.project, name).unwrap().id;
-        let new = NewOccurrence { job, key: key.to_owned(), due: now(), night: None, by_hand: true };
+        let new = NewOccurrence {
+            job,
+            key: key.to_owned(),
+            due: now(),
+            night: None,
+            by_hand: true,
+        };
         self.ledger.enter(&new, &self.me, now()).unwrap()
     }
 
@@ -69,10 +92,24 @@ impl House {
     }
 
     fn admit(&mut self, run: &RunId, want: Budget, levels: &[Level]) -> Result<Admission> {
-        self.admit_with(run, want, levels, &Facts { free_bytes: u64::MAX, ..Facts::default() })
+        self.admit_with(
+            run,
+            want,
+            levels,
+            &Facts {
+                free_bytes: u64::MAX,
+                ..Facts::default()
+            },
+        )
     }
 
-    fn admit_with(&mut self, run: &RunId, want: Budget, levels: &[Level], facts: &Facts) -> Result<Admission> {
+    fn admit_with(
+        &mut self,
+        run: &RunId,
+        want: Budget,
+        levels: &[Level],
+        facts: &Facts,
+    ) -> Result<Admission> {
         self.ledger.admit(&Enter {
             run,
             owner: &self.me,
@@ -81,7 +118,10 @@ impl House {
             levels,
             total: Duration::from_secs(60),
             staging: ".runner/staging/x",
-            now: Moment { wall: now(), boot: Duration::from_secs(100) },
+            now: Moment {
+                wall: now(),
+                boot: Duration::from_secs(100),
+            },
         })
     }
 
@@ -95,18 +135,27 @@ impl House {
 }
 
 fn day(cap: Budget) -> Level {
-    Level { level: "day", key: "2026-11-21".to_owned(), cap }
+    Level {
+        level: "day",
+        key: "2026-11-21".to_owned(),
+        cap,
+    }
 }
 
 fn calls(n: u64) -> Budget {
-    Budget { calls: Some(n), ..Budget::default() }
+    Budget {
+        calls: Some(n),
+        ..Budget::default()
+    }
 }
 
 #[test]
 fn an_occurrence_is_recorded_once_whoever_asks() {
     let mut house = house();
     let run = house.requested("dream", "k");
-    let Recorded::Known(occurrence) = house.request("dream", "k") else { panic!("recorded twice") };
+    let Recorded::Known(occurrence) = house.request("dream", "k") else {
+        panic!("recorded twice")
+    };
     assert_eq!(house.ledger.run(&run).unwrap().occurrence, occurrence);
     house.requested("tidy", "k");
     assert_eq!(house.ledger.unsettled().unwrap().len(), 2);
@@ -137,7 +186,10 @@ fn many_writers_record_one_occurrence() {
             })
         })
         .collect();
-    let won: usize = threads.into_iter().map(|thread| thread.join().unwrap()).sum();
+    let won: usize = threads
+        .into_iter()
+        .map(|thread| thread.join().unwrap())
+        .sum();
     assert_eq!(won, 25, "each key is won exactly once");
     assert_eq!(house.ledger.unsettled().unwrap().len(), 25);
 }
@@ -146,11 +198,19 @@ fn many_writers_record_one_occurrence() {
 fn a_run_is_admitted_once_and_its_fence_grows() {
     let mut house = house();
     let first = house.admitted("a");
-    let again = house.admit(first.run(), Budget::default(), &[]).unwrap_err();
+    let again = house
+        .admit(first.run(), Budget::default(), &[])
+        .unwrap_err();
     assert!(matches!(again, LedgerError::NotFound { .. }), "{again}");
     house
         .ledger
-        .settle(first.run(), Some(first.fence()), &Outcome::Succeeded, &Summary::default(), later(1))
+        .settle(
+            first.run(),
+            Some(first.fence()),
+            &Outcome::Succeeded,
+            &Summary::default(),
+            later(1),
+        )
         .unwrap();
     let second = house.admitted("b");
     assert!(second.fence() > first.fence());
@@ -164,18 +224,35 @@ fn a_stale_fence_is_refused_everywhere() {
     let fence = house.ledger.take_over(old.run()).unwrap();
     let refused = house
         .ledger
-        .settle(old.run(), Some(old.fence()), &Outcome::Succeeded, &Summary::default(), later(1))
+        .settle(
+            old.run(),
+            Some(old.fence()),
+            &Outcome::Succeeded,
+            &Summary::default(),
+            later(1),
+        )
         .unwrap_err();
-    assert!(matches!(refused, LedgerError::StaleFence { .. }), "{refused}");
+    assert!(
+        matches!(refused, LedgerError::StaleFence { .. }),
+        "{refused}"
+    );
     let manifest = manifest(old.run(), old.fence());
     let mut log = house.ledger.placement_log(None, later(1));
-    let refused = log.commit_manifest(old.run(), old.fence(), &manifest).unwrap_err();
+    let refused = log
+        .commit_manifest(old.run(), old.fence(), &manifest)
+        .unwrap_err();
     assert!(matches!(refused, LogError::StaleFence { .. }), "{refused}");
     // The one who took it over may still finish it.
     log.commit_manifest(old.run(), fence, &manifest).unwrap();
     log.commit_outcome(old.run(), fence).unwrap();
-    assert!(matches!(log.commit_outcome(old.run(), fence), Err(LogError::Settled { .. })));
-    assert_eq!(house.ledger.run(old.run()).unwrap().outcome, Some(Outcome::Succeeded));
+    assert!(matches!(
+        log.commit_outcome(old.run(), fence),
+        Err(LogError::Settled { .. })
+    ));
+    assert_eq!(
+        house.ledger.run(old.run()).unwrap().outcome,
+        Some(Outcome::Succeeded)
+    );
 }
 
 fn manifest(run: &RunId, fence: Fence) -> Manifest {
@@ -192,12 +269,27 @@ fn manifest(run: &RunId, fence: Fence) -> Manifest {
 fn a_placement_keeps_the_summary_of_a_run_that_dies_after_it() {
     let mut house = house();
     let admitted = house.admitted("a");
-    let summary = Summary { headline: "three proposals".to_owned(), ..Summary::default() };
+    let summary = Summary {
+        headline: "three proposals".to_owned(),
+        ..Summary::default()
+    };
     let mut log = house.ledger.placement_log(Some(&summary), later(1));
-    log.commit_manifest(admitted.run(), admitted.fence(), &manifest(admitted.run(), admitted.fence())).unwrap();
+    log.commit_manifest(
+        admitted.run(),
+        admitted.fence(),
+        &manifest(admitted.run(), admitted.fence()),
+    )
+    .unwrap();
     let fence = house.ledger.take_over(admitted.run()).unwrap();
-    house.ledger.placement_log(None, later(2)).commit_outcome(admitted.run(), fence).unwrap();
-    assert_eq!(house.ledger.run(admitted.run()).unwrap().summary.headline, "three proposals");
+    house
+        .ledger
+        .placement_log(None, later(2))
+        .commit_outcome(admitted.run(), fence)
+        .unwrap();
+    assert_eq!(
+        house.ledger.run(admitted.run()).unwrap().summary.headline,
+        "three proposals"
+    );
 }
 
 #[test]
@@ -209,16 +301,24 @@ fn settled_means_settled() {
     };
     settle(&mut house.ledger, &Outcome::Succeeded).unwrap();
     assert!(settle(&mut house.ledger, &Outcome::Lost { why: "late".into() }).is_err());
-    assert_eq!(house.ledger.run(admitted.run()).unwrap().outcome, Some(Outcome::Succeeded));
+    assert_eq!(
+        house.ledger.run(admitted.run()).unwrap().outcome,
+        Some(Outcome::Succeeded)
+    );
 }
 
 #[test]
 fn a_deferral_keeps_its_occurrence_open_until_its_time() {
     let mut house = house();
     let run = house.requested("dream", "a");
-    let facts = Facts { dirty: vec!["ideas/a.md".into()], free_bytes: u64::MAX, ..Facts::default() };
-    let Admission::Declined(Outcome::Deferred { until, .. }) =
-        house.admit_with(&run, Budget::default(), &[], &facts).unwrap()
+    let facts = Facts {
+        dirty: vec!["ideas/a.md".into()],
+        free_bytes: u64::MAX,
+        ..Facts::default()
+    };
+    let Admission::Declined(Outcome::Deferred { until, .. }) = house
+        .admit_with(&run, Budget::default(), &[], &facts)
+        .unwrap()
     else {
         panic!("not deferred")
     };
@@ -226,10 +326,16 @@ fn a_deferral_keeps_its_occurrence_open_until_its_time() {
     assert!(house.ledger.resume_deferred(&me, now()).unwrap().is_empty());
     let again = house.ledger.resume_deferred(&me, until).unwrap();
     assert_eq!(again.len(), 1);
-    assert!(house.ledger.resume_deferred(&me, until).unwrap().is_empty(), "taken once");
+    assert!(
+        house.ledger.resume_deferred(&me, until).unwrap().is_empty(),
+        "taken once"
+    );
     let row = house.ledger.run(&again[0]).unwrap();
     assert_eq!(row.attempt, 2);
-    assert_eq!(house.ledger.occurrence(&row.occurrence).unwrap().outcome, None);
+    assert_eq!(
+        house.ledger.occurrence(&row.occurrence).unwrap().outcome,
+        None
+    );
 }
 
 #[test]
@@ -243,15 +349,33 @@ fn clocks_record_moments_once_and_missed_ones_as_one_row() {
         .due(due_job.watermark, due_at, SignedDuration::from_mins(10))
         .unwrap();
     let me = house.me.clone();
-    let run = house.ledger.enter_due(&due_job, &due, None, &me, due_at).unwrap().unwrap();
+    let run = house
+        .ledger
+        .enter_due(&due_job, &due, None, &me, due_at)
+        .unwrap()
+        .unwrap();
     assert_eq!(house.ledger.run(&run).unwrap().due, later(45));
-    assert_eq!(house.ledger.enter_due(&due_job, &due, None, &me, due_at).unwrap(), None, "another driver");
+    assert_eq!(
+        house
+            .ledger
+            .enter_due(&due_job, &due, None, &me, due_at)
+            .unwrap(),
+        None,
+        "another driver"
+    );
     assert!(house.ledger.due_jobs(due_at).unwrap().is_empty());
-    assert_eq!(house.ledger.job(&house.project, "tidy").unwrap().next_due, Some(later(60)));
+    assert_eq!(
+        house.ledger.job(&house.project, "tidy").unwrap().next_due,
+        Some(later(60))
+    );
     let missed: String = house
         .ledger
         .db
-        .query_row("SELECT outcome FROM occurrences WHERE outcome IS NOT NULL", [], |row| row.get(0))
+        .query_row(
+            "SELECT outcome FROM occurrences WHERE outcome IS NOT NULL",
+            [],
+            |row| row.get(0),
+        )
         .unwrap();
     let missed: Outcome = serde_json::from_str(&missed).unwrap();
     let expected = Outcome::Missed {
@@ -267,11 +391,24 @@ fn clocks_record_moments_once_and_missed_ones_as_one_row() {
 fn an_edited_schedule_starts_now_and_a_lost_job_is_never_due() {
     let mut house = house();
     let jobs = [job("tidy", every(60))];
-    house.ledger.project_jobs(&house.project, "s2", &jobs, later(30)).unwrap();
-    assert_eq!(house.ledger.job(&house.project, "tidy").unwrap().next_due, Some(later(90)));
+    house
+        .ledger
+        .project_jobs(&house.project, "s2", &jobs, later(30))
+        .unwrap();
+    assert_eq!(
+        house.ledger.job(&house.project, "tidy").unwrap().next_due,
+        Some(later(90))
+    );
     assert!(!house.ledger.job(&house.project, "dream").unwrap().enabled);
-    house.ledger.project_jobs(&house.project, "s3", &jobs, later(80)).unwrap();
-    assert_eq!(house.ledger.job(&house.project, "tidy").unwrap().next_due, Some(later(90)), "unchanged");
+    house
+        .ledger
+        .project_jobs(&house.project, "s3", &jobs, later(80))
+        .unwrap();
+    assert_eq!(
+        house.ledger.job(&house.project, "tidy").unwrap().next_due,
+        Some(later(90)),
+        "unchanged"
+    );
 }
 
 #[test]
@@ -280,7 +417,10 @@ fn budgets_hold_across_runs_and_fail_closed() {
     let levels = [day(calls(5))];
     let first = house.requested("dream", "a");
     let second = house.requested("tidy", "b");
-    assert!(matches!(house.admit(&first, calls(3), &levels).unwrap(), Admission::Admitted(_)));
+    assert!(matches!(
+        house.admit(&first, calls(3), &levels).unwrap(),
+        Admission::Admitted(_)
+    ));
     let Admission::Declined(outcome) = house.admit(&second, calls(3), &levels).unwrap() else {
         panic!("the day was overspent")
     };
@@ -288,23 +428,70 @@ fn budgets_hold_across_runs_and_fail_closed() {
     // One call with unknown usage is charged as it was reserved; the rest comes back.
     let request = house
         .ledger
-        .reserve_request(&first, "x", Amounts { calls: 1, ..Amounts::default() }, now())
+        .reserve_request(
+            &first,
+            "x",
+            Amounts {
+                calls: 1,
+                ..Amounts::default()
+            },
+            now(),
+        )
         .unwrap()
         .unwrap();
-    house.ledger.settle_request(request, Spent::Unknown, "no usage", now()).unwrap();
-    house.ledger.settle(&first, None, &Outcome::Succeeded, &Summary::default(), later(1)).unwrap();
+    house
+        .ledger
+        .settle_request(request, Spent::Unknown, "no usage", now())
+        .unwrap();
+    house
+        .ledger
+        .settle(
+            &first,
+            None,
+            &Outcome::Succeeded,
+            &Summary::default(),
+            later(1),
+        )
+        .unwrap();
     assert_eq!(house.ledger.account("day", "2026-11-21").unwrap().calls, 1);
-    assert_eq!(house.ledger.account("day", "2026-11-21").unwrap().seconds, 60);
+    assert_eq!(
+        house.ledger.account("day", "2026-11-21").unwrap().seconds,
+        60
+    );
 }
 
 #[test]
 fn a_request_beyond_the_runs_reservation_is_refused_before_it_is_made() {
     let mut house = house();
     let run = house.requested("dream", "a");
-    house.admit(&run, Budget { calls: Some(1), tokens: Some(100), ..Budget::default() }, &[]).unwrap();
-    let want = Amounts { calls: 1, tokens: 60, ..Amounts::default() };
-    assert!(house.ledger.reserve_request(&run, "x", want, now()).unwrap().is_ok());
-    let short = house.ledger.reserve_request(&run, "x", want, now()).unwrap().unwrap_err();
+    house
+        .admit(
+            &run,
+            Budget {
+                calls: Some(1),
+                tokens: Some(100),
+                ..Budget::default()
+            },
+            &[],
+        )
+        .unwrap();
+    let want = Amounts {
+        calls: 1,
+        tokens: 60,
+        ..Amounts::default()
+    };
+    assert!(
+        house
+            .ledger
+            .reserve_request(&run, "x", want, now())
+            .unwrap()
+            .is_ok()
+    );
+    let short = house
+        .ledger
+        .reserve_request(&run, "x", want, now())
+        .unwrap()
+        .unwrap_err();
     assert_eq!((short.unit, short.left), ("calls", 0));
     assert_eq!(house.ledger.left_of(&run).unwrap().tokens, 40);
 }
@@ -313,28 +500,81 @@ fn a_request_beyond_the_runs_reservation_is_refused_before_it_is_made() {
 fn a_dead_run_is_charged_its_open_requests_in_full() {
     let mut house = house();
     let run = house.requested("dream", "a");
-    let want = Budget { calls: Some(4), tokens: Some(1_000), ..Budget::default() };
+    let want = Budget {
+        calls: Some(4),
+        tokens: Some(1_000),
+        ..Budget::default()
+    };
     house.admit(&run, want, &[day(calls(9))]).unwrap();
-    let asked = Amounts { calls: 1, tokens: 700, ..Amounts::default() };
-    house.ledger.reserve_request(&run, "x", asked, now()).unwrap().unwrap();
-    let lost = Outcome::Lost { why: "killed".into() };
-    house.ledger.settle_dead(&run, &lost, &Summary::default(), None, later(2)).unwrap();
+    let asked = Amounts {
+        calls: 1,
+        tokens: 700,
+        ..Amounts::default()
+    };
+    house
+        .ledger
+        .reserve_request(&run, "x", asked, now())
+        .unwrap()
+        .unwrap();
+    let lost = Outcome::Lost {
+        why: "killed".into(),
+    };
+    house
+        .ledger
+        .settle_dead(&run, &lost, &Summary::default(), None, later(2))
+        .unwrap();
     let account = house.ledger.account("day", "2026-11-21").unwrap();
-    assert_eq!((account.calls, account.tokens, account.seconds), (1, 700, 120));
+    assert_eq!(
+        (account.calls, account.tokens, account.seconds),
+        (1, 700, 120)
+    );
 }
 
 #[test]
 fn a_lost_run_is_tried_again_in_the_same_occurrence() {
     let mut house = house();
     let admitted = house.admitted("a");
-    let (lost, me) = (Outcome::Lost { why: "killed".into() }, house.me.clone());
-    let again =
-        house.ledger.settle_dead(admitted.run(), &lost, &Summary::default(), Some(&me), later(1)).unwrap().unwrap();
+    let (lost, me) = (
+        Outcome::Lost {
+            why: "killed".into(),
+        },
+        house.me.clone(),
+    );
+    let again = house
+        .ledger
+        .settle_dead(
+            admitted.run(),
+            &lost,
+            &Summary::default(),
+            Some(&me),
+            later(1),
+        )
+        .unwrap()
+        .unwrap();
     let row = house.ledger.run(&again).unwrap();
     assert_eq!(row.attempt, 2);
-    assert_eq!(house.ledger.occurrence(&row.occurrence).unwrap().outcome, None);
-    house.ledger.settle(&again, None, &Outcome::Cancelled { why: "x".into() }, &Summary::default(), later(2)).unwrap();
-    assert!(house.ledger.occurrence(&row.occurrence).unwrap().outcome.is_some());
+    assert_eq!(
+        house.ledger.occurrence(&row.occurrence).unwrap().outcome,
+        None
+    );
+    house
+        .ledger
+        .settle(
+            &again,
+            None,
+            &Outcome::Cancelled { why: "x".into() },
+            &Summary::default(),
+            later(2),
+        )
+        .unwrap();
+    assert!(
+        house
+            .ledger
+            .occurrence(&row.occurrence)
+            .unwrap()
+            .outcome
+            .is_some()
+    );
 }
 
 #[test]
@@ -342,7 +582,10 @@ fn failures_are_counted_since_the_last_success() {
     let mut house = house();
     let job = house.ledger.job(&house.project, "dream").unwrap().id;
     let outcomes = [
-        Outcome::Failed { class: Class::Crash, why: String::new() },
+        Outcome::Failed {
+            class: Class::Crash,
+            why: String::new(),
+        },
         Outcome::Succeeded,
         Outcome::TimedOut { why: String::new() },
         Outcome::Skipped { why: String::new() },
@@ -350,9 +593,20 @@ fn failures_are_counted_since_the_last_success() {
     ];
     for (index, outcome) in outcomes.iter().enumerate() {
         let at = later(i64::try_from(index).unwrap());
-        let new = NewOccurrence { job, key: format!("{index}"), due: at, night: None, by_hand: true };
-        let Recorded::New(run) = house.ledger.enter(&new, &house.me, at).unwrap() else { panic!() };
-        house.ledger.settle(&run, None, outcome, &Summary::default(), at).unwrap();
+        let new = NewOccurrence {
+            job,
+            key: format!("{index}"),
+            due: at,
+            night: None,
+            by_hand: true,
+        };
+        let Recorded::New(run) = house.ledger.enter(&new, &house.me, at).unwrap() else {
+            panic!()
+        };
+        house
+            .ledger
+            .settle(&run, None, outcome, &Summary::default(), at)
+            .unwrap();
     }
     assert_eq!(house.ledger.failures_in_a_row(job).unwrap(), 2);
 }
@@ -360,48 +614,111 @@ fn failures_are_counted_since_the_last_success() {
 #[test]
 fn a_night_closes_once_when_its_work_is_settled() {
     let mut house = house();
-    let night = house.ledger.open_night(&house.project, "2026-11-21", now(), later(480)).unwrap();
-    let second = house.ledger.open_night(&house.project, "2026-11-21", now(), later(480)).unwrap();
+    let night = house
+        .ledger
+        .open_night(&house.project, "2026-11-21", now(), later(480))
+        .unwrap();
+    let second = house
+        .ledger
+        .open_night(&house.project, "2026-11-21", now(), later(480))
+        .unwrap();
     assert_eq!(second.name, "2026-11-21-2");
     let job = house.ledger.job(&house.project, "dream").unwrap().id;
-    let new = NewOccurrence { job, key: "n".into(), due: now(), night: Some(night.id), by_hand: false };
-    let Recorded::New(run) = house.ledger.enter(&new, &house.me, now()).unwrap() else { panic!() };
+    let new = NewOccurrence {
+        job,
+        key: "n".into(),
+        due: now(),
+        night: Some(night.id),
+        by_hand: false,
+    };
+    let Recorded::New(run) = house.ledger.enter(&new, &house.me, now()).unwrap() else {
+        panic!()
+    };
     assert!(house.ledger.nights_to_close(now()).unwrap().is_empty());
-    house.ledger.settle(&run, None, &Outcome::Succeeded, &Summary::default(), later(1)).unwrap();
-    let ready: Vec<_> = house.ledger.nights_to_close(later(1)).unwrap().iter().map(|n| n.id).collect();
+    house
+        .ledger
+        .settle(
+            &run,
+            None,
+            &Outcome::Succeeded,
+            &Summary::default(),
+            later(1),
+        )
+        .unwrap();
+    let ready: Vec<_> = house
+        .ledger
+        .nights_to_close(later(1))
+        .unwrap()
+        .iter()
+        .map(|n| n.id)
+        .collect();
     assert_eq!(ready, [night.id], "the empty night waits for its end");
     let report = house.ledger.job(&house.project, "tidy").unwrap().id;
     let me = house.me.clone();
-    assert!(house.ledger.close_night(night.id, report, &me, later(1)).unwrap().is_some());
-    assert!(house.ledger.close_night(night.id, report, &me, later(1)).unwrap().is_none());
-    assert_eq!(house.ledger.nights_to_close(later(480)).unwrap().len(), 1, "time closes the other");
+    assert!(
+        house
+            .ledger
+            .close_night(night.id, report, &me, later(1))
+            .unwrap()
+            .is_some()
+    );
+    assert!(
+        house
+            .ledger
+            .close_night(night.id, report, &me, later(1))
+            .unwrap()
+            .is_none()
+    );
+    assert_eq!(
+        house.ledger.nights_to_close(later(480)).unwrap().len(),
+        1,
+        "time closes the other"
+    );
 }
 
 #[test]
 fn damage_and_strangers_are_refused_and_left_alone() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("ledger.sqlite");
-    for content in [&b""[..], b"not a database at all, but long enough to be looked at as one ................"] {
+    for content in [
+        &b""[..],
+        b"not a database at all, but long enough to be looked at as one ................",
+    ] {
         std::fs::write(&path, content).unwrap();
         let error = Ledger::open(&path).err().unwrap();
         assert!(matches!(error, LedgerError::Damaged { .. }), "{error}");
         assert_eq!(std::fs::read(&path).unwrap(), content);
     }
     std::fs::remove_file(&path).unwrap();
-    Connection::open(&path).unwrap().execute_batch("CREATE TABLE x (y)").unwrap();
-    assert!(matches!(Ledger::open(&path).err().unwrap(), LedgerError::Damaged { .. }));
+    Connection::open(&path)
+        .unwrap()
+        .execute_batch("CREATE TABLE x (y)")
+        .unwrap();
+    assert!(matches!(
+        Ledger::open(&path).err().unwrap(),
+        LedgerError::Damaged { .. }
+    ));
 }
 
 #[test]
 fn a_newer_ledger_is_refused_and_a_missing_one_is_not_made_by_readers() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("ledger.sqlite");
-    assert!(matches!(Ledger::read(&path).err().unwrap(), LedgerError::Missing { .. }));
+    assert!(matches!(
+        Ledger::read(&path).err().unwrap(),
+        LedgerError::Missing { .. }
+    ));
     let ledger = Ledger::open(&path).unwrap();
     ledger.db.pragma_update(None, "user_version", 99).unwrap();
     drop(ledger);
-    for error in [Ledger::open(&path).err().unwrap(), Ledger::read(&path).err().unwrap()] {
-        assert!(matches!(error, LedgerError::Newer { found: 99, .. }), "{error}");
+    for error in [
+        Ledger::open(&path).err().unwrap(),
+        Ledger::read(&path).err().unwrap(),
+    ] {
+        assert!(
+            matches!(error, LedgerError::Newer { found: 99, .. }),
+            "{error}"
+        );
     }
 }
 
@@ -417,8 +734,18 @@ fn a_birth_that_was_interrupted_leaves_nothing_in_the_way() {
 fn ids_in_the_ledger_are_ids() {
     let mut house = house();
     let run = house.requested("dream", "a");
-    house.ledger.db.execute("UPDATE runs SET requested = 9223372036854775807 WHERE id = ?1", [run.as_str()]).unwrap();
-    assert!(matches!(house.ledger.run(&run).unwrap_err(), LedgerError::Nonsense { .. }));
+    house
+        .ledger
+        .db
+        .execute(
+            "UPDATE runs SET requested = 9223372036854775807 WHERE id = ?1",
+            [run.as_str()],
+        )
+        .unwrap();
+    assert!(matches!(
+        house.ledger.run(&run).unwrap_err(),
+        LedgerError::Nonsense { .. }
+    ));
     let unknown: OccurrenceId = OccurrenceId::new(now());
     assert!(house.ledger.occurrence(&unknown).is_err());
 }

@@ -22,7 +22,7 @@
 
 use std::collections::BTreeSet;
 
-use super::fs::{Found, FsError, PlacementFs, Trouble, make_parents};
+use super::fs::{Found, FsError, PlacementFs, make_parents};
 use super::manifest::{Entry, Manifest};
 use super::path::RelPath;
 use super::plant::{Faults, Plant};
@@ -66,21 +66,34 @@ impl<F: Faults, Fs: PlacementFs> Carrier<'_, F, Fs> {
         if trusting || self.faults.has(Plant::TargetDirUnsynced) {
             return Ok(());
         }
-        let folders: BTreeSet<_> =
-            self.manifest.entries.iter().map(|entry| entry.target.parent()).collect();
-        folders.into_iter().try_for_each(|folder| self.sync_folder(folder))
+        let folders: BTreeSet<_> = self
+            .manifest
+            .entries
+            .iter()
+            .map(|entry| entry.target.parent())
+            .collect();
+        folders
+            .into_iter()
+            .try_for_each(|folder| self.sync_folder(folder))
     }
 
     /// A folder has to last before something moves into it, or that would be lost with it.
     fn make_folders(&self) -> Result<(), FsError> {
-        let puts = self.manifest.entries.iter().filter(|entry| entry.after.is_some());
+        let puts = self
+            .manifest
+            .entries
+            .iter()
+            .filter(|entry| entry.after.is_some());
         let mut done = BTreeSet::new();
         for entry in puts {
             if !done.insert(entry.target.parent()) {
                 continue;
             }
             if self.faults.has(Plant::NewParentUnsynced) {
-                entry.target.ancestors().try_for_each(|dir| self.fs.create_dir(&dir))?;
+                entry
+                    .target
+                    .ancestors()
+                    .try_for_each(|dir| self.fs.create_dir(&dir))?;
             } else {
                 make_parents(self.fs, &entry.target)?;
             }
@@ -92,8 +105,7 @@ impl<F: Faults, Fs: PlacementFs> Carrier<'_, F, Fs> {
         let target = &entry.target;
         let found = self.fs.look(target)?;
         if found.is(entry.after) {
-            // Not necessarily our own durable file: somebody may have written the same.
-            self.fs.sync_file(target)?;
+            self.confirm(target)?;
             return self.settle_displaced(entry, staged);
         }
         let overwrite = self.recovering && self.faults.has(Plant::RecoveryOverwrites);
@@ -124,13 +136,13 @@ impl<F: Faults, Fs: PlacementFs> Carrier<'_, F, Fs> {
         }
         match self.fs.rename_noreplace(staged, target) {
             Ok(()) => Ok(()),
-            Err(FsError { trouble: Trouble::Unsupported, .. }) => self.replace(entry, staged),
-            Err(FsError { trouble: Trouble::Exists, .. }) => {
+            Err(error) if error.is_unsupported() => self.replace(entry, staged),
+            Err(error) if error.is_taken() => {
                 let found = self.fs.look(target)?;
                 if !found.is(entry.after) {
                     return conflict(target, found);
                 }
-                Ok(self.fs.sync_file(target)?)
+                self.confirm(target)
             }
             Err(error) => Err(error.into()),
         }
@@ -140,7 +152,7 @@ impl<F: Faults, Fs: PlacementFs> Carrier<'_, F, Fs> {
         let target = &entry.target;
         match self.fs.exchange(staged, target) {
             Ok(()) => self.settle_displaced(entry, staged),
-            Err(FsError { trouble: Trouble::Unsupported, .. }) => self.replace(entry, staged),
+            Err(error) if error.is_unsupported() => self.replace(entry, staged),
             Err(error) => {
                 let found = self.fs.look(target)?;
                 if !found.is(entry.before) {
@@ -155,10 +167,22 @@ impl<F: Faults, Fs: PlacementFs> Carrier<'_, F, Fs> {
     /// the two, another program's write would be lost; nothing portable closes that window.
     fn replace(&self, entry: &Entry, staged: &RelPath) -> Result<(), PlaceError> {
         let found = self.fs.look(&entry.target)?;
+        if found.is(entry.after) {
+            return self.confirm(&entry.target);
+        }
         if !found.is(entry.before) && !self.faults.has(Plant::NoCheckBefore) {
             return conflict(&entry.target, found);
         }
         Ok(self.fs.rename_replace(staged, &entry.target)?)
+    }
+
+    /// The target holds the new content, but it need not be our own, durable file: somebody may
+    /// have written the same.
+    fn confirm(&self, target: &RelPath) -> Result<(), PlaceError> {
+        match self.fs.sync_file(target) {
+            Err(error) if error.is_missing() => conflict(target, self.fs.look(target)?),
+            done => Ok(done?),
+        }
     }
 
     /// The target holds `after`; what was there before must have been `before`. If it was not,
@@ -190,17 +214,14 @@ impl<F: Faults, Fs: PlacementFs> Carrier<'_, F, Fs> {
             twin if twin.is(entry.before) => self.fs.remove_file(aside)?,
             other => return conflict(target, other),
         }
-        match self.fs.rename_noreplace(target, aside) {
-            Ok(()) => {}
-            Err(FsError { trouble: Trouble::Unsupported, .. }) => {
-                self.fs.rename_replace(target, aside)?;
-            }
-            Err(error @ FsError { trouble: Trouble::Missing, .. }) => {
-                if self.fs.look(target)? != Found::Absent {
-                    return Err(error.into());
-                }
-            }
-            Err(error) => return Err(error.into()),
+        let moved = match self.fs.rename_noreplace(target, aside) {
+            Err(error) if error.is_unsupported() => self.fs.rename_replace(target, aside),
+            done => done,
+        };
+        match moved {
+            // Somebody else removed it.
+            Err(error) if error.is_missing() && self.fs.look(target)? == Found::Absent => {}
+            done => done?,
         }
         self.settle_removed(entry, aside)
     }
@@ -214,13 +235,13 @@ impl<F: Faults, Fs: PlacementFs> Carrier<'_, F, Fs> {
         }
         match self.fs.rename_noreplace(aside, &entry.target) {
             // The name was taken again meanwhile: both stay where they are.
-            Ok(()) | Err(FsError { trouble: Trouble::Exists, .. }) => {}
-            Err(FsError { trouble: Trouble::Unsupported, .. }) => {
+            Err(error) if error.is_taken() => {}
+            Err(error) if error.is_unsupported() => {
                 if self.fs.look(&entry.target)? == Found::Absent {
                     self.fs.rename_replace(aside, &entry.target)?;
                 }
             }
-            Err(error) => return Err(error.into()),
+            done => done?,
         }
         self.gave_back(&entry.target, taken)
     }
@@ -237,7 +258,7 @@ impl<F: Faults, Fs: PlacementFs> Carrier<'_, F, Fs> {
         let mut folder = folder;
         loop {
             match self.fs.sync_dir(folder.as_ref()) {
-                Err(FsError { trouble: Trouble::Missing, .. }) if folder.is_some() => {
+                Err(error) if error.is_missing() && folder.is_some() => {
                     folder = folder.and_then(|gone| gone.parent());
                 }
                 done => return done,
@@ -247,5 +268,8 @@ impl<F: Faults, Fs: PlacementFs> Carrier<'_, F, Fs> {
 }
 
 fn conflict<T>(target: &RelPath, found: Found) -> Result<T, PlaceError> {
-    Err(PlaceError::Conflict(Conflict { target: target.clone(), found }))
+    Err(PlaceError::Conflict(Conflict {
+        target: target.clone(),
+        found,
+    }))
 }

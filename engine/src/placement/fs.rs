@@ -54,6 +54,23 @@ pub struct FsError {
     pub trouble: Trouble,
 }
 
+impl FsError {
+    /// Whether the file or its folder is not there.
+    pub fn is_missing(&self) -> bool {
+        matches!(self.trouble, Trouble::Missing)
+    }
+
+    /// Whether the name is taken.
+    pub fn is_taken(&self) -> bool {
+        matches!(self.trouble, Trouble::Exists)
+    }
+
+    /// Whether the file system has no such act.
+    pub fn is_unsupported(&self) -> bool {
+        matches!(self.trouble, Trouble::Unsupported)
+    }
+}
+
 /// Why an act on a file did not happen.
 #[derive(Debug, thiserror::Error)]
 pub enum Trouble {

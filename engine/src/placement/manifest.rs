@@ -27,12 +27,22 @@ pub struct Entry {
 impl Entry {
     /// New content for `target`, in place of `before` or of nothing.
     pub fn put(target: RelPath, staged: RelPath, before: Option<Digest>, after: Digest) -> Self {
-        Self { target, staged: Some(staged), before, after: Some(after) }
+        Self {
+            target,
+            staged: Some(staged),
+            before,
+            after: Some(after),
+        }
     }
 
     /// An end to `target`, which holds `before`.
     pub fn remove(target: RelPath, before: Digest) -> Self {
-        Self { target, staged: None, before: Some(before), after: None }
+        Self {
+            target,
+            staged: None,
+            before: Some(before),
+            after: None,
+        }
     }
 }
 
@@ -69,7 +79,12 @@ impl Manifest {
     /// the staging folder, aims into it, or collides with another entry.
     pub fn check(&self) -> Result<(), BadManifest> {
         for (index, entry) in self.entries.iter().enumerate() {
-            let refuse = |why| Err(BadManifest { target: entry.target.clone(), why });
+            let refuse = |why| {
+                Err(BadManifest {
+                    target: entry.target.clone(),
+                    why,
+                })
+            };
             if entry.before == entry.after {
                 return refuse("changes nothing");
             }
@@ -100,13 +115,17 @@ impl Manifest {
 
     /// Where a removed target waits until the outcome is committed.
     pub fn removed_name(&self, index: usize) -> RelPath {
-        self.staging.join(&format!("removed-{index}")).expect("a word and a number are a name")
+        self.staging
+            .join(&format!("removed-{index}"))
+            .expect("a word and a number are a name")
     }
 }
 
 /// `<staging>/<index>`.
 pub(super) fn staged_name(staging: &RelPath, index: usize) -> RelPath {
-    staging.join(&index.to_string()).expect("a number is a name")
+    staging
+        .join(&index.to_string())
+        .expect("a number is a name")
 }
 
 #[cfg(test)]
@@ -133,9 +152,18 @@ mod tests {
     fn contradictions_are_refused() {
         let (a, b) = (Digest::of(b"a"), Digest::of(b"b"));
         let put = |target, index| {
-            Entry::put(path(target), path(&format!("d/.staging/r/{index}")), None, a)
+            Entry::put(
+                path(target),
+                path(&format!("d/.staging/r/{index}")),
+                None,
+                a,
+            )
         };
-        let good = manifest(vec![put("d/x", 0), put("d/y/z", 1), Entry::remove(path("d/w"), b)]);
+        let good = manifest(vec![
+            put("d/x", 0),
+            put("d/y/z", 1),
+            Entry::remove(path("d/w"), b),
+        ]);
         assert_eq!(good.check(), Ok(()));
         let text = serde_json::to_string(&good).unwrap();
         assert_eq!(serde_json::from_str::<Manifest>(&text).unwrap(), good);
@@ -149,8 +177,18 @@ mod tests {
             vec![put("d/.staging", 0)],
             vec![Entry::put(path("d/x"), path("elsewhere"), None, a)],
             vec![Entry::put(path("d/x"), path("d/.staging/r/0"), Some(a), a)],
-            vec![Entry { target: path("d/x"), staged: None, before: None, after: Some(a) }],
-            vec![Entry { target: path("d/x"), staged: None, before: None, after: None }],
+            vec![Entry {
+                target: path("d/x"),
+                staged: None,
+                before: None,
+                after: Some(a),
+            }],
+            vec![Entry {
+                target: path("d/x"),
+                staged: None,
+                before: None,
+                after: None,
+            }],
         ];
         for entries in bad {
             let bad = manifest(entries);

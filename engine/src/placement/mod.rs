@@ -69,7 +69,7 @@ pub enum PlaceError {
     #[error("the placement stopped half-way: {0}")]
     Conflict(Conflict),
     /// A staged file does not hold what it should.
-    #[error("{staged}, staged for {target}, is damaged: it holds {found}")]
+    #[error("{staged}, which was staged for {target}, is damaged or lost: it holds {found}")]
     Staged {
         /// What it was meant for.
         target: RelPath,
@@ -152,10 +152,15 @@ pub fn place_with<F: Faults>(
     log: &mut impl PlacementLog,
     manifest: &Manifest,
 ) -> Result<Placed, PlaceError> {
-    let Manifest { run, fence, staging, .. } = manifest;
+    let Manifest {
+        run,
+        fence,
+        staging,
+        ..
+    } = manifest;
     manifest.check()?;
-    let recorded = check_all(fs, manifest)
-        .and_then(|()| Ok(log.commit_manifest(run, *fence, manifest)?));
+    let recorded =
+        check_all(fs, manifest).and_then(|()| Ok(log.commit_manifest(run, *fence, manifest)?));
     if let Err(error) = recorded {
         // A store that failed may still have recorded it: only its own word counts.
         if matches!(log.manifest(run), Ok(None)) {
@@ -165,11 +170,19 @@ pub fn place_with<F: Faults>(
     }
     if faults.has(Plant::ManifestBeforeStaging) {
         for entry in &manifest.entries {
-            entry.staged.as_ref().map_or(Ok(()), |staged| fs.sync_file(staged))?;
+            entry
+                .staged
+                .as_ref()
+                .map_or(Ok(()), |staged| fs.sync_file(staged))?;
         }
         fs.sync_dir(Some(staging))?;
     }
-    let carrier = Carrier { faults, fs, manifest, recovering: false };
+    let carrier = Carrier {
+        faults,
+        fs,
+        manifest,
+        recovering: false,
+    };
     if faults.has(Plant::OutcomeBeforeRenames) {
         log.commit_outcome(run, *fence)?;
         carrier.carry_out()?;
@@ -184,7 +197,10 @@ pub fn place_with<F: Faults>(
         }
     }
     let leftover = clean(fs, staging).err();
-    Ok(Placed { entries: manifest.entries.len(), leftover })
+    Ok(Placed {
+        entries: manifest.entries.len(),
+        leftover,
+    })
 }
 
 #[doc(hidden)]
@@ -208,7 +224,12 @@ pub fn recover_with<F: Faults>(
         clean(fs, &manifest.staging)?;
         return Ok(Recovery::Cleaned);
     }
-    let carrier = Carrier { faults, fs, manifest: &manifest, recovering: true };
+    let carrier = Carrier {
+        faults,
+        fs,
+        manifest: &manifest,
+        recovering: true,
+    };
     if let Err(error) = carrier.carry_out() {
         let conflict = matches!(error, PlaceError::Conflict(_));
         if conflict && faults.has(Plant::ConflictDropsStaging) {
@@ -216,7 +237,11 @@ pub fn recover_with<F: Faults>(
         }
         return Err(error);
     }
-    let held = if faults.has(Plant::RecoveryUsesDeadFence) { manifest.fence } else { fence };
+    let held = if faults.has(Plant::RecoveryUsesDeadFence) {
+        manifest.fence
+    } else {
+        fence
+    };
     match log.commit_outcome(run, held) {
         Err(LogError::StaleFence { current, .. }) if faults.has(Plant::RecoveryIgnoresFence) => {
             log.commit_outcome(run, current)?;
@@ -245,11 +270,17 @@ fn check_all(fs: &impl PlacementFs, manifest: &Manifest) -> Result<(), PlaceErro
             // Another program's file: a power cut after the manifest must not take it back.
             fs.sync_file(&entry.target)?;
         }
-        let Some(staged) = &entry.staged else { continue };
+        let Some(staged) = &entry.staged else {
+            continue;
+        };
         let found = fs.look(staged)?;
         if !found.is(entry.after) {
             let (target, staged) = (entry.target.clone(), staged.clone());
-            return Err(PlaceError::Staged { target, staged, found });
+            return Err(PlaceError::Staged {
+                target,
+                staged,
+                found,
+            });
         }
     }
     Ok(())

@@ -36,7 +36,12 @@ impl RelPath {
     /// When it is empty, absolute, too long, or has a component that is empty, `.` or `..`, or
     /// holds a control character.
     pub fn new(text: &str) -> Result<Self, BadPath> {
-        let refuse = |why| Err(BadPath { path: text.to_owned(), why });
+        let refuse = |why| {
+            Err(BadPath {
+                path: text.to_owned(),
+                why,
+            })
+        };
         if text.is_empty() {
             return refuse("it is empty");
         }
@@ -74,12 +79,16 @@ impl RelPath {
 
     /// The folder it lies in; `None` is the root itself.
     pub fn parent(&self) -> Option<Self> {
-        self.0.rsplit_once('/').map(|(folder, _)| Self(folder.to_owned()))
+        self.0
+            .rsplit_once('/')
+            .map(|(folder, _)| Self(folder.to_owned()))
     }
 
     /// The folders above it, the outermost first, the root left out.
     pub fn ancestors(&self) -> impl Iterator<Item = Self> + '_ {
-        self.0.match_indices('/').map(|(at, _)| Self(self.0[..at].to_owned()))
+        self.0
+            .match_indices('/')
+            .map(|(at, _)| Self(self.0[..at].to_owned()))
     }
 
     /// One name beneath it.
@@ -88,7 +97,10 @@ impl RelPath {
     /// When `name` is not one good component.
     pub fn join(&self, name: &str) -> Result<Self, BadPath> {
         if name.contains('/') {
-            return Err(BadPath { path: name.to_owned(), why: "it is more than one name" });
+            return Err(BadPath {
+                path: name.to_owned(),
+                why: "it is more than one name",
+            });
         }
         Self::new(&format!("{}/{name}", self.0))
     }
@@ -128,8 +140,23 @@ mod tests {
     #[test]
     fn only_one_spelling_is_taken() {
         for bad in [
-            "", "/", "/etc/passwd", "..", ".", "../x", "a/../b", "a/..", "./a", "a/./b", "a//b",
-            "a/", "//a", "a\0b", "a\nb", "a/\u{7f}", "\u{85}",
+            "",
+            "/",
+            "/etc/passwd",
+            "..",
+            ".",
+            "../x",
+            "a/../b",
+            "a/..",
+            "./a",
+            "a/./b",
+            "a//b",
+            "a/",
+            "//a",
+            "a\0b",
+            "a\nb",
+            "a/\u{7f}",
+            "\u{85}",
         ] {
             assert!(RelPath::new(bad).is_err(), "{bad:?}");
         }

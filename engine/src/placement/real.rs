@@ -74,10 +74,14 @@ impl RealFs {
         const ACT: &str = "read";
         // A look without opening: the open of a device or FIFO could block or act.
         let peek = OFlags::PATH | OFlags::NOFOLLOW;
-        let Some(handle) = self.walk(ACT, path, peek)? else { return Ok(None) };
+        let Some(handle) = self.walk(ACT, path, peek)? else {
+            return Ok(None);
+        };
         self.only_regular(ACT, path, &handle)?;
         let read = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
-        let Some(handle) = self.walk(ACT, path, read)? else { return Ok(None) };
+        let Some(handle) = self.walk(ACT, path, read)? else {
+            return Ok(None);
+        };
         let stat = self.only_regular(ACT, path, &handle)?;
         Ok(Some(Regular {
             file: File::from(handle),
@@ -100,7 +104,7 @@ impl RealFs {
                     let stat = fstat(&handle);
                     return stat.map(|stat| stat.st_dev).map_err(fail("examine", path));
                 }
-                Err(FsError { trouble: Trouble::Missing, .. }) if folder.is_some() => {
+                Err(error) if error.is_missing() && folder.is_some() => {
                     folder = folder.and_then(|gone| gone.parent());
                 }
                 Err(error) => return Err(error),
@@ -140,11 +144,12 @@ impl RealFs {
         flags: OFlags,
     ) -> Result<OwnedFd, FsError> {
         let path = dir.map_or(".", RelPath::as_str);
-        self.openat2(path, flags | OFlags::DIRECTORY, Mode::empty()).map_err(|errno| FsError {
-            act,
-            path: path.to_owned(),
-            trouble: trouble(errno),
-        })
+        self.openat2(path, flags | OFlags::DIRECTORY, Mode::empty())
+            .map_err(|errno| FsError {
+                act,
+                path: path.to_owned(),
+                trouble: trouble(errno),
+            })
     }
 
     /// The folder that `path` lies in.
@@ -167,7 +172,11 @@ impl RealFs {
             FileType::Socket => "a socket",
             _ => "a device",
         };
-        Err(FsError { act, path: path.to_string(), trouble: Trouble::NotAFile(what) })
+        Err(FsError {
+            act,
+            path: path.to_string(),
+            trouble: Trouble::NotAFile(what),
+        })
     }
 
     fn rename(
@@ -201,14 +210,18 @@ impl PlacementFs for RealFs {
         match self.regular(path) {
             Ok(None) => Ok(Found::Absent),
             Ok(Some(mut regular)) => {
-                let (digest, _) = Digest::of_reader(&mut regular.file).map_err(|error| FsError {
-                    act: "read",
-                    path: path.to_string(),
-                    trouble: error.into(),
-                })?;
+                let (digest, _) =
+                    Digest::of_reader(&mut regular.file).map_err(|error| FsError {
+                        act: "read",
+                        path: path.to_string(),
+                        trouble: error.into(),
+                    })?;
                 Ok(Found::Content(digest))
             }
-            Err(FsError { trouble: Trouble::NotAFile(what), .. }) => Ok(Found::NotAFile(what)),
+            Err(FsError {
+                trouble: Trouble::NotAFile(what),
+                ..
+            }) => Ok(Found::NotAFile(what)),
             Err(error) => Err(error),
         }
     }
@@ -217,15 +230,22 @@ impl PlacementFs for RealFs {
         const ACT: &str = "write";
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
         let private = Mode::RUSR | Mode::WUSR;
-        let handle = self.openat2(path.as_str(), flags, private).map_err(fail(ACT, path))?;
+        let handle = self
+            .openat2(path.as_str(), flags, private)
+            .map_err(fail(ACT, path))?;
         let mut file = File::from(handle);
-        let written = file.write_all(bytes).map_err(Trouble::from).and_then(|()| {
-            fchmod(&file, Mode::from_raw_mode(mode & 0o7777)).map_err(trouble)
-        });
+        let written = file
+            .write_all(bytes)
+            .map_err(Trouble::from)
+            .and_then(|()| fchmod(&file, Mode::from_raw_mode(mode & 0o7777)).map_err(trouble));
         written.map_err(|trouble| {
             // Half a file helps nobody; if even this fails, staging is discarded as a whole.
             let _ = self.remove_file(path);
-            FsError { act: ACT, path: path.to_string(), trouble }
+            FsError {
+                act: ACT,
+                path: path.to_string(),
+                trouble,
+            }
         })
     }
 
@@ -274,7 +294,7 @@ impl PlacementFs for RealFs {
         const ACT: &str = "list";
         let handle = match self.folder(ACT, Some(dir), OFlags::RDONLY) {
             Ok(handle) => handle,
-            Err(FsError { trouble: Trouble::Missing, .. }) => return Ok(None),
+            Err(error) if error.is_missing() => return Ok(None),
             Err(error) => return Err(error),
         };
         let mut names = Vec::new();
@@ -310,7 +330,11 @@ pub(crate) fn read_bounded(file: &mut File, limit: u64) -> io::Result<Option<Vec
 }
 
 fn fail<'a>(act: &'static str, path: &'a RelPath) -> impl FnOnce(Errno) -> FsError + 'a {
-    move |errno| FsError { act, path: path.to_string(), trouble: trouble(errno) }
+    move |errno| FsError {
+        act,
+        path: path.to_string(),
+        trouble: trouble(errno),
+    }
 }
 
 fn trouble(errno: Errno) -> Trouble {

@@ -39,7 +39,12 @@ impl Draft {
 impl<F: Faults> Draft<F> {
     #[doc(hidden)]
     pub fn with(faults: F, staging: RelPath) -> Self {
-        Self { staging, entries: Vec::new(), opened: false, faults }
+        Self {
+            staging,
+            entries: Vec::new(),
+            opened: false,
+            faults,
+        }
     }
 
     /// Writes `bytes` to staging, for `target`, which holds `before`. Content that is there
@@ -105,8 +110,16 @@ impl<F: Faults> Draft<F> {
         if self.opened && !later && !self.faults.has(Plant::StagingDirUnsynced) {
             fs.sync_dir(Some(&self.staging))?;
         }
-        let Self { staging, entries, .. } = self;
-        Ok(Manifest { run, fence, staging, entries, outcome })
+        let Self {
+            staging, entries, ..
+        } = self;
+        Ok(Manifest {
+            run,
+            fence,
+            staging,
+            entries,
+            outcome,
+        })
     }
 
     fn open(&mut self, fs: &impl PlacementFs) -> Result<(), FsError> {
@@ -128,18 +141,23 @@ impl<F: Faults> Draft<F> {
     }
 }
 
-/// Removes a staging folder with the files in it; one that is not there is fine. Never recursive:
-/// staging holds no folders, and whatever put one there should be asked.
+/// Removes a staging folder with the files in it, durably; one that is gone already may be so
+/// only in the cache. Never recursive: staging holds no folders, and whatever put one there
+/// should be asked.
 pub(super) fn clean(fs: &impl PlacementFs, staging: &RelPath) -> Result<(), FsError> {
-    let Some(names) = fs.list(staging)? else { return Ok(()) };
-    for name in names {
-        let path = staging.join(&name).map_err(|error| FsError {
-            act: "remove",
-            path: format!("{staging}/{}", name.escape_debug()),
-            trouble: std::io::Error::other(error).into(),
-        })?;
-        fs.remove_file(&path)?;
+    if let Some(names) = fs.list(staging)? {
+        for name in names {
+            let path = staging.join(&name).map_err(|error| FsError {
+                act: "remove",
+                path: format!("{staging}/{}", name.escape_debug()),
+                trouble: std::io::Error::other(error).into(),
+            })?;
+            fs.remove_file(&path)?;
+        }
+        fs.remove_dir(staging)?;
     }
-    fs.remove_dir(staging)?;
-    fs.sync_dir(staging.parent().as_ref())
+    match fs.sync_dir(staging.parent().as_ref()) {
+        Err(error) if error.is_missing() => Ok(()),
+        done => done,
+    }
 }

@@ -19,9 +19,16 @@ pub enum Damage {
     /// A power cut that lost nothing.
     AllKept,
     /// A power cut that kept all names, and of one new file so many bytes (zeros, if so).
-    Torn { file: usize, length: usize, zeros: bool },
+    Torn {
+        file: usize,
+        length: usize,
+        zeros: bool,
+    },
     /// A power cut that kept these changes and the content of these files.
-    Subset { units: Vec<usize>, files: Vec<usize> },
+    Subset {
+        units: Vec<usize>,
+        files: Vec<usize>,
+    },
     /// A drawn subset; contents may be torn.
     Drawn(u64),
 }
@@ -49,7 +56,12 @@ impl Random {
 }
 
 /// All crashes at this moment.
-pub fn damages(moment: &Moment, order: Order, random: &mut Random, scale: f64) -> Vec<(Damage, Moment)> {
+pub fn damages(
+    moment: &Moment,
+    order: Order,
+    random: &mut Random,
+    scale: f64,
+) -> Vec<(Damage, Moment)> {
     let disk = &moment.disk;
     let (units, files) = (disk.units(), disk.unsynced());
     let mut all = vec![(Damage::Killed, moment.clone())];
@@ -67,24 +79,44 @@ pub fn damages(moment: &Moment, order: Order, random: &mut Random, scale: f64) -
         let full = content.bytes.len();
         let mut lengths = vec![(0, false), (1, false), (full / 2, false), (full, true)];
         lengths.push((full.saturating_sub(1), false));
+        lengths.retain(|(length, _)| *length <= full);
         for (length, zeros) in lengths {
             let mut contents = files.clone();
             contents[at] = (*file, torn(content, length, zeros));
-            all.push((Damage::Torn { file: at, length, zeros }, after(&every, &contents)));
+            all.push((
+                Damage::Torn {
+                    file: at,
+                    length,
+                    zeros,
+                },
+                after(&every, &contents),
+            ));
         }
     }
     let items = units.len() + files.len();
     if items <= EXHAUSTIVE {
         for mask in 1..(1_usize << items) - 1 {
             let chosen = |from: usize, count: usize| -> Vec<usize> {
-                (0..count).filter(|index| mask & (1 << (from + index)) != 0).collect()
+                (0..count)
+                    .filter(|index| mask & (1 << (from + index)) != 0)
+                    .collect()
             };
             let (kept, full) = (chosen(0, units.len()), chosen(units.len(), files.len()));
-            let ids: Vec<u32> = kept.iter().flat_map(|unit| &units[*unit]).copied().collect();
+            let ids: Vec<u32> = kept
+                .iter()
+                .flat_map(|unit| &units[*unit])
+                .copied()
+                .collect();
             if disk.allows(&ids, order) {
                 let contents: Vec<_> = full.iter().map(|file| files[*file].clone()).collect();
                 let moment = after(&ids, &contents);
-                all.push((Damage::Subset { units: kept, files: full }, moment));
+                all.push((
+                    Damage::Subset {
+                        units: kept,
+                        files: full,
+                    },
+                    moment,
+                ));
             }
         }
         return all;
@@ -92,8 +124,12 @@ pub fn damages(moment: &Moment, order: Order, random: &mut Random, scale: f64) -
     for _ in 0..(SAMPLES * scale).ceil() as usize {
         let seed = random.next();
         let mut random = Random(seed);
-        let mut ids: Vec<u32> =
-            units.iter().filter(|_| random.flip()).flatten().copied().collect();
+        let mut ids: Vec<u32> = units
+            .iter()
+            .filter(|_| random.flip())
+            .flatten()
+            .copied()
+            .collect();
         if order == Order::Journaled {
             ids = disk.closure(ids);
         }

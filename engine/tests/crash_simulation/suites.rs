@@ -8,13 +8,11 @@ use std::ops::AddAssign;
 use std::rc::Rc;
 
 use runner_engine::digest::Digest;
-use runner_engine::placement::{LogError, PlaceError, Planted, Recovery};
+use runner_engine::placement::{Found, LogError, PlaceError, Planted, Recovery};
 
 use super::damage::{Damage, Random, damages, few};
 use super::disk::{Disk, Order};
-use super::scenarios::{
-    BYSTANDER, OTHER_STAGING, Prepared, Target, place_other, take_over,
-};
+use super::scenarios::{BYSTANDER, OTHER_STAGING, Prepared, Target, place_other, take_over};
 use super::world::{Failure, Kind, Moment, World};
 
 /// What went wrong, with all that repeats it.
@@ -112,17 +110,23 @@ impl Trial<'_> {
 
         let mut seen = HashSet::new();
         let mut waiting = VecDeque::new();
-        let mut crash = |trial: &mut Self, moments: Vec<Moment>, trail: &[(usize, Damage)],
+        let mut crash = |trial: &mut Self,
+                         moments: Vec<Moment>,
+                         trail: &[(usize, Damage)],
                          waiting: &mut VecDeque<(Moment, Vec<(usize, Damage)>)>|
          -> Verdict {
             for (at, moment) in moments.iter().enumerate() {
                 trial.counts.points += 1;
                 let show = |damage: &Damage| format!("{trail:?} then {at} {damage:?}");
-                trial.live(moment).map_err(|why| format!("{} before: {why}", show(&Damage::Killed)))?;
+                trial
+                    .live(moment)
+                    .map_err(|why| format!("{} before: {why}", show(&Damage::Killed)))?;
                 for (damage, left) in damages(moment, Order::Journaled, &mut random, trial.scale) {
                     trial.counts.cases += 1;
                     trial.counts.doubles += u64::from(!trail.is_empty());
-                    trial.live(&left).map_err(|why| format!("{}: {why}", show(&damage)))?;
+                    trial
+                        .live(&left)
+                        .map_err(|why| format!("{}: {why}", show(&damage)))?;
                     if seen.insert(fingerprint(&left)) {
                         let trail = trail.iter().cloned().chain([(at, damage)]).collect();
                         waiting.push_back((left, trail));
@@ -164,7 +168,11 @@ impl Trial<'_> {
         self.ended(&end)?;
         let changes = world.changes();
         let again = self.take_over(&world).map_err(|error| error.to_string())?;
-        let settled = if end.log.settled { Recovery::Cleaned } else { Recovery::Nothing };
+        let settled = if end.log.settled {
+            Recovery::Cleaned
+        } else {
+            Recovery::Nothing
+        };
         if again != settled || world.changes() != changes {
             return Err(format!("a second recovery is not idle: {again:?}"));
         }
@@ -197,14 +205,21 @@ impl Trial<'_> {
                 false if target.already => continue,
                 false => target.before,
             };
-            ensure!(held(&moment.disk, target.path) == wanted, "{} is half-way", target.path);
+            ensure!(
+                held(&moment.disk, target.path) == wanted,
+                "{} is half-way",
+                target.path
+            );
         }
         let settled = moment.log.settled == moment.log.manifest.is_some();
         ensure!(settled, "a manifest without an outcome");
         let staging = self.prepared.scenario.staging;
         ensure!(moment.disk.list(staging).is_none(), "staging is left");
         let lost = moment.disk.cut(&[], &[]);
-        ensure!(lost.list(staging).is_none(), "staging comes back after a power cut");
+        ensure!(
+            lost.list(staging).is_none(),
+            "staging comes back after a power cut"
+        );
         Ok(())
     }
 
@@ -216,7 +231,12 @@ impl Trial<'_> {
         let total = world.operations();
         let snapshots = world.take();
         // Where another program writes the new content itself, it would undo the edit.
-        for target in self.prepared.targets.iter().filter(|target| !target.already) {
+        for target in self
+            .prepared
+            .targets
+            .iter()
+            .filter(|target| !target.already)
+        {
             for edit in [Edit::Replace, Edit::Rewrite, Edit::Delete] {
                 for at in 0..=total {
                     self.edit_in_place(target, edit, at).map_err(|why| {
@@ -259,10 +279,12 @@ impl Trial<'_> {
         self.answers(&moments, target, &result)?;
         moments.drain(..world.marked());
         let last = &moments[moments.len() - 1];
-        edit.survives(last, target).map_err(|why| format!("{result:?}; {why}"))?;
+        edit.survives(last, target)
+            .map_err(|why| format!("{result:?}; {why}"))?;
         let mut random = Random(self.seed ^ at as u64);
         for (damage, crashed) in few(last, &mut random) {
-            edit.survives(&crashed, target).map_err(|why| format!("{damage:?}: {why}"))?;
+            edit.survives(&crashed, target)
+                .map_err(|why| format!("{damage:?}: {why}"))?;
         }
         self.settles(&world, target, edit)?;
 
@@ -291,10 +313,14 @@ impl Trial<'_> {
     ) -> Verdict {
         match result {
             Ok(_) => {
-                let placed = moments.iter().any(|now| held(&now.disk, target.path) == target.after);
+                let placed = moments
+                    .iter()
+                    .any(|now| held(&now.disk, target.path) == target.after);
                 ensure!(placed, "it says done and {} was never placed", target.path);
             }
             Err(PlaceError::Changed(_) | PlaceError::Conflict(_)) => {}
+            // What was placed and deleted at once cannot be placed again: it says so.
+            Err(PlaceError::Staged { found: Found::Absent, .. }) if target.before.is_none() => {}
             Err(error) => return Err(format!("not a conflict: {}", error)),
         }
         Ok(())
@@ -336,24 +362,42 @@ impl Trial<'_> {
         let changes = world.changes();
         let second = self.take_over(world);
         edit.survives(&world.now(), target)?;
-        ensure!(world.changes() == changes, "a second recovery is not idle: {second:?}");
+        ensure!(
+            world.changes() == changes,
+            "a second recovery is not idle: {second:?}"
+        );
         let now = world.now();
         bystander(&now.disk)?;
-        for other in self.prepared.targets.iter().filter(|other| other.path != target.path) {
+        for other in self
+            .prepared
+            .targets
+            .iter()
+            .filter(|other| other.path != target.path)
+        {
             let held = held(&now.disk, other.path);
-            ensure!(held == other.before || held == other.after, "{} is torn", other.path);
+            ensure!(
+                held == other.before || held == other.after,
+                "{} is torn",
+                other.path
+            );
         }
         match (&first, &second) {
             (Ok(_), Ok(_)) => {
-                ensure!(now.disk.list(self.prepared.scenario.staging).is_none(), "staging is left");
+                ensure!(
+                    now.disk.list(self.prepared.scenario.staging).is_none(),
+                    "staging is left"
+                );
                 Ok(())
             }
             (Err(PlaceError::Conflict(first)), Err(PlaceError::Conflict(second))) => {
                 ensure!(first == second, "first {first}, then {second}");
-                ensure!(now.disk.list(self.prepared.scenario.staging).is_some(), "a conflict without its staging");
+                ensure!(
+                    now.disk.list(self.prepared.scenario.staging).is_some(),
+                    "a conflict without its staging"
+                );
                 Ok(())
             }
-            // What was placed and deleted at once cannot be placed again: it says so.
+            // As in `answers`.
             (Err(PlaceError::Staged { .. }), Err(PlaceError::Staged { .. }))
                 if edit == Edit::Delete =>
             {
@@ -379,14 +423,18 @@ impl Trial<'_> {
             .map_err(|error| format!("undisturbed: {}", error))?;
         for at in 0..=world.operations() {
             for by in [Taker::Later, Taker::AtOnce, Taker::WithNextRun] {
-                self.taken(at, by).map_err(|why| format!("{by:?} before operation {at}: {why}"))?;
+                self.taken(at, by)
+                    .map_err(|why| format!("{by:?} before operation {at}: {why}"))?;
             }
         }
         let world = World::recording(self.prepared.start.clone());
         let _ = self.prepared.perform_in(self.faults, &world);
         let mut seen = HashSet::new();
         for moment in world.take() {
-            if moment.log.manifest.is_some() && !moment.log.settled && seen.insert(fingerprint(&moment)) {
+            if moment.log.manifest.is_some()
+                && !moment.log.settled
+                && seen.insert(fingerprint(&moment))
+            {
                 self.recoverer_taken(&moment)?;
             }
         }
@@ -415,7 +463,9 @@ impl Trial<'_> {
             }
         });
         let result = self.prepared.perform_in(self.faults, &world);
-        let Some(was_settled) = settled.get() else { return Ok(()) };
+        let Some(was_settled) = settled.get() else {
+            return Ok(());
+        };
         self.counts.fence += 1;
         match &result {
             Ok(_) => ensure!(was_settled, "a run that was taken over says done"),
@@ -435,11 +485,26 @@ impl Trial<'_> {
         self.take_over(&world).map_err(|error| error.to_string())?;
         let now = world.now();
         let theirs = Some(Digest::of(b"the next run's"));
-        for target in self.prepared.targets.iter().filter(|target| !target.already) {
-            ensure!(held(&now.disk, target.path) == theirs, "the next run lost {}", target.path);
+        for target in self
+            .prepared
+            .targets
+            .iter()
+            .filter(|target| !target.already)
+        {
+            ensure!(
+                held(&now.disk, target.path) == theirs,
+                "the next run lost {}",
+                target.path
+            );
         }
-        ensure!(now.disk.list(self.prepared.scenario.staging).is_none(), "staging is left");
-        ensure!(now.disk.list(OTHER_STAGING).is_none(), "the next run's staging is left");
+        ensure!(
+            now.disk.list(self.prepared.scenario.staging).is_none(),
+            "staging is left"
+        );
+        ensure!(
+            now.disk.list(OTHER_STAGING).is_none(),
+            "the next run's staging is left"
+        );
         Ok(())
     }
 
@@ -456,10 +521,15 @@ impl Trial<'_> {
                 world.with(|now| now.log.fence.0 += 1);
             });
             let result = self.take_over(&world);
-            let Some(was_settled) = settled.get() else { continue };
+            let Some(was_settled) = settled.get() else {
+                continue;
+            };
             self.counts.fence += 1;
             let stale = matches!(&result, Err(PlaceError::Log(LogError::StaleFence { .. })));
-            ensure!(stale != was_settled, "a stale recovery, before operation {at}: {result:?}");
+            ensure!(
+                stale != was_settled,
+                "a stale recovery, before operation {at}: {result:?}"
+            );
             self.take_over(&world).map_err(|error| error.to_string())?;
             self.ended(&world.now())?;
         }
@@ -476,7 +546,8 @@ impl Trial<'_> {
                 let world = World::new(self.prepared.start.clone());
                 world.fail(Some(failure));
                 let result = self.prepared.perform_in(self.faults, &world);
-                self.mends(&world, result.is_ok()).map_err(|why| format!("{failure:?}: {why}"))?;
+                self.mends(&world, result.is_ok())
+                    .map_err(|why| format!("{failure:?}: {why}"))?;
             }
         }
         let mut seen = HashSet::new();
@@ -502,7 +573,10 @@ impl Trial<'_> {
     fn mends(&mut self, world: &World, done: bool) -> Verdict {
         self.counts.errors += 1;
         self.live(&world.now())?;
-        ensure!(!done || world.now().log.settled || world.now().log.manifest.is_none(), "not settled");
+        ensure!(
+            !done || world.now().log.settled || world.now().log.manifest.is_none(),
+            "not settled"
+        );
         world.fail(None);
         self.take_over(world).map_err(|error| error.to_string())?;
         self.ended(&world.now())
@@ -516,9 +590,12 @@ impl Trial<'_> {
             let Some(manifest) = moment.log.manifest.clone().filter(|_| !moment.log.settled) else {
                 continue;
             };
-            self.vanished(&moment).map_err(|why| format!("staging vanished at {at}: {why}"))?;
+            self.vanished(&moment)
+                .map_err(|why| format!("staging vanished at {at}: {why}"))?;
             for (entry, target) in manifest.entries.iter().zip(&self.prepared.targets) {
-                let Some(staged) = entry.staged.as_ref().map(|staged| staged.as_str()) else { continue };
+                let Some(staged) = entry.staged.as_ref().map(|staged| staged.as_str()) else {
+                    continue;
+                };
                 let waiting = held(&moment.disk, staged).is_some()
                     && held(&moment.disk, staged) == target.after
                     && held(&moment.disk, target.path) == target.before;
@@ -581,7 +658,8 @@ impl Trial<'_> {
                 self.counts.twins += u64::from(placed?.entries > index);
                 for moment in world.take().iter().filter(|moment| moment.log.settled) {
                     for (damage, crashed) in few(moment, &mut random) {
-                        self.live(&crashed).map_err(|why| format!("{path} at {at} {damage:?}: {why}"))?;
+                        self.live(&crashed)
+                            .map_err(|why| format!("{path} at {at} {damage:?}: {why}"))?;
                     }
                 }
             }
@@ -628,14 +706,20 @@ impl Trial<'_> {
         let operations = world.operations();
         for _ in 0..(UNRULY * self.scale).ceil() as usize {
             let seed = random.next();
-            self.night(&mut Random(seed), operations).map_err(|why| format!("night {seed}: {why}"))?;
+            self.night(&mut Random(seed), operations)
+                .map_err(|why| format!("night {seed}: {why}"))?;
         }
         Ok(())
     }
 
     fn night(&mut self, random: &mut Random, operations: usize) -> Verdict {
         let scenario = self.prepared.scenario;
-        let free: Vec<_> = self.prepared.targets.iter().filter(|target| !target.already).collect();
+        let free: Vec<_> = self
+            .prepared
+            .targets
+            .iter()
+            .filter(|target| !target.already)
+            .collect();
         if free.is_empty() {
             return Ok(());
         }
@@ -648,7 +732,12 @@ impl Trial<'_> {
             let path = free[random.below(free.len())].path;
             let kinds = [Edit::Replace, Edit::Rewrite, Edit::Delete, Edit::Mend];
             let (edit, second) = (kinds[random.below(4)], kinds[random.below(4)]);
-            let old = self.prepared.start.disk.read(path).map(|content| content.bytes.clone());
+            let old = self
+                .prepared
+                .start
+                .disk
+                .read(path)
+                .map(|content| content.bytes.clone());
             let text = format!("words {phase}").into_bytes();
             if phase < 2 || random.flip() {
                 let written = written.clone();
@@ -677,8 +766,14 @@ impl Trial<'_> {
             for text in written.borrow().iter().filter(|_| !window) {
                 let digest = Some(Digest::of(text));
                 let names = now.disk.list(scenario.staging).unwrap_or_default();
-                let mut staged = names.iter().map(|name| format!("{}/{name}", scenario.staging));
-                let kept = self.prepared.targets.iter().any(|target| held(&now.disk, target.path) == digest)
+                let mut staged = names
+                    .iter()
+                    .map(|name| format!("{}/{name}", scenario.staging));
+                let kept = self
+                    .prepared
+                    .targets
+                    .iter()
+                    .any(|target| held(&now.disk, target.path) == digest)
                     || staged.any(|path| held(&now.disk, &path) == digest);
                 let text = String::from_utf8_lossy(text);
                 ensure!(kept, "phase {phase}, {text:?} is lost: {result:?}");
@@ -792,13 +887,21 @@ fn held(disk: &Disk, path: &str) -> Option<Digest> {
 fn bystander(disk: &Disk) -> Verdict {
     let (path, content) = BYSTANDER;
     let held = held(disk, path);
-    ensure!(held == Some(Digest::of(content.as_bytes())), "{path} was touched");
+    ensure!(
+        held == Some(Digest::of(content.as_bytes())),
+        "{path} was touched"
+    );
     Ok(())
 }
 
 fn fingerprint(moment: &Moment) -> u64 {
     let mut hasher = DefaultHasher::new();
     let log = &moment.log;
-    (moment.disk.fingerprint(), log.manifest.is_some(), log.settled).hash(&mut hasher);
+    (
+        moment.disk.fingerprint(),
+        log.manifest.is_some(),
+        log.settled,
+    )
+        .hash(&mut hasher);
     hasher.finish()
 }

@@ -111,10 +111,14 @@ impl World {
         act(&mut self.0.borrow_mut().now)
     }
 
-    /// Notes how many snapshots there are.
+    /// Keeps the present moment and notes how many there are.
     pub fn mark(&self) {
         let mut inner = self.0.borrow_mut();
-        inner.mark = inner.snapshots.as_ref().map_or(0, Vec::len);
+        let inner = &mut *inner;
+        if let Some(snapshots) = &mut inner.snapshots {
+            snapshots.push(inner.now.clone());
+            inner.mark = snapshots.len();
+        }
     }
 
     /// How many snapshots there were at the mark.
@@ -197,7 +201,11 @@ impl SimFs {
         path: &RelPath,
         run: impl FnOnce(&mut Disk) -> Result<T, Refusal>,
     ) -> Result<T, FsError> {
-        let fail = |trouble| FsError { act, path: path.to_string(), trouble };
+        let fail = |trouble| FsError {
+            act,
+            path: path.to_string(),
+            trouble,
+        };
         if self.0.step(kind).is_some() {
             return Err(fail(io::Error::other("an injected error").into()));
         }
@@ -230,18 +238,24 @@ impl PlacementFs for SimFs {
     }
 
     fn write_new(&self, path: &RelPath, bytes: &[u8], _: u32) -> Result<(), FsError> {
-        self.act(Kind::Change, "write", path, |disk| disk.write_new(path.as_str(), bytes))
+        self.act(Kind::Change, "write", path, |disk| {
+            disk.write_new(path.as_str(), bytes)
+        })
     }
 
     fn sync_file(&self, path: &RelPath) -> Result<(), FsError> {
-        self.act(Kind::Sync, "sync", path, |disk| disk.sync_file(path.as_str()))
+        self.act(Kind::Sync, "sync", path, |disk| {
+            disk.sync_file(path.as_str())
+        })
     }
 
     fn create_dir(&self, path: &RelPath) -> Result<(), FsError> {
         // Whether it changes anything depends on the disk; only a new folder counts.
         let there = self.0.with(|now| now.disk.list(path.as_str()).is_some());
         let kind = if there { Kind::Look } else { Kind::Change };
-        self.act(kind, "make the folder", path, |disk| disk.create_dir(path.as_str()))
+        self.act(kind, "make the folder", path, |disk| {
+            disk.create_dir(path.as_str())
+        })
     }
 
     fn sync_dir(&self, dir: Option<&RelPath>) -> Result<(), FsError> {
@@ -253,15 +267,21 @@ impl PlacementFs for SimFs {
     }
 
     fn rename_noreplace(&self, from: &RelPath, to: &RelPath) -> Result<(), FsError> {
-        self.act(Kind::Change, "rename", from, |disk| disk.rename(from.as_str(), to.as_str(), false))
+        self.act(Kind::Change, "rename", from, |disk| {
+            disk.rename(from.as_str(), to.as_str(), false)
+        })
     }
 
     fn exchange(&self, one: &RelPath, other: &RelPath) -> Result<(), FsError> {
-        self.act(Kind::Change, "exchange", one, |disk| disk.exchange(one.as_str(), other.as_str()))
+        self.act(Kind::Change, "exchange", one, |disk| {
+            disk.exchange(one.as_str(), other.as_str())
+        })
     }
 
     fn rename_replace(&self, from: &RelPath, to: &RelPath) -> Result<(), FsError> {
-        self.act(Kind::Replace, "rename", from, |disk| disk.rename(from.as_str(), to.as_str(), true))
+        self.act(Kind::Replace, "rename", from, |disk| {
+            disk.rename(from.as_str(), to.as_str(), true)
+        })
     }
 
     fn list(&self, dir: &RelPath) -> Result<Option<Vec<String>>, FsError> {
@@ -269,11 +289,15 @@ impl PlacementFs for SimFs {
     }
 
     fn remove_file(&self, path: &RelPath) -> Result<(), FsError> {
-        self.act(Kind::Change, "remove", path, |disk| disk.remove_file(path.as_str()))
+        self.act(Kind::Change, "remove", path, |disk| {
+            disk.remove_file(path.as_str())
+        })
     }
 
     fn remove_dir(&self, path: &RelPath) -> Result<(), FsError> {
-        self.act(Kind::Change, "remove the folder", path, |disk| disk.remove_dir(path.as_str()))
+        self.act(Kind::Change, "remove the folder", path, |disk| {
+            disk.remove_dir(path.as_str())
+        })
     }
 }
 
@@ -298,22 +322,36 @@ impl SimLog {
             }
             apply(&mut now.log)
         })?;
-        if failure.is_some() { Err(failed()) } else { Ok(()) }
+        if failure.is_some() {
+            Err(failed())
+        } else {
+            Ok(())
+        }
     }
 }
 
 impl PlacementLog for SimLog {
     fn manifest(&self, _: &RunId) -> Result<Option<Recorded>, LogError> {
         if self.0.step(Kind::Look).is_some() {
-            return Err(LogError::Store(Box::new(io::Error::other("an injected error"))));
+            return Err(LogError::Store(Box::new(io::Error::other(
+                "an injected error",
+            ))));
         }
         Ok(self.0.with(|now| {
             let settled = now.log.settled;
-            now.log.manifest.as_ref().map(|manifest| Recorded { manifest: (**manifest).clone(), settled })
+            now.log.manifest.as_ref().map(|manifest| Recorded {
+                manifest: (**manifest).clone(),
+                settled,
+            })
         }))
     }
 
-    fn commit_manifest(&mut self, run: &RunId, fence: Fence, manifest: &Manifest) -> Result<(), LogError> {
+    fn commit_manifest(
+        &mut self,
+        run: &RunId,
+        fence: Fence,
+        manifest: &Manifest,
+    ) -> Result<(), LogError> {
         self.commit(run, fence, |log| {
             if log.manifest.is_some() {
                 return Err(LogError::ManifestExists { run: run.clone() });

@@ -27,9 +27,17 @@ impl Decisions {
     pub fn read(bytes: &[u8]) -> Self {
         let mut decisions = Self::default();
         for line in String::from_utf8_lossy(bytes).lines() {
-            let Some(json) = line.trim().strip_prefix("- ") else { continue };
-            let Ok(line) = serde_json::from_str::<Line>(json) else { continue };
-            decisions.by_id.entry(line.proposal_id).or_default().insert(line.targets_hash);
+            let Some(json) = line.trim().strip_prefix("- ") else {
+                continue;
+            };
+            let Ok(line) = serde_json::from_str::<Line>(json) else {
+                continue;
+            };
+            decisions
+                .by_id
+                .entry(line.proposal_id)
+                .or_default()
+                .insert(line.targets_hash);
         }
         decisions
     }
@@ -38,7 +46,9 @@ impl Decisions {
     /// rule 8).
     pub fn decided(&self, id: &str, targets_hash: &str) -> bool {
         self.by_id.get(id).is_some_and(|hashes| {
-            hashes.iter().any(|hash| hash.as_deref().is_none_or(|hash| hash == targets_hash))
+            hashes
+                .iter()
+                .any(|hash| hash.as_deref().is_none_or(|hash| hash == targets_hash))
         })
     }
 }

@@ -25,7 +25,11 @@ pub fn select(ideas: &[Idea], state: &State<'_>, max: usize) -> Delta {
     selected.sort_by_cached_key(|at| state.surfaced(&ideas[*at].path));
     let waiting = selected.len().saturating_sub(max);
     selected.truncate(max);
-    Delta { selected, waiting, unchanged }
+    Delta {
+        selected,
+        waiting,
+        unchanged,
+    }
 }
 
 #[cfg(test)]
@@ -36,8 +40,17 @@ mod tests {
     use crate::dream::walk::Stat;
 
     fn idea(path: &str, content: &str) -> Idea {
-        let stat = Stat { size: 0, mtime: 0, ctime: 0, inode: 0 };
-        Idea { path: path.into(), stat, digest: Digest::of(content.as_bytes()) }
+        let stat = Stat {
+            size: 0,
+            mtime: 0,
+            ctime: 0,
+            inode: 0,
+        };
+        Idea {
+            path: path.into(),
+            stat,
+            digest: Digest::of(content.as_bytes()),
+        }
     }
 
     fn entry(path: &str, content: &str, surfaced: &str) -> String {
@@ -57,7 +70,11 @@ mod tests {
         let file = format!("[{}]", file.join(","));
         let state = State::parse(file.as_bytes()).unwrap();
         let names = |max| -> Vec<&str> {
-            select(&ideas, &state, max).selected.iter().map(|at| &*ideas[*at].path).collect()
+            select(&ideas, &state, max)
+                .selected
+                .iter()
+                .map(|at| &*ideas[*at].path)
+                .collect()
         };
         assert_eq!(names(9), ["d.md", "e.md", "c.md", "b.md"]);
         assert_eq!(names(2), ["d.md", "e.md"]);

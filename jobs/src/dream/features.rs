@@ -8,28 +8,122 @@ use runner_text::{front_matter, markdown};
 
 /// Headings of a text that asks for something to be built, as first words.
 const ASKING: &[&str] = &[
-    "acceptance", "approach", "behavior", "behaviour", "design", "done", "goal", "goals", "how",
-    "implementation", "interface", "milestones", "motivation", "phase", "plan", "problem",
-    "proposal", "proposed", "requirements", "scope", "solution", "steps", "task", "tasks",
-    "testing", "tests", "todo", "use", "what", "why",
+    "acceptance",
+    "approach",
+    "behavior",
+    "behaviour",
+    "design",
+    "done",
+    "goal",
+    "goals",
+    "how",
+    "implementation",
+    "interface",
+    "milestones",
+    "motivation",
+    "phase",
+    "plan",
+    "problem",
+    "proposal",
+    "proposed",
+    "requirements",
+    "scope",
+    "solution",
+    "steps",
+    "task",
+    "tasks",
+    "testing",
+    "tests",
+    "todo",
+    "use",
+    "what",
+    "why",
 ];
 /// Headings of a text to be published, as whole headings.
 const PUBLISHING: &[&str] = &[
-    "audience", "call to action", "cover", "draft post", "hook", "outline", "publishing",
-    "takeaway", "takeaways", "target audience", "title options", "tone",
+    "audience",
+    "call to action",
+    "cover",
+    "draft post",
+    "hook",
+    "outline",
+    "publishing",
+    "takeaway",
+    "takeaways",
+    "target audience",
+    "title options",
+    "tone",
 ];
 /// Verbs that a piece of work begins with.
 const VERBS: &[&str] = &[
-    "add", "allow", "automate", "build", "cache", "change", "check", "collect", "convert", "create",
-    "define", "delete", "detect", "document", "drop", "emit", "enforce", "expose", "extend",
-    "extract", "fix", "generate", "handle", "implement", "import", "improve", "introduce", "limit",
-    "log", "make", "merge", "migrate", "move", "parse", "print", "read", "reduce", "refactor",
-    "reject", "remove", "rename", "replace", "report", "retry", "return", "rewrite", "run", "send",
-    "show", "skip", "split", "store", "support", "switch", "test", "track", "update", "use",
-    "validate", "verify", "warn", "wire", "write",
+    "add",
+    "allow",
+    "automate",
+    "build",
+    "cache",
+    "change",
+    "check",
+    "collect",
+    "convert",
+    "create",
+    "define",
+    "delete",
+    "detect",
+    "document",
+    "drop",
+    "emit",
+    "enforce",
+    "expose",
+    "extend",
+    "extract",
+    "fix",
+    "generate",
+    "handle",
+    "implement",
+    "import",
+    "improve",
+    "introduce",
+    "limit",
+    "log",
+    "make",
+    "merge",
+    "migrate",
+    "move",
+    "parse",
+    "print",
+    "read",
+    "reduce",
+    "refactor",
+    "reject",
+    "remove",
+    "rename",
+    "replace",
+    "report",
+    "retry",
+    "return",
+    "rewrite",
+    "run",
+    "send",
+    "show",
+    "skip",
+    "split",
+    "store",
+    "support",
+    "switch",
+    "test",
+    "track",
+    "update",
+    "use",
+    "validate",
+    "verify",
+    "warn",
+    "wire",
+    "write",
 ];
 /// Words of someone who tells what happened.
-const TELLING: &[&str] = &["i", "i'd", "i'm", "i've", "me", "my", "our", "us", "we", "we'd", "we've"];
+const TELLING: &[&str] = &[
+    "i", "i'd", "i'm", "i've", "me", "my", "our", "us", "we", "we'd", "we've",
+];
 
 /// What an idea says of its own standing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,7 +176,10 @@ impl Features {
             ..Self::default()
         };
         found.declared = doc.get("status").and_then(declared);
-        found.parent = ["spec", "parent", "plan_for"].iter().find_map(|key| doc.get(key)).and_then(a_document);
+        found.parent = ["spec", "parent", "plan_for"]
+            .iter()
+            .find_map(|key| doc.get(key))
+            .and_then(a_document);
         let mut in_code = false;
         let mut told = 0;
         for (number, line) in doc.body().lines().enumerate() {
@@ -105,10 +202,19 @@ impl Features {
         found.telling = told as f64 / found.words.max(1) as f64;
         found.verbs += usize::from(begins_with_verb(&title));
         let lower = title.to_lowercase();
-        let kind = doc.get("type").or_else(|| doc.get("kind")).unwrap_or_default().to_lowercase();
-        let first = lower.split(|c: char| !c.is_alphanumeric()).find(|word| !word.is_empty());
+        let kind = doc
+            .get("type")
+            .or_else(|| doc.get("kind"))
+            .unwrap_or_default()
+            .to_lowercase();
+        let first = lower
+            .split(|c: char| !c.is_alphanumeric())
+            .find(|word| !word.is_empty());
         found.post = matches!(first, Some("blog" | "post" | "essay" | "talk" | "article"))
-            || matches!(kind.as_str(), "blog" | "post" | "essay" | "article" | "talk");
+            || matches!(
+                kind.as_str(),
+                "blog" | "post" | "essay" | "article" | "talk"
+            );
         found.template = title.contains('{') || title.contains('<') || lower.ends_with("template");
         found.title = title;
         found
@@ -116,15 +222,29 @@ impl Features {
 
     /// A line near the top, where a text says what it is.
     fn head(&mut self, line: &str) {
-        let bare: String = line.chars().filter(|c| !matches!(c, '*' | '_' | '`' | '>')).collect();
+        let bare: String = line
+            .chars()
+            .filter(|c| !matches!(c, '*' | '_' | '`' | '>'))
+            .collect();
         let bare = bare.trim();
         let lower = bare.to_lowercase();
-        if self.declared.is_none() && let Some(rest) = lower.strip_prefix("status:") {
+        if self.declared.is_none()
+            && let Some(rest) = lower.strip_prefix("status:")
+        {
             self.declared = declared(rest);
         }
         if self.parent.is_none() {
-            let opening = ["spec:", "parent:", "parent spec:", "companion to", "part of", "plan for"];
-            let rest = opening.iter().find_map(|opening| lower.strip_prefix(opening));
+            let opening = [
+                "spec:",
+                "parent:",
+                "parent spec:",
+                "companion to",
+                "part of",
+                "plan for",
+            ];
+            let rest = opening
+                .iter()
+                .find_map(|opening| lower.strip_prefix(opening));
             // The document has to come at once: "part of the plan in a.md" is prose.
             self.parent = rest.and_then(|rest| a_document(rest.split_whitespace().next()?));
         }
@@ -132,8 +252,14 @@ impl Features {
 
     fn line(&mut self, line: &str) {
         if let Some(heading) = line.strip_prefix('#') {
-            let heading = heading.trim_start_matches('#').trim().trim_end_matches([':', '#', ' ']).to_lowercase();
-            let first = heading.split(|c: char| !c.is_alphanumeric()).find(|word| !word.is_empty());
+            let heading = heading
+                .trim_start_matches('#')
+                .trim()
+                .trim_end_matches([':', '#', ' '])
+                .to_lowercase();
+            let first = heading
+                .split(|c: char| !c.is_alphanumeric())
+                .find(|word| !word.is_empty());
             self.asking += usize::from(first.is_some_and(|word| ASKING.contains(&word)));
             self.publishing += usize::from(PUBLISHING.contains(&heading.as_str()));
             return;
@@ -154,7 +280,12 @@ impl Features {
                 };
                 self.verbs += usize::from(begins_with_verb(rest));
             }
-            None => self.verbs += line.split(". ").filter(|sentence| begins_with_verb(sentence)).count(),
+            None => {
+                self.verbs += line
+                    .split(". ")
+                    .filter(|sentence| begins_with_verb(sentence))
+                    .count()
+            }
         }
     }
 
@@ -184,18 +315,19 @@ const HEAD: usize = 12;
 
 fn declared(words: &str) -> Option<Declared> {
     let lower = words.to_lowercase();
-    let mut words = lower.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());
+    let mut words = lower
+        .split(|c: char| !c.is_alphanumeric())
+        .filter(|word| !word.is_empty());
     let first = words.next()?;
     // "accepted (impl 2026-05-30)" is done; "accepted" and "ready" only allow it to be.
     if lower.contains("(impl") {
         return Some(Declared::Done);
     }
     match first {
-        "implemented" | "shipped" | "released" | "done" | "complete" | "completed" | "landed" | "merged" => {
-            Some(Declared::Done)
-        }
-        "draft" | "open" | "proposed" | "planned" | "blocked" | "deferred" | "idea" | "wip" | "todo" | "future"
-        | "not" | "unimplemented" => Some(Declared::Open),
+        "implemented" | "shipped" | "released" | "done" | "complete" | "completed" | "landed"
+        | "merged" => Some(Declared::Done),
+        "draft" | "open" | "proposed" | "planned" | "blocked" | "deferred" | "idea" | "wip"
+        | "todo" | "future" | "not" | "unimplemented" => Some(Declared::Open),
         _ => None,
     }
 }
@@ -217,7 +349,9 @@ fn item(line: &str) -> Option<&str> {
 }
 
 fn begins_with_verb(text: &str) -> bool {
-    let first = text.split(|c: char| !c.is_alphanumeric()).find(|word| !word.is_empty());
+    let first = text
+        .split(|c: char| !c.is_alphanumeric())
+        .find(|word| !word.is_empty());
     first.is_some_and(|word| VERBS.contains(&word.to_lowercase().as_str()))
 }
 
@@ -258,13 +392,35 @@ Calls fail. Retry them.
     #[test]
     fn a_text_says_what_it_is_at_its_top() {
         let of = |text: &str| Features::of(text, "x");
-        assert_eq!(of("---\nstatus: done\n---\n# T").declared, Some(Declared::Done));
-        assert_eq!(of("# T\n\n**Status:** accepted (impl 2026-05-30)").declared, Some(Declared::Done));
+        assert_eq!(
+            of("---\nstatus: done\n---\n# T").declared,
+            Some(Declared::Done)
+        );
+        assert_eq!(
+            of("# T\n\n**Status:** accepted (impl 2026-05-30)").declared,
+            Some(Declared::Done)
+        );
         assert_eq!(of("# T\n\nStatus: accepted").declared, None);
-        assert_eq!(of("# T\n\nstatus: not implemented").declared, Some(Declared::Open));
-        assert_eq!(of("# T\n\n**Spec:** `specs/a.md` · **Status:** Ready").parent.as_deref(), Some("specs/a.md"));
-        assert_eq!(of("# T\n\n*Companion to `specs/b.md`. It*").parent.as_deref(), Some("specs/b.md"));
-        assert_eq!(of("# T\n\nCompanion to [c.md](c.md).").parent.as_deref(), Some("c.md"));
+        assert_eq!(
+            of("# T\n\nstatus: not implemented").declared,
+            Some(Declared::Open)
+        );
+        assert_eq!(
+            of("# T\n\n**Spec:** `specs/a.md` · **Status:** Ready")
+                .parent
+                .as_deref(),
+            Some("specs/a.md")
+        );
+        assert_eq!(
+            of("# T\n\n*Companion to `specs/b.md`. It*")
+                .parent
+                .as_deref(),
+            Some("specs/b.md")
+        );
+        assert_eq!(
+            of("# T\n\nCompanion to [c.md](c.md).").parent.as_deref(),
+            Some("c.md")
+        );
         assert_eq!(of("# T\n\nPart of the plan in a.md").parent, None);
         assert_eq!(of("# T\n\nSpec: to be written").parent, None);
     }
@@ -273,7 +429,10 @@ Calls fail. Retry them.
     fn posts_and_forms_are_told_apart() {
         let post = "# Blog post: what we learned\n\n## Hook\n\nI was sure that we had it. We had not.\n\n## Takeaways\n";
         let found = Features::of(post, "x");
-        assert!(found.post && found.publishing == 2 && found.telling > 0.1, "{found:?}");
+        assert!(
+            found.post && found.publishing == 2 && found.telling > 0.1,
+            "{found:?}"
+        );
         assert!(Features::of("# {Feature name}\n", "x").template);
         assert!(Features::of("# Spec Template\n", "x").template);
         assert!(Features::of("x <!-- ctx-dream: blog-candidate -->\n", "x").marked);

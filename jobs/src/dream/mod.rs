@@ -1,5 +1,5 @@
-pub mod delta;
 pub mod decisions;
+pub mod delta;
 pub mod features;
 pub mod proposal;
 pub mod rule;

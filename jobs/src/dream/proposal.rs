@@ -61,8 +61,13 @@ pub enum Confidence {
 
 impl Status {
     /// All of them, in the contract's order.
-    pub const ALL: [Self; 5] =
-        [Self::Implemented, Self::Duplicate, Self::Meritorious, Self::Sidenote, Self::BlogCandidate];
+    pub const ALL: [Self; 5] = [
+        Self::Implemented,
+        Self::Duplicate,
+        Self::Meritorious,
+        Self::Sidenote,
+        Self::BlogCandidate,
+    ];
 
     /// As it is written.
     pub fn word(self) -> &'static str {
@@ -78,7 +83,13 @@ impl Status {
 
 impl Action {
     /// All of them, in the contract's order.
-    pub const ALL: [Self; 5] = [Self::Archive, Self::Merge, Self::Promote, Self::MarkBlog, Self::Keep];
+    pub const ALL: [Self; 5] = [
+        Self::Archive,
+        Self::Merge,
+        Self::Promote,
+        Self::MarkBlog,
+        Self::Keep,
+    ];
 
     /// As it is written.
     pub fn word(self) -> &'static str {
@@ -159,16 +170,21 @@ pub fn check(elements: impl IntoIterator<Item = Result<Value, String>>, offer: &
     let mut checked = Checked::default();
     let mut seen = BTreeSet::new();
     for (index, element) in elements.into_iter().enumerate() {
-        let proposal = element.and_then(|value| one(value, offer)).and_then(|proposal| {
-            if seen.insert(proposal.id.clone()) {
-                Ok(proposal)
-            } else {
-                Err(format!("it says again what {} says", proposal.id))
-            }
-        });
+        let proposal = element
+            .and_then(|value| one(value, offer))
+            .and_then(|proposal| {
+                if seen.insert(proposal.id.clone()) {
+                    Ok(proposal)
+                } else {
+                    Err(format!("it says again what {} says", proposal.id))
+                }
+            });
         match proposal {
             Ok(proposal) => checked.proposals.push(proposal),
-            Err(why) => checked.refused.push(Refused { index, why: clean(&why, 300) }),
+            Err(why) => checked.refused.push(Refused {
+                index,
+                why: clean(&why, 300),
+            }),
         }
     }
     checked
@@ -176,10 +192,21 @@ pub fn check(elements: impl IntoIterator<Item = Result<Value, String>>, offer: &
 
 fn one(value: Value, offer: &Offer) -> Result<Proposal, String> {
     let said: Said = serde_json::from_value(value).map_err(|error| error.to_string())?;
-    let Said { targets, status, action, evidence, confidence, rationale } = said;
-    let Some(source) = targets.first() else { return Err("it has no targets".to_owned()) };
+    let Said {
+        targets,
+        status,
+        action,
+        evidence,
+        confidence,
+        rationale,
+    } = said;
+    let Some(source) = targets.first() else {
+        return Err("it has no targets".to_owned());
+    };
     if !offer.sources.contains(source) {
-        return Err(format!("{source:?} is not one of the ideas that were shown"));
+        return Err(format!(
+            "{source:?} is not one of the ideas that were shown"
+        ));
     }
     if targets.len() > TARGETS {
         return Err(format!("it has {} targets", targets.len()));
@@ -193,7 +220,10 @@ fn one(value: Value, offer: &Offer) -> Result<Proposal, String> {
         }
     }
     if action == Action::Merge && targets.len() != 2 {
-        return Err(format!("a merge has an idea and a destination, this has {} targets", targets.len()));
+        return Err(format!(
+            "a merge has an idea and a destination, this has {} targets",
+            targets.len()
+        ));
     }
     if action == Action::Merge && !offer.destinations.contains(&targets[1]) {
         return Err(format!("{:?} was not offered as a destination", targets[1]));
@@ -205,7 +235,16 @@ fn one(value: Value, offer: &Offer) -> Result<Proposal, String> {
     let targets_hash = targets_hash(&targets, offer);
     let rationale = clean(&rationale, LONGEST);
     let id = id(&targets, status, action);
-    Ok(Proposal { id, targets, status, action, evidence, confidence, rationale, targets_hash })
+    Ok(Proposal {
+        id,
+        targets,
+        status,
+        action,
+        evidence,
+        confidence,
+        rationale,
+        targets_hash,
+    })
 }
 
 /// The first 16 hex digits over targets in order, status and action. JSON keeps them apart, whatever
@@ -217,7 +256,10 @@ pub fn id(targets: &[String], status: Status, action: Action) -> String {
 
 /// Over the contents of the targets, in order.
 fn targets_hash(targets: &[String], offer: &Offer) -> String {
-    let digests: Vec<Option<&Digest>> = targets.iter().map(|target| offer.digests.get(target)).collect();
+    let digests: Vec<Option<&Digest>> = targets
+        .iter()
+        .map(|target| offer.digests.get(target))
+        .collect();
     Digest::of(&serde_json::to_vec(&digests).expect("hex is JSON")).to_string()
 }
 
@@ -232,23 +274,42 @@ impl Proposal {
 
     /// In one line, for the report.
     pub fn line(&self) -> String {
-        let Self { status, action, targets, evidence, .. } = self;
+        let Self {
+            status,
+            action,
+            targets,
+            evidence,
+            ..
+        } = self;
         let target = targets.join(" into ");
-        format!("{} {} {target} — {}", status.word(), action.word(), clean(evidence, 160))
+        format!(
+            "{} {} {target} — {}",
+            status.word(),
+            action.word(),
+            clean(evidence, 160)
+        )
     }
 }
 
 /// One line of printable text of at most `most` characters.
 pub fn clean(text: &str, most: usize) -> String {
     let hidden = |c: char| {
-        c.is_control() || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}')
+        c.is_control()
+            || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}')
     };
-    let spaced: String = text.chars().take(4 * most).map(|c| if hidden(c) { ' ' } else { c }).collect();
+    let spaced: String = text
+        .chars()
+        .take(4 * most)
+        .map(|c| if hidden(c) { ' ' } else { c })
+        .collect();
     let line = spaced.split_whitespace().collect::<Vec<_>>().join(" ");
     if line.chars().count() <= most {
         return line;
     }
-    line.chars().take(most.saturating_sub(1)).chain(['…']).collect()
+    line.chars()
+        .take(most.saturating_sub(1))
+        .chain(['…'])
+        .collect()
 }
 
 #[cfg(test)]
@@ -262,7 +323,9 @@ mod tests {
         Offer {
             sources: vec![names[0].into(), names[1].into()],
             destinations: [names[1].into(), names[2].into()].into(),
-            digests: names.map(|name| (name.to_owned(), Digest::of(name.as_bytes()))).into(),
+            digests: names
+                .map(|name| (name.to_owned(), Digest::of(name.as_bytes())))
+                .into(),
         }
     }
 
@@ -284,7 +347,14 @@ mod tests {
         let found = checked(vec![stripped, keep("ideas/b.md"), unknown, json!("text")]);
         assert_eq!(found.proposals.len(), 1);
         assert_eq!(found.proposals[0].targets, ["ideas/b.md"]);
-        assert_eq!(found.refused.iter().map(|refused| refused.index).collect::<Vec<_>>(), [0, 2, 3]);
+        assert_eq!(
+            found
+                .refused
+                .iter()
+                .map(|refused| refused.index)
+                .collect::<Vec<_>>(),
+            [0, 2, 3]
+        );
         assert!(found.refused[1].why.contains("abandoned"), "{found:?}");
     }
 
@@ -311,9 +381,15 @@ mod tests {
                    "confidence": "high"}),
         ] {
             let found = checked(vec![bad.clone()]);
-            assert!(found.proposals.is_empty() && found.refused.len() == 1, "{bad}");
+            assert!(
+                found.proposals.is_empty() && found.refused.len() == 1,
+                "{bad}"
+            );
         }
-        let good = checked(vec![merge(json!(["ideas/a.md", "ideas/dest.md"])), merge(json!(["ideas/a.md", "ideas/b.md"]))]);
+        let good = checked(vec![
+            merge(json!(["ideas/a.md", "ideas/dest.md"])),
+            merge(json!(["ideas/a.md", "ideas/b.md"])),
+        ]);
         assert_eq!((good.proposals.len(), good.refused.len()), (2, 0));
         let twice = checked(vec![keep("ideas/a.md"), keep("ideas/a.md")]);
         assert_eq!((twice.proposals.len(), twice.refused.len()), (1, 1));
@@ -321,13 +397,31 @@ mod tests {
 
     #[test]
     fn ids_follow_targets_status_and_action_alone() {
-        let targets = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+        let targets = |names: &[&str]| {
+            names
+                .iter()
+                .map(|name| (*name).to_owned())
+                .collect::<Vec<_>>()
+        };
         let of = |names: &[&str]| id(&targets(names), Status::Duplicate, Action::Merge);
         assert_eq!(of(&["a", "b"]).len(), 16);
         assert_eq!(of(&["a", "b"]), of(&["a", "b"]));
         // Frozen: decisions name these ids for ever.
-        assert_eq!(id(&targets(&["ideas/a.md"]), Status::Implemented, Action::Archive), FROZEN);
-        let all = [of(&["a", "b"]), of(&["b", "a"]), of(&["a,b"]), of(&["a\",\"b"]), of(&["ab"])];
+        assert_eq!(
+            id(
+                &targets(&["ideas/a.md"]),
+                Status::Implemented,
+                Action::Archive
+            ),
+            FROZEN
+        );
+        let all = [
+            of(&["a", "b"]),
+            of(&["b", "a"]),
+            of(&["a,b"]),
+            of(&["a\",\"b"]),
+            of(&["ab"]),
+        ];
         assert_eq!(all.iter().collect::<BTreeSet<_>>().len(), all.len());
         let found = checked(vec![keep("ideas/a.md")]).proposals.remove(0);
         assert_ne!(found.id, "theirs");
@@ -346,6 +440,9 @@ mod tests {
         let proposal = checked(vec![value]).proposals.remove(0);
         assert_eq!(proposal.evidence, "[2Jgone txt.exe");
         assert_eq!(proposal.rationale.chars().count(), LONGEST);
-        assert_eq!(proposal.line(), "sidenote keep ideas/a.md — [2Jgone txt.exe");
+        assert_eq!(
+            proposal.line(),
+            "sidenote keep ideas/a.md — [2Jgone txt.exe"
+        );
     }
 }

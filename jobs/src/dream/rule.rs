@@ -64,7 +64,12 @@ pub struct Verdict {
 }
 
 /// Judges one idea. `into` is the neighbour that it may be merged into, if any.
-pub fn judge(room: &Room, features: &Features, grounds: &Grounds, into: Option<&Neighbour>) -> Verdict {
+pub fn judge(
+    room: &Room,
+    features: &Features,
+    grounds: &Grounds,
+    into: Option<&Neighbour>,
+) -> Verdict {
     let own = own_features(features);
     let verdict = |status, action, confidence, evidence: String, rationale: &str| Verdict {
         status,
@@ -75,25 +80,59 @@ pub fn judge(room: &Room, features: &Features, grounds: &Grounds, into: Option<&
         rationale: rationale.to_owned(),
     };
     if features.template {
-        return verdict(Status::Sidenote, Action::Keep, Confidence::High, own, "a form to be filled in, not an idea");
+        return verdict(
+            Status::Sidenote,
+            Action::Keep,
+            Confidence::High,
+            own,
+            "a form to be filled in, not an idea",
+        );
     }
     if let Some(parent) = &features.parent {
         let evidence = format!("it says that it belongs to {parent}; {own}");
         let why = "part of another document, with which it stays or goes";
-        return verdict(Status::Sidenote, Action::Keep, Confidence::Med, evidence, why);
+        return verdict(
+            Status::Sidenote,
+            Action::Keep,
+            Confidence::Med,
+            evidence,
+            why,
+        );
     }
     if features.marked {
-        return verdict(Status::BlogCandidate, Action::Keep, Confidence::High, own, "already marked to be published");
+        return verdict(
+            Status::BlogCandidate,
+            Action::Keep,
+            Confidence::High,
+            own,
+            "already marked to be published",
+        );
     }
     if let Some(confidence) = publishable(features) {
-        return verdict(Status::BlogCandidate, Action::MarkBlog, confidence, own, "a text to be published");
+        return verdict(
+            Status::BlogCandidate,
+            Action::MarkBlog,
+            confidence,
+            own,
+            "a text to be published",
+        );
     }
     if let Some(confidence) = implemented(features, grounds) {
         let evidence = cite(room, grounds);
-        return verdict(Status::Implemented, Action::Archive, confidence, evidence, "commits did what it asks for");
+        return verdict(
+            Status::Implemented,
+            Action::Archive,
+            confidence,
+            evidence,
+            "commits did what it asks for",
+        );
     }
     if let Some(near) = into {
-        let confidence = if near.similarity >= SAME { Confidence::High } else { Confidence::Med };
+        let confidence = if near.similarity >= SAME {
+            Confidence::High
+        } else {
+            Confidence::Med
+        };
         return Verdict {
             status: Status::Duplicate,
             action: Action::Merge,
@@ -118,7 +157,13 @@ pub fn judge(room: &Room, features: &Features, grounds: &Grounds, into: Option<&
             _ => Confidence::High,
         };
         let why = "it asks for something that no commit has done";
-        return verdict(Status::Meritorious, Action::Promote, confidence, evidence, why);
+        return verdict(
+            Status::Meritorious,
+            Action::Promote,
+            confidence,
+            evidence,
+            why,
+        );
     }
     let (confidence, why) = if features.words < NOTE {
         (Confidence::High, "a short note")
@@ -176,8 +221,15 @@ fn implemented(features: &Features, grounds: &Grounds) -> Option<Confidence> {
 /// The commits that carry the verdict, in words that anyone can look up.
 fn cite(room: &Room, grounds: &Grounds) -> String {
     let best = grounds.candidates.first().map_or(0.0, |best| best.strength);
-    let cited = grounds.candidates.iter().take(CITED).filter(|one| one.strength >= ALSO * best);
-    let mut text = cited.map(|one| commit(room, one)).collect::<Vec<_>>().join("; ");
+    let cited = grounds
+        .candidates
+        .iter()
+        .take(CITED)
+        .filter(|one| one.strength >= ALSO * best);
+    let mut text = cited
+        .map(|one| commit(room, one))
+        .collect::<Vec<_>>()
+        .join("; ");
     if let Some(namesake) = grounds.namesakes.first() {
         text.push_str(&format!("; {namesake} is named like it"));
     }
@@ -194,8 +246,16 @@ fn commit(room: &Room, candidate: &Candidate) -> String {
 
 /// The best candidate of an idea that was not done, so that a reader can judge for himself.
 fn nearest(room: &Room, grounds: &Grounds) -> String {
-    match grounds.candidates.first().filter(|best| best.strength >= 0.1) {
-        Some(best) => format!("the nearest commit, {}, fits too little ({:.2})", commit(room, best), best.strength),
+    match grounds
+        .candidates
+        .first()
+        .filter(|best| best.strength >= 0.1)
+    {
+        Some(best) => format!(
+            "the nearest commit, {}, fits too little ({:.2})",
+            commit(room, best),
+            best.strength
+        ),
         None => "no commit comes near it".to_owned(),
     }
 }
@@ -234,14 +294,18 @@ mod tests {
             ("feat: coloured output", &["src/term.rs"]),
             ("refactor: split the main module", &["src/main.rs"]),
         ];
-        let all = subjects.iter().chain(&filler).enumerate().map(|(at, (subject, paths))| Commit {
-            hash: format!("{at:x}").repeat(40),
-            at: 1_700_000_000 - at as i64,
-            subject: (*subject).to_owned(),
-            body: String::new(),
-            paths: paths.iter().map(|path| (*path).to_owned()).collect(),
-            touched: paths.len(),
-        });
+        let all = subjects
+            .iter()
+            .chain(&filler)
+            .enumerate()
+            .map(|(at, (subject, paths))| Commit {
+                hash: format!("{at:x}").repeat(40),
+                at: 1_700_000_000 - at as i64,
+                subject: (*subject).to_owned(),
+                body: String::new(),
+                paths: paths.iter().map(|path| (*path).to_owned()).collect(),
+                touched: paths.len(),
+            });
         Room::of(all.collect(), Vec::new()).unwrap()
     }
 
@@ -254,11 +318,24 @@ mod tests {
     fn done_only_when_a_commit_did_it() {
         let path = "ideas/retry-policy.md";
         let open = judged(&room(&[]), path, SPEC);
-        assert_eq!((open.status, open.action), (Status::Meritorious, Action::Promote), "{open:?}");
+        assert_eq!(
+            (open.status, open.action),
+            (Status::Meritorious, Action::Promote),
+            "{open:?}"
+        );
         let done = room(&[("feat: retry policy with jitter", &["src/retry.rs"])]);
         let found = judged(&done, path, SPEC);
-        assert_eq!((found.status, found.action), (Status::Implemented, Action::Archive), "{found:?}");
-        assert!(found.evidence.starts_with("000000000000 2023-11-14 feat: retry policy"), "{found:?}");
+        assert_eq!(
+            (found.status, found.action),
+            (Status::Implemented, Action::Archive),
+            "{found:?}"
+        );
+        assert!(
+            found
+                .evidence
+                .starts_with("000000000000 2023-11-14 feat: retry policy"),
+            "{found:?}"
+        );
         for weaker in [
             ("spec: retry policy with jitter", &["docs/retry.md"][..]),
             ("idea: retry policy with jitter", &["ideas/retry-policy.md"]),
@@ -277,7 +354,9 @@ mod tests {
         let form = SPEC.replacen("jitter", "{jitter}", 1);
         let post = SPEC.replacen("# ", "# Blog: ", 1);
         for (text, status) in [
-            (part, Status::Sidenote), (form, Status::Sidenote), (post, Status::BlogCandidate),
+            (part, Status::Sidenote),
+            (form, Status::Sidenote),
+            (post, Status::BlogCandidate),
         ] {
             let found = judged(&done, "ideas/retry-policy.md", &text);
             assert_eq!(found.status, status, "{text} {found:?}");
@@ -289,17 +368,33 @@ mod tests {
     fn notes_stories_and_twins_have_their_places() {
         let room = room(&[]);
         let note = judged(&room, "ideas/n.md", "Coffee is better in the morning.\n");
-        assert_eq!((note.status, note.confidence), (Status::Sidenote, Confidence::High));
+        assert_eq!(
+            (note.status, note.confidence),
+            (Status::Sidenote, Confidence::High)
+        );
         assert!(!note.evidence.is_empty());
-        let story = format!("# The night it broke\n\n{}", "I was asleep when we lost the database and my phone rang for an hour. ".repeat(20));
+        let story = format!(
+            "# The night it broke\n\n{}",
+            "I was asleep when we lost the database and my phone rang for an hour. ".repeat(20)
+        );
         assert_eq!(judged(&room, "ideas/s.md", &story).action, Action::MarkBlog);
         let marked = story + "<!-- ctx-dream: blog-candidate -->\n";
         assert_eq!(judged(&room, "ideas/s.md", &marked).action, Action::Keep);
-        let twin = Neighbour { path: "ideas/b.md".into(), similarity: 0.9, containment: 1.0 };
+        let twin = Neighbour {
+            path: "ideas/b.md".into(),
+            similarity: 0.9,
+            containment: 1.0,
+        };
         let features = Features::of(SPEC, "a");
         let grounds = room.about("ideas/a.md", SPEC).unwrap();
         let found = judge(&room, &features, &grounds, Some(&twin));
-        assert_eq!((found.status, found.into.as_deref()), (Status::Duplicate, Some("ideas/b.md")));
-        assert!(found.evidence.contains("ideas/b.md: similarity 0.90"), "{found:?}");
+        assert_eq!(
+            (found.status, found.into.as_deref()),
+            (Status::Duplicate, Some("ideas/b.md"))
+        );
+        assert!(
+            found.evidence.contains("ideas/b.md: similarity 0.90"),
+            "{found:?}"
+        );
     }
 }

@@ -64,8 +64,12 @@ impl DreamSpec {
     /// # Errors
     /// Class `environment`: which setting is wrong and why.
     pub fn check(&self) -> Result<(), JobError> {
-        let wrong = |why: String| JobError::failed(Class::Environment, format!("the dream's settings: {why}"));
-        let path = |key: &str, text: &str| RelPath::new(text).map_err(|bad| wrong(format!("{key}: {bad}")));
+        let wrong = |why: String| {
+            JobError::failed(Class::Environment, format!("the dream's settings: {why}"))
+        };
+        let path = |key: &str, text: &str| {
+            RelPath::new(text).map_err(|bad| wrong(format!("{key}: {bad}")))
+        };
         let ideas = path("ideas", &self.ideas)?;
         let dreams = path("dreams", &self.dreams)?;
         path("done", &self.done)?;
@@ -74,7 +78,9 @@ impl DreamSpec {
             path("canonical", file)?;
         }
         if ideas.is_within(&dreams) {
-            return Err(wrong(format!("the ideas ({ideas}) lie where the dreams are written ({dreams})")));
+            return Err(wrong(format!(
+                "the ideas ({ideas}) lie where the dreams are written ({dreams})"
+            )));
         }
         if self.max_ideas == 0 {
             return Err(wrong("max_ideas is 0".to_owned()));
@@ -102,7 +108,10 @@ mod tests {
         let spec: DreamSpec = serde_json::from_str("{}").unwrap();
         assert_eq!(spec, DreamSpec::default());
         assert!(spec.check().is_ok());
-        assert_eq!((spec.state_path().as_str(), spec.max_ideas), ("dreams/state.json", 50));
+        assert_eq!(
+            (spec.state_path().as_str(), spec.max_ideas),
+            ("dreams/state.json", 50)
+        );
         assert!(serde_json::from_str::<DreamSpec>(r#"{"max_idea": 3}"#).is_err());
         let strict: DreamSpec = serde_json::from_str(r#"{"dirty": "strict"}"#).unwrap();
         assert_eq!(strict.dirty, Dirty::Strict);
@@ -111,12 +120,30 @@ mod tests {
     #[test]
     fn paths_that_lead_out_or_over_each_other_are_refused() {
         for spec in [
-            DreamSpec { ideas: "../ideas".into(), ..DreamSpec::default() },
-            DreamSpec { dreams: "/tmp/dreams".into(), ..DreamSpec::default() },
-            DreamSpec { done: String::new(), ..DreamSpec::default() },
-            DreamSpec { ideas: "dreams/ideas".into(), ..DreamSpec::default() },
-            DreamSpec { canonical: vec!["a//b".into()], ..DreamSpec::default() },
-            DreamSpec { max_ideas: 0, ..DreamSpec::default() },
+            DreamSpec {
+                ideas: "../ideas".into(),
+                ..DreamSpec::default()
+            },
+            DreamSpec {
+                dreams: "/tmp/dreams".into(),
+                ..DreamSpec::default()
+            },
+            DreamSpec {
+                done: String::new(),
+                ..DreamSpec::default()
+            },
+            DreamSpec {
+                ideas: "dreams/ideas".into(),
+                ..DreamSpec::default()
+            },
+            DreamSpec {
+                canonical: vec!["a//b".into()],
+                ..DreamSpec::default()
+            },
+            DreamSpec {
+                max_ideas: 0,
+                ..DreamSpec::default()
+            },
         ] {
             let why = spec.check().unwrap_err().whole();
             assert!(why.contains("the dream's settings"), "{why}");

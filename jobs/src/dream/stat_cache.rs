@@ -64,7 +64,11 @@ impl StatCache {
             records.push(u32::try_from(at).ok()?);
             at += FIXED + length;
         }
-        (at == body).then_some(Self { bytes, records, written })
+        (at == body).then_some(Self {
+            bytes,
+            records,
+            written,
+        })
     }
 
     /// How many files it knows.
@@ -82,7 +86,10 @@ impl StatCache {
         if stat.mtime.max(stat.ctime) >= self.written {
             return None;
         }
-        let at = self.records.binary_search_by(|at| self.path(*at).cmp(path.as_bytes())).ok()?;
+        let at = self
+            .records
+            .binary_search_by(|at| self.path(*at).cmp(path.as_bytes()))
+            .ok()?;
         let start = self.records[at] as usize + 2 + path.len();
         let record = &self.bytes[start..start + FIXED - 2];
         if record[..32] != stat_bytes(stat) {
@@ -108,7 +115,9 @@ pub fn encode<'a>(entries: impl Iterator<Item = (&'a str, Stat, Known)>) -> Vec<
     let mut bytes = MAGIC.to_vec();
     for (path, stat, known) in entries {
         // No path on Linux is longer than 4096 bytes.
-        let Ok(length) = u16::try_from(path.len()) else { continue };
+        let Ok(length) = u16::try_from(path.len()) else {
+            continue;
+        };
         bytes.extend_from_slice(&length.to_le_bytes());
         bytes.extend_from_slice(path.as_bytes());
         bytes.extend_from_slice(&stat_bytes(&stat));
@@ -149,7 +158,13 @@ fn digest(bytes: &[u8]) -> Option<Digest> {
 /// A digest's 32 bytes.
 fn raw(digest: &Digest) -> [u8; 32] {
     let hex = digest.to_string();
-    let digit = |byte: u8| if byte.is_ascii_digit() { byte - b'0' } else { byte - b'a' + 10 };
+    let digit = |byte: u8| {
+        if byte.is_ascii_digit() {
+            byte - b'0'
+        } else {
+            byte - b'a' + 10
+        }
+    };
     let mut bytes = [0; 32];
     for (byte, pair) in bytes.iter_mut().zip(hex.as_bytes().chunks_exact(2)) {
         *byte = digit(pair[0]) << 4 | digit(pair[1]);
@@ -162,12 +177,21 @@ mod tests {
     use super::*;
 
     fn stat(mtime: i64) -> Stat {
-        Stat { size: 3, mtime, ctime: mtime, inode: 7 }
+        Stat {
+            size: 3,
+            mtime,
+            ctime: mtime,
+            inode: 7,
+        }
     }
 
     fn sample() -> Vec<u8> {
         let idea = Known::Idea(Digest::of(b"abc"));
-        let entries = [("a.md", stat(10), idea), ("b/ü.md", stat(20), Known::Own), ("c", stat(30), Known::NotText)];
+        let entries = [
+            ("a.md", stat(10), idea),
+            ("b/ü.md", stat(20), Known::Own),
+            ("c", stat(30), Known::NotText),
+        ];
         encode(entries.into_iter())
     }
 
@@ -175,7 +199,10 @@ mod tests {
     fn what_was_written_is_known_again() {
         let cache = StatCache::parse(sample(), 100).unwrap();
         assert_eq!(cache.len(), 3);
-        assert_eq!(cache.get("a.md", &stat(10)), Some(Known::Idea(Digest::of(b"abc"))));
+        assert_eq!(
+            cache.get("a.md", &stat(10)),
+            Some(Known::Idea(Digest::of(b"abc")))
+        );
         assert_eq!(cache.get("b/ü.md", &stat(20)), Some(Known::Own));
         assert_eq!(cache.get("c", &stat(30)), Some(Known::NotText));
         assert_eq!(cache.get("d", &stat(30)), None);
@@ -199,7 +226,11 @@ mod tests {
     fn a_racy_entry_is_not_believed() {
         let cache = StatCache::parse(sample(), 20).unwrap();
         assert!(cache.get("a.md", &stat(10)).is_some());
-        assert_eq!(cache.get("b/ü.md", &stat(20)), None, "changed when the cache was written");
+        assert_eq!(
+            cache.get("b/ü.md", &stat(20)),
+            None,
+            "changed when the cache was written"
+        );
         assert_eq!(cache.get("c", &stat(30)), None, "changed later");
     }
 
@@ -210,7 +241,10 @@ mod tests {
             let mut bad = good.clone();
             bad[at] ^= 0x10;
             assert!(StatCache::parse(bad, 100).is_none(), "byte {at}");
-            assert!(StatCache::parse(good[..at].to_vec(), 100).is_none(), "cut at {at}");
+            assert!(
+                StatCache::parse(good[..at].to_vec(), 100).is_none(),
+                "cut at {at}"
+            );
         }
         let folder = tempfile::tempdir().unwrap();
         assert!(StatCache::load(folder.path()).is_empty());

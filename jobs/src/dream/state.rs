@@ -103,8 +103,12 @@ impl<'a> State<'a> {
     /// # Errors
     /// It is not an array of objects with a `path`.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, BadState> {
-        let text = std::str::from_utf8(bytes).map_err(|error| BadState(format!("it is not UTF-8: {error}")))?;
-        let mut state = State { text, ..State::default() };
+        let text = std::str::from_utf8(bytes)
+            .map_err(|error| BadState(format!("it is not UTF-8: {error}")))?;
+        let mut state = State {
+            text,
+            ..State::default()
+        };
         let mut at = skip_space(text, 0);
         if at == text.len() {
             return Ok(state);
@@ -117,21 +121,33 @@ impl<'a> State<'a> {
             return end(text, at, state);
         }
         loop {
-            let mut values = serde_json::Deserializer::from_str(&text[at..]).into_iter::<Needed<'a>>();
+            let mut values =
+                serde_json::Deserializer::from_str(&text[at..]).into_iter::<Needed<'a>>();
             let number = state.entries.len();
             let needed = match values.next() {
                 Some(Ok(needed)) => needed,
-                Some(Err(error)) => return Err(BadState(format!("entry {number} at byte {at}: {error}"))),
+                Some(Err(error)) => {
+                    return Err(BadState(format!("entry {number} at byte {at}: {error}")));
+                }
                 None => return Err(BadState(format!("it ends after entry {number}"))),
             };
             let range = at..at + values.byte_offset();
             let hash = needed.hash.0.as_deref().and_then(Digest::parse);
             at = skip_space(text, range.end);
-            state.entries.push(Entry { range, path: needed.path, hash, surfaced: needed.last_surfaced.0 });
+            state.entries.push(Entry {
+                range,
+                path: needed.path,
+                hash,
+                surfaced: needed.last_surfaced.0,
+            });
             match text.as_bytes().get(at) {
                 Some(b',') => at = skip_space(text, at + 1),
                 Some(b']') => return end(text, at, state),
-                _ => return Err(BadState(format!("no comma or end after entry {number} at byte {at}"))),
+                _ => {
+                    return Err(BadState(format!(
+                        "no comma or end after entry {number} at byte {at}"
+                    )));
+                }
             }
         }
     }
@@ -153,15 +169,24 @@ impl<'a> State<'a> {
 
     /// When the idea at `path` was shown last.
     pub fn surfaced(&self, path: &str) -> Option<Timestamp> {
-        self.entries[self.find(path)?].surfaced.as_deref()?.parse().ok()
+        self.entries[self.find(path)?]
+            .surfaced
+            .as_deref()?
+            .parse()
+            .ok()
     }
 
     fn find(&self, path: &str) -> Option<usize> {
         if self.by_path.is_empty() {
-            return self.entries.binary_search_by(|entry| entry.path.as_ref().cmp(path)).ok();
+            return self
+                .entries
+                .binary_search_by(|entry| entry.path.as_ref().cmp(path))
+                .ok();
         }
         let of = |at: &u32| *at as usize;
-        let found = self.by_path.binary_search_by(|at| self.entries[of(at)].path.as_ref().cmp(path));
+        let found = self
+            .by_path
+            .binary_search_by(|at| self.entries[of(at)].path.as_ref().cmp(path));
         found.ok().map(|found| of(&self.by_path[found]))
     }
 
@@ -201,7 +226,9 @@ impl<'a> State<'a> {
 fn end<'a>(text: &str, at: usize, mut state: State<'a>) -> Result<State<'a>, BadState> {
     let after = skip_space(text, at + 1);
     if after != text.len() {
-        return Err(BadState(format!("there is more after the array, at byte {after}")));
+        return Err(BadState(format!(
+            "there is more after the array, at byte {after}"
+        )));
     }
     let path = |at: &u32| &state.entries[*at as usize].path;
     if !state.entries.is_sorted_by(|a, b| a.path < b.path) {
@@ -215,7 +242,10 @@ fn end<'a>(text: &str, at: usize, mut state: State<'a>) -> Result<State<'a>, Bad
 }
 
 fn skip_space(text: &str, from: usize) -> usize {
-    text[from..].bytes().position(|byte| !byte.is_ascii_whitespace()).map_or(text.len(), |n| from + n)
+    text[from..]
+        .bytes()
+        .position(|byte| !byte.is_ascii_whitespace())
+        .map_or(text.len(), |n| from + n)
 }
 
 fn old_keys(old: &str) -> Map<String, Value> {
@@ -241,7 +271,11 @@ fn element(mut keys: Map<String, Value>, path: &str, change: &Change) -> String 
         None => {
             set("hash", "".into(), false);
             // Never triaged: the form wants a time, this one is before all.
-            set("last_modified", Timestamp::UNIX_EPOCH.to_string().into(), false);
+            set(
+                "last_modified",
+                Timestamp::UNIX_EPOCH.to_string().into(),
+                false,
+            );
             set("last_surfaced", change.surfaced.to_string().into(), true);
             set("merit", 0.0.into(), false);
         }
@@ -260,15 +294,28 @@ mod tests {
     }
 
     fn triaged(content: &[u8]) -> Change {
-        let triaged = Triaged { hash: Digest::of(content), modified: at(5), merit: 0.5 };
-        Change { surfaced: at(10), triaged: Some(triaged) }
+        let triaged = Triaged {
+            hash: Digest::of(content),
+            modified: at(5),
+            merit: 0.5,
+        };
+        Change {
+            surfaced: at(10),
+            triaged: Some(triaged),
+        }
     }
 
     #[test]
     fn a_new_state_has_the_contracts_form() {
         let state = State::parse(b"").unwrap();
-        let shown = Change { surfaced: at(10), triaged: None };
-        let text = state.with(&BTreeMap::from([("ideas/b.md", shown), ("ideas/a.md", triaged(b"abc"))]));
+        let shown = Change {
+            surfaced: at(10),
+            triaged: None,
+        };
+        let text = state.with(&BTreeMap::from([
+            ("ideas/b.md", shown),
+            ("ideas/a.md", triaged(b"abc")),
+        ]));
         assert_eq!(
             text,
             "[\n  {\n    \"path\": \"ideas/a.md\",\n    \"hash\": \"ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad\",\n    \
@@ -283,7 +330,10 @@ mod tests {
         assert_eq!(again.surfaced("ideas/b.md"), Some(at(10)));
         assert_eq!(again.surfaced("ideas/c.md"), None);
         assert_eq!(again.with(&BTreeMap::new()), text);
-        assert_eq!(State::parse(b" [ ] ").unwrap().with(&BTreeMap::new()), "[]\n");
+        assert_eq!(
+            State::parse(b" [ ] ").unwrap().with(&BTreeMap::new()),
+            "[]\n"
+        );
     }
 
     #[test]
@@ -293,7 +343,10 @@ mod tests {
         let file = format!("[{other},\n{own}]");
         let state = State::parse(file.as_bytes()).unwrap();
         assert_eq!((state.len(), state.triaged("z.md")), (2, None));
-        assert_eq!(state.surfaced("z.md").unwrap().to_string(), "2026-06-07T19:00:00.5Z");
+        assert_eq!(
+            state.surfaced("z.md").unwrap().to_string(),
+            "2026-06-07T19:00:00.5Z"
+        );
         let text = state.with(&BTreeMap::from([("a.md", triaged(b"new"))]));
         assert!(text.contains(other), "{text}");
         let values: Vec<Map<String, Value>> = serde_json::from_str(&text).unwrap();
@@ -302,9 +355,18 @@ mod tests {
         assert_eq!(values[1]["x"]["y"][0], 1);
         assert_eq!(values[1]["merit"], 0.5);
         assert_eq!(values[1]["hash"], Digest::of(b"new").to_string());
-        let shown = state.with(&BTreeMap::from([("a.md", Change { surfaced: at(9), triaged: None })]));
+        let shown = state.with(&BTreeMap::from([(
+            "a.md",
+            Change {
+                surfaced: at(9),
+                triaged: None,
+            },
+        )]));
         let values: Vec<Map<String, Value>> = serde_json::from_str(&shown).unwrap();
-        assert_eq!((&values[1]["merit"], &values[1]["status"]), (&0.9.into(), &"archived".into()));
+        assert_eq!(
+            (&values[1]["merit"], &values[1]["status"]),
+            (&0.9.into(), &"archived".into())
+        );
     }
 
     #[test]

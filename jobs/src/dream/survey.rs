@@ -49,11 +49,18 @@ pub struct Survey {
 ///
 /// # Errors
 /// The project's folder cannot be held.
-pub fn survey(root: &Path, spec: &DreamSpec, cache: &Path) -> Result<Survey, runner_engine::placement::FsError> {
+pub fn survey(
+    root: &Path,
+    spec: &DreamSpec,
+    cache: &Path,
+) -> Result<Survey, runner_engine::placement::FsError> {
     let walked = walk(root, spec);
     let cache = StatCache::load(cache);
     let reader = Reader::open(root, spec.max_idea_bytes)?;
-    let mut survey = Survey { troubles: walked.troubles, ..Survey::default() };
+    let mut survey = Survey {
+        troubles: walked.troubles,
+        ..Survey::default()
+    };
     survey.ideas.reserve_exact(walked.found.len());
     // Files that are no ideas, for the cache.
     let mut others: Vec<(Box<str>, Stat, Known)> = Vec::new();
@@ -65,7 +72,10 @@ pub fn survey(root: &Path, spec: &DreamSpec, cache: &Path) -> Result<Survey, run
                 match reader.read(&path) {
                     Ok((bytes, stat)) => (stat, what_is(&bytes)),
                     Err(why) => {
-                        survey.troubles.push(Trouble { path: path.into(), why });
+                        survey.troubles.push(Trouble {
+                            path: path.into(),
+                            why,
+                        });
                         continue;
                     }
                 }
@@ -78,15 +88,23 @@ pub fn survey(root: &Path, spec: &DreamSpec, cache: &Path) -> Result<Survey, run
                 others.push((path, stat, known));
             }
             Known::NotText => {
-                survey.troubles.push(Trouble { path: path.to_string(), why: "is not UTF-8".to_owned() });
+                survey.troubles.push(Trouble {
+                    path: path.to_string(),
+                    why: "is not UTF-8".to_owned(),
+                });
                 others.push((path, stat, known));
             }
         }
     }
     survey.troubles.sort_unstable();
     if survey.read > 0 || cache.len() != survey.ideas.len() + others.len() {
-        let ideas = survey.ideas.iter().map(|idea| (&*idea.path, idea.stat, Known::Idea(idea.digest)));
-        let others = others.iter().map(|(path, stat, known)| (&**path, *stat, *known));
+        let ideas = survey
+            .ideas
+            .iter()
+            .map(|idea| (&*idea.path, idea.stat, Known::Idea(idea.digest)));
+        let others = others
+            .iter()
+            .map(|(path, stat, known)| (&**path, *stat, *known));
         let mut all: Vec<_> = ideas.chain(others).collect();
         all.sort_unstable_by(|a, b| a.0.cmp(b.0));
         survey.cache = Some(stat_cache::encode(all.into_iter()));
@@ -109,7 +127,9 @@ pub fn is_own(text: &str) -> bool {
     let doc = front_matter::split(text);
     let says = |key: &str| {
         doc.get(key).is_some_and(|value| {
-            value.strip_prefix("runner").is_some_and(|rest| !rest.starts_with(char::is_alphanumeric))
+            value
+                .strip_prefix("runner")
+                .is_some_and(|rest| !rest.starts_with(char::is_alphanumeric))
         })
     };
     if !says("generated_by") && !says("provenance") {
@@ -134,7 +154,10 @@ impl Reader {
     /// # Errors
     /// It cannot be held.
     pub fn open(root: &Path, most: u64) -> Result<Self, runner_engine::placement::FsError> {
-        Ok(Self { fs: RealFs::open(root)?, most })
+        Ok(Self {
+            fs: RealFs::open(root)?,
+            most,
+        })
     }
 
     /// The content of an idea, and its stat at that moment.
@@ -144,11 +167,18 @@ impl Reader {
     pub fn read(&self, path: &str) -> Result<(Vec<u8>, Stat), String> {
         let cannot = |why: &dyn std::fmt::Display| format!("cannot be read: {why}");
         let rel = RelPath::new(path).map_err(|bad| cannot(&bad.why))?;
-        let regular = self.fs.regular(&rel).map_err(|error| cannot(&error.trouble))?;
-        let Some(mut regular) = regular else { return Err("is gone".to_owned()) };
+        let regular = self
+            .fs
+            .regular(&rel)
+            .map_err(|error| cannot(&error.trouble))?;
+        let Some(mut regular) = regular else {
+            return Err("is gone".to_owned());
+        };
         let stat = Stat::of(&regular.file.metadata().map_err(|error| cannot(&error))?);
         let mut bytes = Vec::with_capacity(usize::try_from(stat.size.min(self.most)).unwrap_or(0));
-        let read = (&mut regular.file).take(self.most + 1).read_to_end(&mut bytes);
+        let read = (&mut regular.file)
+            .take(self.most + 1)
+            .read_to_end(&mut bytes);
         read.map_err(|error| cannot(&error))?;
         if bytes.len() as u64 > self.most {
             return Err(too_long(stat.size, self.most));
@@ -200,7 +230,12 @@ mod tests {
             let path = self.folder.path().join("ideas").join(name);
             fs::write(&path, bytes).unwrap();
             let old = SystemTime::now() - Duration::from_secs(3600);
-            fs::File::options().write(true).open(&path).unwrap().set_times(FileTimes::new().set_modified(old)).unwrap();
+            fs::File::options()
+                .write(true)
+                .open(&path)
+                .unwrap()
+                .set_times(FileTimes::new().set_modified(old))
+                .unwrap();
         }
 
         /// A pass that keeps its cache, as if some time had gone by since.
@@ -211,7 +246,8 @@ mod tests {
                 fs::write(&cache, bytes).unwrap();
                 let later = SystemTime::now() + Duration::from_secs(60);
                 let file = fs::File::options().write(true).open(&cache).unwrap();
-                file.set_times(FileTimes::new().set_modified(later)).unwrap();
+                file.set_times(FileTimes::new().set_modified(later))
+                    .unwrap();
             }
             survey
         }
@@ -224,17 +260,31 @@ mod tests {
         place.write("b.md", b"\xff\xfe");
         place.write("c.md", b"---\ngenerated_by: runner\n---\nx");
         let first = place.pass();
-        assert_eq!((first.ideas.len(), first.read, first.own, first.troubles.len()), (1, 3, 1, 1));
+        assert_eq!(
+            (
+                first.ideas.len(),
+                first.read,
+                first.own,
+                first.troubles.len()
+            ),
+            (1, 3, 1, 1)
+        );
         assert_eq!(first.ideas[0].digest, Digest::of(b"one"));
         let second = place.pass();
         assert_eq!((second.read, second.cache.is_some()), (0, false));
-        assert_eq!((second.ideas, second.own, second.troubles), (first.ideas, 1, first.troubles));
+        assert_eq!(
+            (second.ideas, second.own, second.troubles),
+            (first.ideas, 1, first.troubles)
+        );
         place.write("a.md", b"two");
         let third = place.pass();
         assert_eq!((third.read, third.ideas[0].digest), (1, Digest::of(b"two")));
         fs::remove_file(place.folder.path().join("ideas/b.md")).unwrap();
         let fourth = place.pass();
-        assert_eq!((fourth.read, fourth.cache.is_some(), fourth.troubles.len()), (0, true, 0));
+        assert_eq!(
+            (fourth.read, fourth.cache.is_some(), fourth.troubles.len()),
+            (0, true, 0)
+        );
     }
 
     #[test]
@@ -245,7 +295,12 @@ mod tests {
         // Undo the helper's future date: the cache was written now.
         let now = FileTimes::new().set_modified(SystemTime::now());
         let cache = place.folder.path().join("cache");
-        fs::File::options().write(true).open(cache).unwrap().set_times(now).unwrap();
+        fs::File::options()
+            .write(true)
+            .open(cache)
+            .unwrap()
+            .set_times(now)
+            .unwrap();
         place.write("a.md", b"two");
         assert_eq!(place.pass().ideas[0].digest, Digest::of(b"two"));
     }
@@ -258,8 +313,12 @@ mod tests {
         assert!(!is_own("---\ngenerated_by: me\n---\nx"));
         assert!(!is_own("generated_by: runner\n"));
         let sum = Digest::of(b"body\n");
-        assert!(is_own(&format!("---\ngenerated_by: runner\nbody_sha256: {sum}\n---\nbody\n")));
-        assert!(!is_own(&format!("---\ngenerated_by: runner\nbody_sha256: {sum}\n---\nbody, mended\n")));
+        assert!(is_own(&format!(
+            "---\ngenerated_by: runner\nbody_sha256: {sum}\n---\nbody\n"
+        )));
+        assert!(!is_own(&format!(
+            "---\ngenerated_by: runner\nbody_sha256: {sum}\n---\nbody, mended\n"
+        )));
     }
 
     #[test]
@@ -269,10 +328,21 @@ mod tests {
         place.write("a.md", b"12345");
         std::os::unix::fs::symlink("a.md", root.join("ideas/l.md")).unwrap();
         let reader = Reader::open(root, 4).unwrap();
-        assert_eq!(reader.read("ideas/a.md").unwrap_err(), "is 5 bytes long, 4 are read");
-        assert!(reader.read("ideas/l.md").unwrap_err().contains("symbolic link"));
+        assert_eq!(
+            reader.read("ideas/a.md").unwrap_err(),
+            "is 5 bytes long, 4 are read"
+        );
+        assert!(
+            reader
+                .read("ideas/l.md")
+                .unwrap_err()
+                .contains("symbolic link")
+        );
         assert_eq!(reader.read("ideas/none.md").unwrap_err(), "is gone");
         assert!(reader.read("../etc/passwd").is_err());
-        assert_eq!(Reader::open(root, 5).unwrap().digest("ideas/a.md"), Ok(Digest::of(b"12345")));
+        assert_eq!(
+            Reader::open(root, 5).unwrap().digest("ideas/a.md"),
+            Ok(Digest::of(b"12345"))
+        );
     }
 }

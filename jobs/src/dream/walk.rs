@@ -44,7 +44,8 @@ pub struct Stat {
 impl Stat {
     /// Of a file that was looked at.
     pub fn of(metadata: &Metadata) -> Self {
-        let nanos = |seconds: i64, nanos: i64| seconds.saturating_mul(1_000_000_000).saturating_add(nanos);
+        let nanos =
+            |seconds: i64, nanos: i64| seconds.saturating_mul(1_000_000_000).saturating_add(nanos);
         Self {
             size: metadata.size(),
             mtime: nanos(metadata.mtime(), metadata.mtime_nsec()),
@@ -93,7 +94,10 @@ pub fn walk(root: &Path, spec: &DreamSpec) -> Walked {
         .filter_entry(move |entry| !skipped.iter().any(|folder| folder == entry.path()))
         .build_parallel();
     walker.run(|| {
-        let mut part = Part { own: Walked::default(), shared: &shared };
+        let mut part = Part {
+            own: Walked::default(),
+            shared: &shared,
+        };
         Box::new(move |entry| {
             match entry {
                 Ok(entry) => part.own.meet(root, spec, &entry),
@@ -115,7 +119,10 @@ struct Part<'a, 'b> {
 
 impl Drop for Part<'_, '_> {
     fn drop(&mut self) {
-        let mut all = self.shared.lock().expect("no thread panics while it holds the list");
+        let mut all = self
+            .shared
+            .lock()
+            .expect("no thread panics while it holds the list");
         all.found.append(&mut self.own.found);
         all.troubles.append(&mut self.own.troubles);
     }
@@ -123,7 +130,9 @@ impl Drop for Part<'_, '_> {
 
 impl Walked {
     fn meet(&mut self, root: &Path, spec: &DreamSpec, entry: &ignore::DirEntry) {
-        let Some(kind) = entry.file_type().filter(|kind| !kind.is_dir()) else { return };
+        let Some(kind) = entry.file_type().filter(|kind| !kind.is_dir()) else {
+            return;
+        };
         let path = entry.path();
         let named = path.extension().is_some_and(|ending| ending == "md");
         if !named && !kind.is_symlink() {
@@ -131,12 +140,18 @@ impl Walked {
         }
         let relative = path.strip_prefix(root).unwrap_or(path);
         let mut trouble = |why: &str| {
-            self.troubles.push(Trouble { path: relative.display().to_string(), why: why.to_owned() });
+            self.troubles.push(Trouble {
+                path: relative.display().to_string(),
+                why: why.to_owned(),
+            });
         };
         if kind.is_symlink() {
             // A link to anything but a folder or a note is nobody's idea.
             let target = path.metadata();
-            if named || target.as_ref().is_ok_and(Metadata::is_dir) || target.is_err_and(|e| is_loop(&e)) {
+            if named
+                || target.as_ref().is_ok_and(Metadata::is_dir)
+                || target.is_err_and(|e| is_loop(&e))
+            {
                 trouble("is a symbolic link, which is not followed");
             }
             return;
@@ -159,7 +174,10 @@ impl Walked {
                 if stat.size > spec.max_idea_bytes {
                     trouble(&too_long(stat.size, spec.max_idea_bytes));
                 } else {
-                    self.found.push(Found { path: text.into(), stat });
+                    self.found.push(Found {
+                        path: text.into(),
+                        stat,
+                    });
                 }
             }
             Err(error) => trouble(&format!("cannot be looked at: {error}")),
@@ -183,7 +201,11 @@ fn base(root: &Path, ideas: &str) -> Result<Option<std::path::PathBuf>, Trouble>
     for name in ideas.split('/') {
         base.push(name);
         let trouble = |why: String| {
-            let path = base.strip_prefix(root).unwrap_or(&base).display().to_string();
+            let path = base
+                .strip_prefix(root)
+                .unwrap_or(&base)
+                .display()
+                .to_string();
             Err(Trouble { path, why })
         };
         match base.symlink_metadata() {
@@ -208,11 +230,16 @@ fn cannot_read(root: &Path, error: &ignore::Error) -> Trouble {
                 path = at.strip_prefix(root).unwrap_or(at).display().to_string();
                 inner = err;
             }
-            ignore::Error::WithDepth { err, .. } | ignore::Error::WithLineNumber { err, .. } => inner = err,
+            ignore::Error::WithDepth { err, .. } | ignore::Error::WithLineNumber { err, .. } => {
+                inner = err
+            }
             other => break other.to_string(),
         }
     };
-    Trouble { path, why: format!("cannot be read: {why}") }
+    Trouble {
+        path,
+        why: format!("cannot be read: {why}"),
+    }
 }
 
 #[cfg(test)]
@@ -231,8 +258,16 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path();
         for file in [
-            "ideas/b.md", "ideas/a.md", "ideas/deep/er/c.md", "ideas/done/old.md", "ideas/.hidden/x.md",
-            "ideas/.x.md", "ideas/pic.png", "ideas/dreams/own.md", "elsewhere/x.md", "ideas/canon.md",
+            "ideas/b.md",
+            "ideas/a.md",
+            "ideas/deep/er/c.md",
+            "ideas/done/old.md",
+            "ideas/.hidden/x.md",
+            "ideas/.x.md",
+            "ideas/pic.png",
+            "ideas/dreams/own.md",
+            "elsewhere/x.md",
+            "ideas/canon.md",
         ] {
             let path = root.join(file);
             fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -247,7 +282,10 @@ mod tests {
             ..DreamSpec::default()
         };
         let walked = walk(root, &spec);
-        assert_eq!(names(&walked), ["ideas/a.md", "ideas/b.md", "ideas/deep/er/c.md"]);
+        assert_eq!(
+            names(&walked),
+            ["ideas/a.md", "ideas/b.md", "ideas/deep/er/c.md"]
+        );
         assert_eq!(walked.troubles, []);
         assert_eq!(walked.found[0].stat.size, 4);
     }
@@ -269,13 +307,26 @@ mod tests {
         huge.set_len(500 * 1024 * 1024).unwrap();
         let walked = walk(root, &DreamSpec::default());
         assert_eq!(names(&walked), ["ideas/good.md"]);
-        let troubles: Vec<&str> = walked.troubles.iter().map(|trouble| trouble.path.as_str()).collect();
+        let troubles: Vec<&str> = walked
+            .troubles
+            .iter()
+            .map(|trouble| trouble.path.as_str())
+            .collect();
         assert_eq!(
             troubles,
-            ["ideas/huge.md", "ideas/line\nbreak.md", "ideas/link.md", "ideas/loop", "ideas/socket.md",
-             "ideas/sub/up"]
+            [
+                "ideas/huge.md",
+                "ideas/line\nbreak.md",
+                "ideas/link.md",
+                "ideas/loop",
+                "ideas/socket.md",
+                "ideas/sub/up"
+            ]
         );
-        assert_eq!(walked.troubles[0].why, "is 524288000 bytes long, 1048576 are read");
+        assert_eq!(
+            walked.troubles[0].why,
+            "is 524288000 bytes long, 1048576 are read"
+        );
     }
 
     #[test]

@@ -19,8 +19,25 @@ const KEYS: usize = 20;
 const LOOKED_AT: usize = 30;
 /// Words that name a kind of document and say nothing of its subject, as terms.
 const KINDS: &[&str] = &[
-    "brief", "design", "doc", "document", "draft", "follow", "followup", "idea", "note", "phase",
-    "plan", "proposal", "rfc", "sketch", "spec", "specification", "todo", "v1", "v2",
+    "brief",
+    "design",
+    "doc",
+    "document",
+    "draft",
+    "follow",
+    "followup",
+    "idea",
+    "note",
+    "phase",
+    "plan",
+    "proposal",
+    "rfc",
+    "sketch",
+    "spec",
+    "specification",
+    "todo",
+    "v1",
+    "v2",
 ];
 /// Words by which a commit says that it plans and does not build, as terms.
 const PLANNING: &[&str] = &[
@@ -50,14 +67,24 @@ impl Words {
     pub fn of(path: &str, text: &str) -> Self {
         let stem = places::stem(path);
         let named = |text: &str| {
-            let terms = terms(text).into_iter().filter(|term| !KINDS.contains(&term.as_str()));
+            let terms = terms(text)
+                .into_iter()
+                .filter(|term| !KINDS.contains(&term.as_str()));
             distinct(terms)
         };
         let (title, stem_terms) = (named(&markdown::title(text, stem)), named(stem));
         let top = top_terms(text, KEYS).into_iter().map(|top| top.term);
         let keys = distinct(title.iter().chain(&stem_terms).cloned().chain(top));
-        let all = terms(text).into_iter().chain(stem_terms.iter().cloned()).collect();
-        Self { title, stem: stem_terms, keys, all }
+        let all = terms(text)
+            .into_iter()
+            .chain(stem_terms.iter().cloned())
+            .collect();
+        Self {
+            title,
+            stem: stem_terms,
+            keys,
+            all,
+        }
     }
 }
 
@@ -101,9 +128,20 @@ pub fn candidates(
     let mut found = Vec::new();
     let mut looked_at = HashSet::new();
     for hit in index.search(&words.keys, LOOKED_AT)? {
-        let fit = if possible > 0.0 { (hit.score / possible).max(0.0) } else { 0.0 };
+        let fit = if possible > 0.0 {
+            (hit.score / possible).max(0.0)
+        } else {
+            0.0
+        };
         looked_at.insert(hit.at);
-        found.push(compare(index, hit.at, &history[hit.at], (path, text), words, fit));
+        found.push(compare(
+            index,
+            hit.at,
+            &history[hit.at],
+            (path, text),
+            words,
+            fit,
+        ));
     }
     // A commit that names the file is evidence even where no other word meets.
     for at in index.citing(path).filter(|at| !looked_at.contains(at)) {
@@ -127,7 +165,14 @@ fn compare(
     let has = |term: &String| message.contains(term);
     let named = cover(index, &words.title, has).max(cover(index, &words.stem, has));
     let about = cover(index, &subject, |term| words.all.contains(term));
-    let matched = distinct(words.title.iter().chain(&words.stem).filter(|term| has(term)).cloned());
+    let matched = distinct(
+        words
+            .title
+            .iter()
+            .chain(&words.stem)
+            .filter(|term| has(term))
+            .cloned(),
+    );
     let cited = index.citing(path).any(|citing| citing == at);
     let built = !commit.paths.iter().all(|path| places::is_document(path));
     let planning = !built && subject.iter().any(|term| PLANNING.contains(&term.as_str()));
@@ -143,7 +188,17 @@ fn compare(
         places::names(text, touched) || places::stem(touched) == places::stem(path)
     });
     let paths = paths.take(3).cloned().collect();
-    Candidate { at, strength, fit, named, about, cited, planning, matched, paths }
+    Candidate {
+        at,
+        strength,
+        fit,
+        named,
+        about,
+        cited,
+        planning,
+        matched,
+        paths,
+    }
 }
 
 /// The share of `terms` for which `has` holds, each by its rarity.
@@ -153,12 +208,20 @@ fn cover(index: &Index, terms: &[String], has: impl Fn(&String) -> bool) -> f64 
     if all <= 0.0 {
         return 0.0;
     }
-    terms.iter().filter(|term| has(term)).map(rarity).sum::<f64>() / all
+    terms
+        .iter()
+        .filter(|term| has(term))
+        .map(rarity)
+        .sum::<f64>()
+        / all
 }
 
 fn distinct(terms: impl IntoIterator<Item = String>) -> Vec<String> {
     let mut seen = HashSet::new();
-    terms.into_iter().filter(|term| seen.insert(term.clone())).collect()
+    terms
+        .into_iter()
+        .filter(|term| seen.insert(term.clone()))
+        .collect()
 }
 
 #[cfg(test)]
@@ -179,10 +242,18 @@ mod tests {
     fn history() -> Vec<Commit> {
         vec![
             commit("chore: newer tools", "", &["Cargo.toml"]),
-            commit("feat(net): add a retry policy with jitter", "", &["src/net/retry.rs"]),
+            commit(
+                "feat(net): add a retry policy with jitter",
+                "",
+                &["src/net/retry.rs"],
+            ),
             commit("spec: retry policy with jitter", "", &["docs/retry.md"]),
             commit("fix: typing slip in readme", "", &["README.md"]),
-            commit("feat: night report", "Implements: ideas/dawn.md", &["src/report.rs"]),
+            commit(
+                "feat: night report",
+                "Implements: ideas/dawn.md",
+                &["src/report.rs"],
+            ),
             commit("refactor: split main", "", &["src/main.rs"]),
         ]
     }
@@ -200,16 +271,25 @@ mod tests {
     fn building_beats_planning() {
         let found = found("ideas/retry-policy.md", NOTE);
         assert_eq!(found[0].at, 1);
-        assert!(!found[0].planning && found[1].planning && found[1].at == 2, "{found:?}");
+        assert!(
+            !found[0].planning && found[1].planning && found[1].at == 2,
+            "{found:?}"
+        );
         assert!(found[0].strength > 2.0 * found[1].strength, "{found:?}");
         assert_eq!(found[0].paths, ["src/net/retry.rs"]);
-        assert!(found[0].named > 0.9 && found[0].matched.len() == 3, "{found:?}");
+        assert!(
+            found[0].named > 0.9 && found[0].matched.len() == 3,
+            "{found:?}"
+        );
     }
 
     #[test]
     fn a_message_that_names_the_file_is_enough() {
         let found = found("ideas/dawn.md", "# Something in quite other words\n");
-        assert!(found[0].cited && found[0].at == 4 && found[0].strength >= NAMED, "{found:?}");
+        assert!(
+            found[0].cited && found[0].at == 4 && found[0].strength >= NAMED,
+            "{found:?}"
+        );
     }
 
     #[test]

@@ -23,7 +23,12 @@ pub struct Bounds {
 
 impl Default for Bounds {
     fn default() -> Self {
-        Self { commits: 20_000, paths: 64, body: 4096, total: 48 * 1024 * 1024 }
+        Self {
+            commits: 20_000,
+            paths: 64,
+            body: 4096,
+            total: 48 * 1024 * 1024,
+        }
     }
 }
 
@@ -83,10 +88,14 @@ fn standing(commits: Vec<Commit>) -> Vec<Commit> {
     let mut gone: HashSet<String> = HashSet::new();
     let mut kept = Vec::with_capacity(commits.len());
     for commit in commits {
-        let reverts = commit.body.split("This reverts commit ").skip(1).filter_map(|rest| {
-            let hash: String = rest.chars().take_while(char::is_ascii_hexdigit).collect();
-            (hash.len() == commit.hash.len()).then_some(hash)
-        });
+        let reverts = commit
+            .body
+            .split("This reverts commit ")
+            .skip(1)
+            .filter_map(|rest| {
+                let hash: String = rest.chars().take_while(char::is_ascii_hexdigit).collect();
+                (hash.len() == commit.hash.len()).then_some(hash)
+            });
         let reverts: Vec<String> = reverts.collect();
         // Newest first: whoever takes this one back has been seen.
         if gone.contains(&commit.hash) {
@@ -109,7 +118,11 @@ fn parse(out: &[u8], bounds: &Bounds) -> Vec<Commit> {
     while let Some(commit) = one(&mut fields, bounds) {
         kept += commit.subject.len()
             + commit.body.len()
-            + commit.paths.iter().map(|path| path.len() + size_of::<String>()).sum::<usize>();
+            + commit
+                .paths
+                .iter()
+                .map(|path| path.len() + size_of::<String>())
+                .sum::<usize>();
         if kept > bounds.total || commits.len() == bounds.commits {
             break;
         }
@@ -133,18 +146,31 @@ fn one<'a>(
     let at = text(fields.next()?).parse().ok()?;
     let subject = text(fields.next()?);
     let body = fields.next()?;
-    let body = text(&body[..body.len().min(bounds.body)]).trim_end().to_owned();
+    let body = text(&body[..body.len().min(bounds.body)])
+        .trim_end()
+        .to_owned();
     // The field after the last one is the end of the entry.
     fields.next()?;
     let (mut paths, mut touched) = (Vec::new(), 0);
     while let Some(path) = fields.next_if(|field| !field.is_empty()) {
-        let path = if touched == 0 { path.strip_prefix(b"\n").unwrap_or(path) } else { path };
+        let path = if touched == 0 {
+            path.strip_prefix(b"\n").unwrap_or(path)
+        } else {
+            path
+        };
         touched += 1;
         if paths.len() < bounds.paths {
             paths.push(text(path));
         }
     }
-    Some(Commit { hash, at, subject, body, paths, touched })
+    Some(Commit {
+        hash,
+        at,
+        subject,
+        body,
+        paths,
+        touched,
+    })
 }
 
 /// All tracked paths, in git's order.
@@ -183,8 +209,10 @@ mod tests {
             + &entry("merge", "", &[])
             + &entry("", "", &["c"]);
         let commits = parse(log.as_bytes(), &Bounds::default());
-        let seen: Vec<(&str, usize)> =
-            commits.iter().map(|c| (c.subject.as_str(), c.touched)).collect();
+        let seen: Vec<(&str, usize)> = commits
+            .iter()
+            .map(|c| (c.subject.as_str(), c.touched))
+            .collect();
         assert_eq!(seen, [("one", 2), ("merge", 0), ("", 1)]);
         assert_eq!(commits[0].body, "body\n\nSpec: ideas/a.md");
         assert_eq!(commits[0].paths, ["a.rs", "ö b.rs"]);
@@ -195,7 +223,10 @@ mod tests {
     #[test]
     fn what_a_committer_writes_is_no_other_commit() {
         let forged = format!("x\n{HASH}\n1700000000\nfeat: forged");
-        let commits = parse(entry(&forged, &forged, &[HASH]).as_bytes(), &Bounds::default());
+        let commits = parse(
+            entry(&forged, &forged, &[HASH]).as_bytes(),
+            &Bounds::default(),
+        );
         assert_eq!(commits.len(), 1);
         assert_eq!(commits[0].paths, [HASH]);
     }
@@ -213,9 +244,15 @@ mod tests {
             touched: 0,
         };
         let subjects = |commits: Vec<Commit>| -> Vec<String> {
-            standing(commits).into_iter().map(|commit| commit.subject).collect()
+            standing(commits)
+                .into_iter()
+                .map(|commit| commit.subject)
+                .collect()
         };
-        let (work, back) = (commit('a', "work", None), commit('b', "Revert work", Some('a')));
+        let (work, back) = (
+            commit('a', "work", None),
+            commit('b', "Revert work", Some('a')),
+        );
         assert_eq!(subjects(vec![back.clone(), work.clone()]), [""; 0]);
         let again = commit('c', "Reapply work", Some('b'));
         assert_eq!(subjects(vec![again, back, work]), ["work"]);
@@ -224,12 +261,26 @@ mod tests {
     #[test]
     fn bounds_hold() {
         let log = entry("one", &"é".repeat(10), &["a", "b", "c"]).repeat(5);
-        let bounds = Bounds { commits: 3, paths: 2, body: 3, total: 1000 };
+        let bounds = Bounds {
+            commits: 3,
+            paths: 2,
+            body: 3,
+            total: 1000,
+        };
         let commits = parse(log.as_bytes(), &bounds);
         assert_eq!(commits.len(), 3);
         assert_eq!((commits[0].paths.len(), commits[0].touched), (2, 3));
         assert!(commits[0].body.starts_with('é'));
-        assert_eq!(parse(log.as_bytes(), &Bounds { total: 10, ..bounds }), []);
+        assert_eq!(
+            parse(
+                log.as_bytes(),
+                &Bounds {
+                    total: 10,
+                    ..bounds
+                }
+            ),
+            []
+        );
         assert_eq!(parse(b"", &bounds), []);
         assert_eq!(parse(b"\0nonsense\0", &bounds), []);
     }

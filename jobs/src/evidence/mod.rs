@@ -84,7 +84,11 @@ impl Room {
     /// [`IndexError`].
     pub fn of(history: Vec<Commit>, tracked: Vec<String>) -> Result<Self, IndexError> {
         let index = Index::build(&history)?;
-        Ok(Self { history, index, tracked: Tracked::new(tracked) })
+        Ok(Self {
+            history,
+            index,
+            tracked: Tracked::new(tracked),
+        })
     }
 
     /// What there is about the note at `path`, whose text this is.
@@ -93,14 +97,22 @@ impl Room {
     /// [`IndexError`].
     pub fn about(&self, path: &str, text: &str) -> Result<Grounds, IndexError> {
         let words = Words::of(path, text);
-        let candidates =
-            candidates(&self.index, &self.history, (path, text), &words, CANDIDATES)?;
+        let candidates = candidates(&self.index, &self.history, (path, text), &words, CANDIDATES)?;
         let own = |paths: Vec<&str>| -> Vec<String> {
-            paths.into_iter().filter(|found| *found != path).map(str::to_owned).collect()
+            paths
+                .into_iter()
+                .filter(|found| *found != path)
+                .map(str::to_owned)
+                .collect()
         };
         let paths = own(self.tracked.named_in(text, PATHS));
         let namesakes = own(self.tracked.with_stem(places::stem(path), PATHS));
-        Ok(Grounds { words, candidates, paths, namesakes })
+        Ok(Grounds {
+            words,
+            candidates,
+            paths,
+            namesakes,
+        })
     }
 
     /// The commit of a candidate.
@@ -117,7 +129,11 @@ impl Room {
     pub fn commit_named(&self, prefix: &str) -> Option<&Commit> {
         let good = prefix.len() >= 7 && prefix.bytes().all(|byte| byte.is_ascii_hexdigit());
         let prefix = prefix.to_ascii_lowercase();
-        good.then(|| self.history.iter().find(|commit| commit.hash.starts_with(&prefix)))?
+        good.then(|| {
+            self.history
+                .iter()
+                .find(|commit| commit.hash.starts_with(&prefix))
+        })?
     }
 
     /// Whether this path is tracked, or is a folder of tracked files.

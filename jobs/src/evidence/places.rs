@@ -17,7 +17,8 @@ pub fn stem(path: &str) -> &str {
 pub fn is_document(path: &str) -> bool {
     const ENDINGS: [&str; 7] = ["md", "markdown", "txt", "rst", "adoc", "org", "html"];
     let name = path.rsplit('/').next().unwrap_or(path);
-    name.rsplit_once('.').is_some_and(|(_, ending)| ENDINGS.contains(&ending))
+    name.rsplit_once('.')
+        .is_some_and(|(_, ending)| ENDINGS.contains(&ending))
 }
 
 /// Whether a text names a path: all of it, or its name with the folder it lies in. A bare
@@ -84,8 +85,12 @@ impl Tracked {
             return true;
         }
         let folder = format!("{path}/");
-        let at = self.paths.partition_point(|other| other.as_str() < folder.as_str());
-        self.paths.get(at).is_some_and(|other| other.starts_with(&folder))
+        let at = self
+            .paths
+            .partition_point(|other| other.as_str() < folder.as_str());
+        self.paths
+            .get(at)
+            .is_some_and(|other| other.starts_with(&folder))
     }
 
     /// The tracked files that a text names, at most `limit`: by whole path, by the end of a path,
@@ -94,11 +99,19 @@ impl Tracked {
         let mut found: Vec<&str> = Vec::new();
         for piece in mentioned(text) {
             let name = piece.rsplit('/').next().unwrap_or(piece).to_lowercase();
-            let Some(places) = self.by_name.get(&name) else { continue };
-            let mut meant = places.iter().map(|at| self.paths[*at as usize].as_str()).filter(|path| {
-                path.strip_suffix(piece).is_some_and(|before| before.is_empty() || before.ends_with('/'))
-            });
-            let (Some(first), None) = (meant.next(), meant.next()) else { continue };
+            let Some(places) = self.by_name.get(&name) else {
+                continue;
+            };
+            let mut meant = places
+                .iter()
+                .map(|at| self.paths[*at as usize].as_str())
+                .filter(|path| {
+                    path.strip_suffix(piece)
+                        .is_some_and(|before| before.is_empty() || before.ends_with('/'))
+                });
+            let (Some(first), None) = (meant.next(), meant.next()) else {
+                continue;
+            };
             if !found.contains(&first) {
                 found.push(first);
             }
@@ -138,17 +151,38 @@ mod tests {
         assert_eq!(stem(".gitignore"), ".gitignore");
         assert!(is_document("docs/x.md") && !is_document("x/md") && !is_document("src/a.rs"));
         let pieces: Vec<&str> =
-            mentioned("Move `src/a.rs` to docs/, see a.md. And/or e.g. (https://x.org/y) v1.2").collect();
-        assert!(["src/a.rs", "docs/", "a.md"].iter().all(|want| pieces.contains(want)), "{pieces:?}");
+            mentioned("Move `src/a.rs` to docs/, see a.md. And/or e.g. (https://x.org/y) v1.2")
+                .collect();
+        assert!(
+            ["src/a.rs", "docs/", "a.md"]
+                .iter()
+                .all(|want| pieces.contains(want)),
+            "{pieces:?}"
+        );
     }
 
     #[test]
     fn tracked_files_are_found_by_what_a_text_says() {
-        let paths = ["README.md", "docs/README.md", "specs/night_report.md", "src/net/retry.rs", "src/x/mod.rs"];
+        let paths = [
+            "README.md",
+            "docs/README.md",
+            "specs/night_report.md",
+            "src/net/retry.rs",
+            "src/x/mod.rs",
+        ];
         let tracked = Tracked::new(paths.iter().map(|path| (*path).to_owned()).collect());
-        assert_eq!(tracked.named_in("net/retry.rs or README.md", 9), ["src/net/retry.rs"]);
-        assert_eq!(tracked.named_in("`docs/README.md` `mod.rs`", 9), ["docs/README.md", "src/x/mod.rs"]);
-        assert_eq!(tracked.with_stem("Night-Report", 9), ["specs/night_report.md"]);
+        assert_eq!(
+            tracked.named_in("net/retry.rs or README.md", 9),
+            ["src/net/retry.rs"]
+        );
+        assert_eq!(
+            tracked.named_in("`docs/README.md` `mod.rs`", 9),
+            ["docs/README.md", "src/x/mod.rs"]
+        );
+        assert_eq!(
+            tracked.with_stem("Night-Report", 9),
+            ["specs/night_report.md"]
+        );
         assert!(tracked.has("src/net") && tracked.has("src/net/") && tracked.has("README.md"));
         assert!(!tracked.has("src/ne") && !tracked.has("") && !tracked.has("nowhere"));
     }

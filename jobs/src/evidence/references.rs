@@ -28,7 +28,11 @@ pub struct Checked {
 impl Checked {
     /// Whether the text stands on something, and on nothing that is made up.
     pub fn resolves(&self) -> bool {
-        !self.found.is_empty() && !self.missing.iter().any(|it| matches!(it, Reference::Commit(_)))
+        !self.found.is_empty()
+            && !self
+                .missing
+                .iter()
+                .any(|it| matches!(it, Reference::Commit(_)))
     }
 }
 
@@ -46,7 +50,8 @@ pub fn check(room: &Room, evidence: &str, own: &[&str]) -> Checked {
         }
         let known = room.has_path(path);
         // "and/or" and "v1.2" look like paths too: what is not there counts only as a file.
-        if known || (path.contains('/') && path.rsplit('/').next().is_some_and(|n| n.contains('.'))) {
+        if known || (path.contains('/') && path.rsplit('/').next().is_some_and(|n| n.contains('.')))
+        {
             checked.note(Reference::Path(path.to_owned()), known);
         }
     }
@@ -55,7 +60,11 @@ pub fn check(room: &Room, evidence: &str, own: &[&str]) -> Checked {
 
 impl Checked {
     fn note(&mut self, reference: Reference, known: bool) {
-        let list = if known { &mut self.found } else { &mut self.missing };
+        let list = if known {
+            &mut self.found
+        } else {
+            &mut self.missing
+        };
         if !list.contains(&reference) {
             list.push(reference);
         }
@@ -95,7 +104,10 @@ mod tests {
         assert!(resolves("see specs/a.md (v1.2)"));
         assert!(resolves("everything in src/ does it"));
         assert!(!resolves("commit deadbeef1 did it"));
-        assert!(!resolves("0123456789ab and also 99999999"), "one of two is made up");
+        assert!(
+            !resolves("0123456789ab and also 99999999"),
+            "one of two is made up"
+        );
         assert!(!resolves("defaced facade"));
         assert!(!resolves("see specs/none.md"));
         assert!(!resolves("ideas/a.md says so itself"));

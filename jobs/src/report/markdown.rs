@@ -16,7 +16,12 @@ pub fn render(report: &NightReport) -> String {
 }
 
 fn write(out: &mut String, report: &NightReport) -> std::fmt::Result {
-    writeln!(out, "# Night {} — {}\n", report.night, one_line(&report.project))?;
+    writeln!(
+        out,
+        "# Night {} — {}\n",
+        report.night,
+        one_line(&report.project)
+    )?;
     writeln!(out, "**{}**\n", report.headline())?;
     writeln!(
         out,
@@ -26,7 +31,10 @@ fn write(out: &mut String, report: &NightReport) -> std::fmt::Result {
         amounts(report.spent)
     )?;
     if !report.runs.is_empty() {
-        writeln!(out, "| job | outcome | took | calls | what |\n| --- | --- | ---: | ---: | --- |")?;
+        writeln!(
+            out,
+            "| job | outcome | took | calls | what |\n| --- | --- | ---: | ---: | --- |"
+        )?;
         for run in &report.runs {
             writeln!(
                 out,
@@ -54,7 +62,11 @@ fn write(out: &mut String, report: &NightReport) -> std::fmt::Result {
 }
 
 fn section(out: &mut String, run: &RunLine) -> std::fmt::Result {
-    let attempt = if run.attempt > 1 { format!(", attempt {}", run.attempt) } else { String::new() };
+    let attempt = if run.attempt > 1 {
+        format!(", attempt {}", run.attempt)
+    } else {
+        String::new()
+    };
     writeln!(out, "## {} ({}{attempt})\n", run.job, run.word())?;
     if !run.headline.is_empty() {
         writeln!(out, "{}\n", one_line(&run.headline))?;
@@ -63,7 +75,9 @@ fn section(out: &mut String, run: &RunLine) -> std::fmt::Result {
         && let Some(why) = outcome.why()
         && why != run.headline
     {
-        let class = outcome.class().map_or_else(String::new, |class| format!(" ({class})"));
+        let class = outcome
+            .class()
+            .map_or_else(String::new, |class| format!(" ({class})"));
         writeln!(out, "{}{class}: {}\n", outcome.word(), one_line(why))?;
     }
     for line in &run.lines {
@@ -73,7 +87,11 @@ fn section(out: &mut String, run: &RunLine) -> std::fmt::Result {
         writeln!(out)?;
     }
     if !run.artifacts.is_empty() {
-        let names = run.artifacts.iter().map(|path| format!("`{path}`")).collect::<Vec<_>>();
+        let names = run
+            .artifacts
+            .iter()
+            .map(|path| format!("`{path}`"))
+            .collect::<Vec<_>>();
         writeln!(out, "Placed: {}\n", names.join(", "))?;
     }
     let mut facts = vec![format!("run `{}`", run.run)];
@@ -89,7 +107,11 @@ fn section(out: &mut String, run: &RunLine) -> std::fmt::Result {
 pub(crate) fn amounts(spent: Amounts) -> String {
     let mut parts = Vec::new();
     if spent.calls > 0 {
-        parts.push(format!("{} model call{}", spent.calls, if spent.calls == 1 { "" } else { "s" }));
+        parts.push(format!(
+            "{} model call{}",
+            spent.calls,
+            if spent.calls == 1 { "" } else { "s" }
+        ));
     }
     if spent.tokens > 0 {
         parts.push(format!("{} tokens", spent.tokens));
@@ -103,7 +125,11 @@ pub(crate) fn amounts(spent: Amounts) -> String {
 }
 
 fn one_line(text: &str) -> String {
-    text.split(['\n', '\r']).map(str::trim).filter(|part| !part.is_empty()).collect::<Vec<_>>().join(" ")
+    text.split(['\n', '\r'])
+        .map(str::trim)
+        .filter(|part| !part.is_empty())
+        .collect::<Vec<_>>()
+        .join(" ")
 }
 
 fn cell(text: &str) -> String {
@@ -126,7 +152,11 @@ mod tests {
             outcome: Some(outcome),
             started: None,
             finished: None,
-            spent: Amounts { calls: 1, micros: 12_345, ..Amounts::default() },
+            spent: Amounts {
+                calls: 1,
+                micros: 12_345,
+                ..Amounts::default()
+            },
             headline: "did | it\nall".into(),
             lines: vec!["one\n# two".into()],
             facts: Map::new(),
@@ -145,15 +175,29 @@ mod tests {
             opened: Timestamp::UNIX_EPOCH,
             closed: Timestamp::UNIX_EPOCH,
             worst: "failed".into(),
-            spent: Amounts { calls: 2, micros: 24_690, seconds: 3, ..Amounts::default() },
+            spent: Amounts {
+                calls: 2,
+                micros: 24_690,
+                seconds: 3,
+                ..Amounts::default()
+            },
             runs: vec![
                 line("dream", Outcome::Succeeded),
-                line("tidy", Outcome::Failed { class: Class::Crash, why: "exit 3".into() }),
+                line(
+                    "tidy",
+                    Outcome::Failed {
+                        class: Class::Crash,
+                        why: "exit 3".into(),
+                    },
+                ),
             ],
             open: vec![],
         };
         let text = render(&report);
-        assert!(text.starts_with("# Night 2026-11-21 — demo\n\n**1 succeeded, 1 failed**\n"), "{text}");
+        assert!(
+            text.starts_with("# Night 2026-11-21 — demo\n\n**1 succeeded, 1 failed**\n"),
+            "{text}"
+        );
         assert!(text.contains("Spent 2 model calls, $0.03, 3 s."), "{text}");
         assert!(text.contains("did \\| it all"), "{text}");
         assert!(text.contains("- one # two\n"), "{text}");

@@ -24,17 +24,36 @@ pub const FOLDER: &str = ".runner/reports";
 /// The ledger cannot be read, or the report cannot be staged.
 pub fn run(ctx: &mut Context<'_>) -> Result<Finished, JobError> {
     let Some(night) = ctx.admitted.night() else {
-        return Err(JobError::failed(Class::Internal, "a report belongs to a night, and this run has none"));
+        return Err(JobError::failed(
+            Class::Internal,
+            "a report belongs to a night, and this run has none",
+        ));
     };
     let report = gather(ctx.ledger, night, ctx.root, ctx.now)?;
     let folder = format!("{FOLDER}/{}", report.night);
-    let mut json = serde_json::to_vec_pretty(&report)
-        .map_err(|error| JobError::failed(Class::Internal, format!("the report does not serialise: {error}")))?;
+    let mut json = serde_json::to_vec_pretty(&report).map_err(|error| {
+        JobError::failed(
+            Class::Internal,
+            format!("the report does not serialise: {error}"),
+        )
+    })?;
     json.push(b'\n');
-    ctx.scope.stage(&format!("{folder}/report.json"), &json, Expect::Current)?;
-    ctx.scope.stage(&format!("{folder}/report.md"), markdown(&report).as_bytes(), Expect::Current)?;
-    let mut finished = Finished { headline: report.headline(), ..Finished::default() };
-    finished.facts.insert("runs".to_owned(), json!(report.runs.len()));
-    finished.facts.insert("worst".to_owned(), json!(report.worst));
+    ctx.scope
+        .stage(&format!("{folder}/report.json"), &json, Expect::Current)?;
+    ctx.scope.stage(
+        &format!("{folder}/report.md"),
+        markdown(&report).as_bytes(),
+        Expect::Current,
+    )?;
+    let mut finished = Finished {
+        headline: report.headline(),
+        ..Finished::default()
+    };
+    finished
+        .facts
+        .insert("runs".to_owned(), json!(report.runs.len()));
+    finished
+        .facts
+        .insert("worst".to_owned(), json!(report.worst));
     Ok(finished)
 }

@@ -69,31 +69,56 @@ pub struct RunLine {
 }
 
 /// Words from best to worst: what a night exits with.
-const ORDER: [&str; 9] =
-    ["succeeded", "skipped", "deferred", "degraded", "missed", "cancelled", "timed-out", "lost", "failed"];
+const ORDER: [&str; 9] = [
+    "succeeded",
+    "skipped",
+    "deferred",
+    "degraded",
+    "missed",
+    "cancelled",
+    "timed-out",
+    "lost",
+    "failed",
+];
 
 impl NightReport {
     /// The whole night in one line.
     pub fn headline(&self) -> String {
         let mut counts: Vec<(&str, usize)> = Vec::new();
         for word in ORDER {
-            let count = self.last_attempts().filter(|run| run.word() == word).count();
+            let count = self
+                .last_attempts()
+                .filter(|run| run.word() == word)
+                .count();
             if count > 0 {
                 counts.push((word, count));
             }
         }
-        let mut text =
-            counts.iter().map(|(word, count)| format!("{count} {word}")).collect::<Vec<_>>().join(", ");
+        let mut text = counts
+            .iter()
+            .map(|(word, count)| format!("{count} {word}"))
+            .collect::<Vec<_>>()
+            .join(", ");
         if !self.open.is_empty() {
-            text.push_str(&format!("{}{} unfinished", if text.is_empty() { "" } else { ", " }, self.open.len()));
+            text.push_str(&format!(
+                "{}{} unfinished",
+                if text.is_empty() { "" } else { ", " },
+                self.open.len()
+            ));
         }
-        if text.is_empty() { "nothing was due".to_owned() } else { text }
+        if text.is_empty() {
+            "nothing was due".to_owned()
+        } else {
+            text
+        }
     }
 
     /// Each job's last attempt: what its occurrence came to.
     pub fn last_attempts(&self) -> impl Iterator<Item = &RunLine> {
         self.runs.iter().enumerate().filter_map(|(index, run)| {
-            let later = self.runs[index + 1..].iter().any(|other| other.job == run.job && other.attempt > run.attempt);
+            let later = self.runs[index + 1..]
+                .iter()
+                .any(|other| other.job == run.job && other.attempt > run.attempt);
             (!later).then_some(run)
         })
     }
@@ -110,9 +135,17 @@ impl RunLine {
 ///
 /// # Errors
 /// [`LedgerError`].
-pub fn gather(ledger: &Ledger, night: NightId, root: &Path, now: Timestamp) -> Result<NightReport, LedgerError> {
+pub fn gather(
+    ledger: &Ledger,
+    night: NightId,
+    root: &Path,
+    now: Timestamp,
+) -> Result<NightReport, LedgerError> {
     let row = ledger.night(night)?;
-    let mut rows = ledger.runs(&Filter { night: Some(night), ..Filter::default() })?;
+    let mut rows = ledger.runs(&Filter {
+        night: Some(night),
+        ..Filter::default()
+    })?;
     rows.retain(|run| run.kind != REPORT_JOB);
     rows.reverse();
     let mut runs = Vec::with_capacity(rows.len());
@@ -129,7 +162,9 @@ pub fn gather(ledger: &Ledger, night: NightId, root: &Path, now: Timestamp) -> R
     let mut report = NightReport {
         schema_version: SCHEMA,
         night: row.name,
-        project: root.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned()),
+        project: root
+            .file_name()
+            .map_or_else(String::new, |name| name.to_string_lossy().into_owned()),
         opened: row.opens,
         closed: row.closed.unwrap_or(now),
         worst: "succeeded".to_owned(),
@@ -137,7 +172,10 @@ pub fn gather(ledger: &Ledger, night: NightId, root: &Path, now: Timestamp) -> R
         runs,
         open,
     };
-    let worst = report.last_attempts().filter_map(|run| ORDER.iter().position(|word| *word == run.word())).max();
+    let worst = report
+        .last_attempts()
+        .filter_map(|run| ORDER.iter().position(|word| *word == run.word()))
+        .max();
     report.worst = ORDER[worst.unwrap_or(0)].to_owned();
     Ok(report)
 }

@@ -327,6 +327,29 @@ fn lines_without_end_are_given_in_time_and_hide_nothing() {
 }
 
 #[test]
+fn hostile_texts_take_linear_time() {
+    for piece in [
+        "token=",
+        "token=a1",
+        "sk-",
+        "eyJ.",
+        "AIza",
+        "://a:@",
+        "-----BEGIN PRIVATE KEY-----",
+        "\x1b[1;",
+    ] {
+        let _ = redact(&piece.repeat(300_000 / piece.len()));
+    }
+}
+
+#[test]
+fn a_quoted_password_goes_whole() {
+    let text = r#"{"password": "s3cretA1 and more", "hint": "Password: \"must be long!\""}"#;
+    let redacted = r#"{"password": "[redacted:assigned]", "hint": "Password: \"must be long!\""}"#;
+    assert_eq!(redact(text), redacted);
+}
+
+#[test]
 fn streams_take_bytes_that_are_no_text() {
     let mut stream = redactor().stream();
     let mut out = stream.push(b"a\xff\xc3");
