@@ -3,16 +3,24 @@
 //! `RUNNER_TEST_SCALE` multiplies the drawn samples, `RUNNER_TEST_SEED` repeats a run.
 //! `docs/RELIABILITY.md` tells what is modelled.
 
+#[path = "crash_simulation/crashes.rs"]
+mod crashes;
 #[path = "crash_simulation/damage.rs"]
 mod damage;
 #[path = "crash_simulation/disk.rs"]
 mod disk;
+#[path = "crash_simulation/editor.rs"]
+mod editor;
+#[path = "crash_simulation/faults.rs"]
+mod faults;
 #[path = "crash_simulation/real_disk.rs"]
 mod real_disk;
 #[path = "crash_simulation/scenarios.rs"]
 mod scenarios;
-#[path = "crash_simulation/suites.rs"]
-mod suites;
+#[path = "crash_simulation/trial.rs"]
+mod trial;
+#[path = "crash_simulation/unruly.rs"]
+mod unruly;
 #[path = "crash_simulation/world.rs"]
 mod world;
 
@@ -27,7 +35,7 @@ use runner_engine::placement::{Plant, Planted};
 
 use damage::Random;
 use scenarios::{ALL, Prepared};
-use suites::{Counts, SUITES, Trial};
+use trial::{Counts, SUITES, Trial};
 
 /// The seed of an ordinary run: failures should be found by enumeration, not by luck.
 const SEED: u64 = 0x6e69_6768_7473;

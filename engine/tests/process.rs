@@ -171,6 +171,35 @@ fn a_large_output_just_before_the_exit_is_whole() {
 }
 
 #[test]
+fn what_lies_in_a_large_pipe_at_the_exit_is_whole() {
+    let _together = TOGETHER.read().unwrap_or_else(PoisonError::into_inner);
+    let place = tempfile::tempdir().unwrap();
+    let script = "echo $$; until [ -e go ]; do sleep 0.01; done; exec head -c 900000 /dev/zero";
+    let mut spec = spec_in(place.path(), "pipe", script);
+    spec.limits.drain = Duration::ZERO;
+    let ended = run(&spec, &Cancel::new().unwrap(), &mut |_, bytes| {
+        if let Ok(pid) = String::from_utf8_lossy(bytes).trim().parse::<i32>() {
+            // As some programs do themselves. Then wait here until it has said all and is gone.
+            let pipe = fs::File::open(format!("/proc/{pid}/fd/1")).unwrap();
+            rustix::pipe::fcntl_setpipe_size(&pipe, 1 << 20).unwrap();
+            drop(pipe);
+            let pid = rustix::process::Pid::from_raw(pid).unwrap();
+            let flags = rustix::process::PidfdFlags::empty();
+            let process = rustix::process::pidfd_open(pid, flags).unwrap();
+            fs::write(place.path().join("go"), "").unwrap();
+            let wanted = rustix::event::PollFlags::IN;
+            let mut fds = [rustix::event::PollFd::new(&process, wanted)];
+            rustix::event::poll(&mut fds, None).unwrap();
+        }
+        Verdict::Continue
+    });
+    let ended = ended.unwrap();
+    check(&spec, &ended);
+    let zeros = ended.stdout.iter().filter(|byte| **byte == 0).count();
+    assert_eq!((zeros, ended.reason), (900_000, Reason::Exited));
+}
+
+#[test]
 fn a_grandchild_that_holds_the_pipe_does_not_hold_us() {
     let ended = finish(&spec("holds", "sleep 1000 & echo done"));
     assert_eq!(

@@ -1,10 +1,393 @@
+//! The dream pass: reads the changed ideas, grounds and classifies each, and leaves proposals.
+//!
+//! ```text
+//! survey ──> delta ──> evidence ──> rule ──> ask ──> check ──> hash again ──> stage
+//!            │ none: skipped                           │ none good: malformed
+//! ```
+//!
+//! Contract: `contracts/dream.md`. A pass proposes and a person decides; nothing here touches an
+//! idea. It must never place anything that a model wrote: what is placed is built from a checked
+//! reply. It must never call an idea triaged without a valid answer about the very content that is
+//! still there at the end.
+
 pub mod decisions;
 pub mod delta;
+mod dirty;
 pub mod features;
+pub mod leak;
 pub mod proposal;
+pub mod request;
 pub mod rule;
-pub mod spec;
+mod spec;
 pub mod stat_cache;
 pub mod state;
 pub mod survey;
+mod verdicts;
 pub mod walk;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use jiff::Timestamp;
+use runner_backends::Reply;
+use runner_engine::digest::Digest;
+use runner_engine::files::write_atomic;
+use runner_engine::outcome::Class;
+use runner_engine::placement::Trouble as DiskTrouble;
+use runner_engine::scope::{Expect, ScopeError};
+use runner_text::json_extract::extract_array;
+use serde_json::{Map, Value, json};
+
+use crate::evidence::{Bounds, EvidenceError, Room, references};
+use crate::{Context, Finished, JobError};
+pub use dirty::dirty;
+pub use spec::{Dirty, DreamSpec};
+
+use decisions::Decisions;
+use proposal::{Action, Checked, Offer, Proposal, Refused, Status};
+use state::{Change, State, Triaged};
+use survey::Reader;
+use verdicts::Judged;
+use walk::Trouble;
+
+/// The longest state or decisions file that is read, in bytes.
+const LONGEST: u64 = 256 * 1024 * 1024;
+/// What of a run's time is kept for what comes after the answer.
+const AFTERWARDS: Duration = Duration::from_secs(30);
+/// How many elements of a reply are looked at.
+const ELEMENTS: usize = 5000;
+
+/// Makes one pass.
+///
+/// # Errors
+/// [`JobError::Nothing`] without changed ideas; `malformed` when the reply has no good proposal or
+/// the state file is not one; `guard` when the targets could leak; whatever the backend, git or the
+/// budget said. Nothing is staged then.
+pub fn run(ctx: &mut Context<'_>, spec: &DreamSpec) -> Result<Finished, JobError> {
+    spec.check()?;
+    let (state_bytes, expect) = read_state(ctx, spec)?;
+    let state = State::parse(&state_bytes).map_err(|bad| bad_state(spec, &bad))?;
+    let survey = survey(ctx, spec)?;
+    let delta = delta::select(&survey.ideas, &state, spec.max_ideas);
+    if delta.selected.is_empty() {
+        return Err(JobError::Nothing(nothing(delta.unchanged, &survey.troubles)));
+    }
+    let folder = pass_folder(ctx, spec);
+    let proposals_path = format!("{folder}/proposals.json");
+    for target in [&proposals_path, &spec.state_path()] {
+        leak::check(&ctx.git, target).map_err(|leak| match leak {
+            leak::Leak::Git(error) => JobError::Git(error),
+            leak => JobError::failed(Class::Guard, leak.to_string()),
+        })?;
+    }
+    let reader = reader(ctx, spec)?;
+    let mut told = Told { troubles: survey.troubles, waiting: delta.waiting, ..Told::default() };
+    let room = Room::open(&ctx.git, &Bounds::default()).map_err(|error| match error {
+        EvidenceError::Git(error) => JobError::Git(error),
+        EvidenceError::Index(error) => JobError::failed(Class::Internal, crate::perform::whole(&error)),
+    })?;
+    let judged = verdicts::judge_all(&survey.ideas, &delta.selected, &reader, &room, &mut told.troubles, ctx.progress)?;
+    if judged.shown.is_empty() {
+        let why = format!("none of {} changed ideas could be read: {}", delta.selected.len(), listed(&told.troubles));
+        return Err(JobError::failed(Class::Environment, why));
+    }
+    told.compared = judged.compared;
+    let reply = ask(ctx, &room, &judged)?;
+    told.notes = reply.notes.clone();
+    let Checked { proposals, refused } = proposal::check(elements(&reply), &judged.offer);
+    if proposals.is_empty() {
+        return Err(JobError::failed(Class::Malformed, none_good(&refused)));
+    }
+    told.refused = refused;
+    let proposals: Vec<Proposal> =
+        proposals.into_iter().map(|proposal| grounded(&room, proposal, &mut told.downgraded)).collect();
+    let changed = changed_meanwhile(&reader, &judged.offer, &proposals);
+    let changes = changes(&judged, &proposals, &changed, ctx.now);
+    told.unanswered = judged.shown.iter().filter(|one| !proposals.iter().any(|p| p.targets[0] == one.path)).count();
+    let decisions = decisions(ctx, spec)?;
+    let (mut kept, before) = (Vec::new(), proposals.len());
+    for proposal in proposals {
+        if proposal.targets.iter().any(|target| changed.contains(target.as_str())) {
+            continue;
+        }
+        if decisions.decided(&proposal.id, &proposal.targets_hash) {
+            told.decided += 1;
+        } else {
+            kept.push(proposal);
+        }
+    }
+    told.dropped = before - kept.len() - told.decided;
+    told.changed = changed.into_iter().map(str::to_owned).collect();
+    let mut text = serde_json::to_string_pretty(&kept).expect("proposals have string keys only");
+    text.push('\n');
+    ctx.scope.stage(&proposals_path, text.as_bytes(), Expect::Absent)?;
+    ctx.scope.stage(&spec.state_path(), state.with(&changes).as_bytes(), expect)?;
+    Ok(told.finish(&kept, judged.shown.len(), survey.ideas.len(), &folder))
+}
+
+/// Surveys, and keeps the stat cache; that it could not be kept costs only time.
+fn survey(ctx: &Context<'_>, spec: &DreamSpec) -> Result<survey::Survey, JobError> {
+    let cache = ctx.cache.join("dream-stat-cache");
+    let disk = |error: runner_engine::placement::FsError| JobError::failed(Class::Environment, error.to_string());
+    let survey = survey::survey(ctx.root, spec, &cache).map_err(disk)?;
+    if let Some(bytes) = &survey.cache
+        && let Err(error) = write_atomic(&cache, bytes, 0o600)
+    {
+        tracing::warn!(%error, "the stat cache could not be kept");
+    }
+    Ok(survey)
+}
+
+fn reader(ctx: &Context<'_>, spec: &DreamSpec) -> Result<Reader, JobError> {
+    Reader::open(ctx.root, spec.max_idea_bytes)
+        .map_err(|error| JobError::failed(Class::Environment, error.to_string()))
+}
+
+/// A file of runner's own that may not be there yet.
+fn read_own(ctx: &Context<'_>, path: &str) -> Result<Option<Vec<u8>>, JobError> {
+    match ctx.scope.read(path, LONGEST) {
+        Ok(bytes) => Ok(Some(bytes)),
+        Err(ScopeError::Fs(error)) if matches!(error.trouble, DiskTrouble::Missing) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn read_state(ctx: &Context<'_>, spec: &DreamSpec) -> Result<(Vec<u8>, Expect), JobError> {
+    Ok(match read_own(ctx, &spec.state_path())? {
+        // The whole file is hashed again when it is staged: what is replaced is what was read.
+        Some(bytes) => {
+            let expect = Expect::Digest(Digest::of(&bytes));
+            (bytes, expect)
+        }
+        None => (Vec::new(), Expect::Absent),
+    })
+}
+
+fn bad_state(spec: &DreamSpec, bad: &state::BadState) -> JobError {
+    let path = spec.state_path();
+    JobError::failed(
+        Class::Malformed,
+        format!("{path} is not a dream state: {bad}; nothing was overwritten. Mend it, or move it away \
+                 (`mv {path} {path}.bad`), and the next pass looks at every idea anew"),
+    )
+}
+
+fn decisions(ctx: &Context<'_>, spec: &DreamSpec) -> Result<Decisions, JobError> {
+    Ok(Decisions::read(&read_own(ctx, &spec.decisions_path())?.unwrap_or_default()))
+}
+
+fn nothing(unchanged: usize, troubles: &[Trouble]) -> String {
+    let mut why = format!("no delta ({unchanged} ideas unchanged)");
+    if !troubles.is_empty() {
+        why.push_str(&format!("; {} could not be taken in: {}", troubles.len(), listed(troubles)));
+    }
+    why
+}
+
+/// `dreams/<UTC time of the pass>`, with a number where that is taken.
+fn pass_folder(ctx: &Context<'_>, spec: &DreamSpec) -> String {
+    let stamp = ctx.now.strftime("%Y%m%dT%H%M%SZ").to_string();
+    let named = |number: u32| match number {
+        1 => format!("{}/{stamp}", spec.dreams),
+        number => format!("{}/{stamp}-{number}", spec.dreams),
+    };
+    let taken = |folder: &String| ctx.root.join(folder).symlink_metadata().is_ok();
+    (1..).map(named).find(|folder| !taken(folder)).expect("there are more numbers than folders")
+}
+
+fn ask(ctx: &mut Context<'_>, room: &Room, judged: &Judged) -> Result<Reply, JobError> {
+    let redacted: Vec<String> = judged
+        .shown
+        .iter()
+        .map(|one| ctx.redactor.redact(&one.text).into_owned())
+        .collect();
+    let shown: Vec<request::Shown<'_>> = judged
+        .shown
+        .iter()
+        .zip(&redacted)
+        .map(|(one, text)| request::Shown {
+            path: &one.path,
+            text,
+            grounds: &one.grounds,
+            near: &one.near,
+            verdict: &one.verdict,
+        })
+        .collect();
+    let frame = request::Frame {
+        id: format!("{}-dream", ctx.admitted.run()),
+        seed: ctx.admitted.seed(),
+        total: ctx.left().saturating_sub(AFTERWARDS).max(Duration::from_secs(1)),
+        run_dir: ctx.run_dir,
+    };
+    let request = request::build(frame, room, &shown, &judged.offer);
+    Ok(ctx.ask(&request, shown.len() as u64)?)
+}
+
+/// The elements of a reply: an array, one in an object around it, or one in the text.
+fn elements(reply: &Reply) -> Vec<Result<Value, String>> {
+    let given = match &reply.value {
+        Some(Value::Array(elements)) => Some(elements),
+        Some(Value::Object(object)) => object.get("proposals").and_then(Value::as_array),
+        _ => None,
+    };
+    let mut elements: Vec<Result<Value, String>> = match given {
+        Some(elements) => elements.iter().take(ELEMENTS + 1).cloned().map(Ok).collect(),
+        None => match extract_array(&reply.text) {
+            Ok(elements) => {
+                let elements = elements.into_iter().take(ELEMENTS + 1);
+                elements.map(|element| element.map_err(|error| error.to_string())).collect()
+            }
+            Err(error) => vec![Err(error.to_string())],
+        },
+    };
+    if elements.len() > ELEMENTS {
+        elements[ELEMENTS] = Err(format!("what follows the first {ELEMENTS} elements is not looked at"));
+    }
+    elements
+}
+
+fn none_good(refused: &[Refused]) -> String {
+    if refused.is_empty() {
+        return "the reply has no proposals".to_owned();
+    }
+    let first: Vec<&str> = refused.iter().take(3).map(|refused| refused.why.as_str()).collect();
+    format!("none of {} proposals can be used: {}", refused.len(), first.join("; "))
+}
+
+/// A claim that something is done must rest on what exists; without, nothing is proposed to happen.
+fn grounded(room: &Room, proposal: Proposal, downgraded: &mut usize) -> Proposal {
+    if proposal.status != Status::Implemented || proposal.action == Action::Keep {
+        return proposal;
+    }
+    let own: Vec<&str> = proposal.targets.iter().map(String::as_str).collect();
+    if references::check(room, &proposal.evidence, &own).resolves() {
+        return proposal;
+    }
+    *downgraded += 1;
+    let mut kept = proposal.with_action(Action::Keep);
+    kept.rationale = proposal::clean(&format!("kept, for the evidence does not resolve; {}", kept.rationale), 2000);
+    kept
+}
+
+/// The shown ideas and destinations whose content is no longer what was triaged.
+fn changed_meanwhile<'a>(reader: &Reader, offer: &'a Offer, proposals: &[Proposal]) -> BTreeSet<&'a str> {
+    let used = |path: &str| proposals.iter().any(|proposal| proposal.targets.iter().any(|target| target == path));
+    offer
+        .digests
+        .iter()
+        .filter(|(path, _)| offer.sources.contains(path) || used(path))
+        .filter(|(path, digest)| reader.digest(path).as_ref() != Ok(*digest))
+        .map(|(path, _)| path.as_str())
+        .collect()
+}
+
+/// What the state learns: every shown idea was shown; one with a valid answer, and still the same
+/// content, was triaged.
+fn changes<'a>(
+    judged: &'a Judged,
+    proposals: &[Proposal],
+    changed: &BTreeSet<&str>,
+    now: Timestamp,
+) -> BTreeMap<&'a str, Change> {
+    let change = |one: &'a verdicts::One| {
+        let mut answers = proposals.iter().filter(|proposal| proposal.targets[0] == one.path);
+        // An answer about content that is gone, its own or its destination's, is none.
+        let valid = answers.any(|it| !it.targets.iter().any(|target| changed.contains(target.as_str())));
+        let triaged = valid.then(|| Triaged {
+            hash: one.digest,
+            modified: Timestamp::from_nanosecond(i128::from(one.stat.mtime)).unwrap_or(now),
+            merit: one.merit,
+        });
+        (one.path.as_str(), Change { surfaced: now, triaged })
+    };
+    judged.shown.iter().map(change).collect()
+}
+
+/// What is told of a pass besides its proposals.
+#[derive(Default)]
+struct Told {
+    troubles: Vec<Trouble>,
+    waiting: usize,
+    compared: Option<(usize, usize)>,
+    notes: Vec<String>,
+    refused: Vec<Refused>,
+    downgraded: usize,
+    unanswered: usize,
+    decided: usize,
+    dropped: usize,
+    changed: Vec<String>,
+}
+
+impl Told {
+    fn finish(self, proposals: &[Proposal], shown: usize, ideas: usize, folder: &str) -> Finished {
+        let mut facts = Map::new();
+        let mut fact = |name: &str, count: usize| facts.insert(name.to_owned(), json!(count));
+        fact("ideas", ideas);
+        fact("shown", shown);
+        fact("waiting", self.waiting);
+        fact("proposals", proposals.len());
+        let mut counted = Vec::new();
+        for status in Status::ALL {
+            let count = proposals.iter().filter(|proposal| proposal.status == status).count();
+            fact(status.word(), count);
+            if count > 0 {
+                counted.push(format!("{count} {}", status.word()));
+            }
+        }
+        fact("refused", self.refused.len());
+        fact("troubles", self.troubles.len());
+        fact("unanswered", self.unanswered);
+        fact("changed", self.changed.len());
+        fact("decided", self.decided);
+        fact("downgraded", self.downgraded);
+
+        let mut headline = format!("{} proposals on {shown} ideas", proposals.len());
+        if !counted.is_empty() {
+            headline.push_str(&format!(": {}", counted.join(", ")));
+        }
+        if self.waiting > 0 {
+            headline.push_str(&format!("; {} more ideas wait", self.waiting));
+        }
+        let mut lines: Vec<String> = proposals.iter().map(Proposal::line).collect();
+        lines.extend(self.refused.iter().map(|it| format!("refused: proposal {}: {}", it.index, it.why)));
+        lines.extend(self.changed.iter().map(|path| format!("changed meanwhile, looked at again next time: {path}")));
+        if self.decided > 0 {
+            lines.push(format!("{} proposals were decided before and are not made again", self.decided));
+        }
+        if self.downgraded > 0 {
+            lines.push(format!("{} claims to be implemented do not resolve and propose nothing", self.downgraded));
+        }
+        if let Some((compared, of)) = self.compared {
+            lines.push(format!("duplicates were looked for among {compared} of {of} ideas"));
+        }
+        lines.extend(self.troubles.iter().map(|it| format!("not taken in: {} {}", proposal::clean(&it.path, 200), it.why)));
+        lines.extend(self.notes.iter().map(|note| proposal::clean(note, 300)));
+        lines.push(format!("in {folder}"));
+        Finished { degraded: self.degraded(), headline, lines, facts }
+    }
+
+    fn degraded(&self) -> Option<String> {
+        let mut reasons = Vec::new();
+        let mut reason = |count: usize, what: &str| {
+            if count > 0 {
+                reasons.push(format!("{count} {what}"));
+            }
+        };
+        reason(self.refused.len(), "proposals were refused");
+        reason(self.unanswered, "ideas got no answer");
+        reason(self.dropped, "proposals were dropped because an idea changed meanwhile");
+        reason(self.troubles.len(), "files could not be taken in");
+        (!reasons.is_empty()).then(|| reasons.join(", "))
+    }
+}
+
+/// The first few troubles in one line.
+fn listed(troubles: &[Trouble]) -> String {
+    const FEW: usize = 3;
+    let named = troubles.iter().take(FEW).map(|it| format!("{} {}", proposal::clean(&it.path, 200), it.why));
+    let mut text = named.collect::<Vec<_>>().join("; ");
+    if troubles.len() > FEW {
+        text.push_str(&format!("; and {} more", troubles.len() - FEW));
+    }
+    text
+}

@@ -1,0 +1,119 @@
+//! Crashes at every operation, in recoveries too, with and without a journal.
+
+use std::collections::{HashSet, VecDeque};
+
+use runner_engine::placement::{PlaceError, Recovery};
+
+use super::damage::{Damage, Random, damages};
+use super::disk::Order;
+use super::trial::{Trial, Verdict, ensure, fingerprint};
+use super::world::{Moment, World};
+
+impl Trial<'_> {
+    /// A crash at every operation, with every damage; then the same in every recovery, and in
+    /// every recovery from that, until no new disk appears.
+    pub fn crashes(&mut self) -> Verdict {
+        let mut random = Random(self.seed);
+        let world = World::recording(self.prepared.start.clone());
+        let placed = self.prepared.perform_in(self.faults, &world);
+        let placed = placed.map_err(|error| format!("undisturbed: {}", error))?;
+        ensure!(placed.leftover.is_none(), "undisturbed: {placed:?}");
+        ensure!(world.now().log.settled, "undisturbed: no outcome");
+        self.ended(&world.now())?;
+
+        let mut seen = HashSet::new();
+        let mut waiting = VecDeque::new();
+        let mut crash = |trial: &mut Self,
+                         moments: Vec<Moment>,
+                         trail: &[(usize, Damage)],
+                         waiting: &mut VecDeque<(Moment, Vec<(usize, Damage)>)>|
+         -> Verdict {
+            for (at, moment) in moments.iter().enumerate() {
+                trial.counts.points += 1;
+                let show = |damage: &Damage| format!("{trail:?} then {at} {damage:?}");
+                trial
+                    .live(moment)
+                    .map_err(|why| format!("{} before: {why}", show(&Damage::Killed)))?;
+                for (damage, left) in damages(moment, Order::Journaled, &mut random, trial.scale) {
+                    trial.counts.cases += 1;
+                    trial.counts.doubles += u64::from(!trail.is_empty());
+                    trial
+                        .live(&left)
+                        .map_err(|why| format!("{}: {why}", show(&damage)))?;
+                    if seen.insert(fingerprint(&left)) {
+                        let trail = trail.iter().cloned().chain([(at, damage)]).collect();
+                        waiting.push_back((left, trail));
+                    }
+                }
+            }
+            Ok(())
+        };
+        crash(self, world.take(), &[], &mut waiting)?;
+        while let Some((moment, trail)) = waiting.pop_front() {
+            self.counts.disks += 1;
+            self.counts.chain = self.counts.chain.max(trail.len() as u64);
+            let moments = self
+                .recovers(&moment)
+                .map_err(|why| format!("crashes (operation, damage) {trail:?}: {why}"))?;
+            crash(self, moments, &trail, &mut waiting)?;
+        }
+        Ok(())
+    }
+
+    /// Recovers undisturbed and comes to the one right end, and a second time does nothing.
+    fn recovers(&self, crashed: &Moment) -> Result<Vec<Moment>, String> {
+        let world = World::recording(crashed.clone());
+        let recovery = self.take_over(&world).map_err(|error| error.to_string())?;
+        let moments = world.take();
+        let wanted = match &crashed.log {
+            log if log.manifest.is_none() => Recovery::Nothing,
+            log if log.settled => Recovery::Cleaned,
+            _ => Recovery::RolledForward(self.prepared.outcome.clone()),
+        };
+        if recovery != wanted {
+            return Err(format!("recovery says {recovery:?}, not {wanted:?}"));
+        }
+        let end = world.now();
+        self.ended(&end)?;
+        let changes = world.changes();
+        let again = self.take_over(&world).map_err(|error| error.to_string())?;
+        let settled = if end.log.settled {
+            Recovery::Cleaned
+        } else {
+            Recovery::Nothing
+        };
+        if again != settled || world.changes() != changes {
+            return Err(format!("a second recovery is not idle: {again:?}"));
+        }
+        Ok(moments)
+    }
+
+    /// A disk without a journal may lose a file in a rename: then nothing is overwritten or torn,
+    /// and what cannot be completed is said, every time.
+    pub fn unjournaled(&mut self) -> Verdict {
+        let mut random = Random(self.seed ^ 2);
+        let world = World::recording(self.prepared.start.clone());
+        let _ = self.prepared.perform_in(self.faults, &world);
+        let mut seen = HashSet::new();
+        for (at, moment) in world.take().iter().enumerate() {
+            for (damage, crashed) in damages(moment, Order::Unjournaled, &mut random, self.scale) {
+                if !seen.insert(fingerprint(&crashed)) {
+                    continue;
+                }
+                self.counts.unjournaled += 1;
+                let show = |why: String| format!("operation {at} {damage:?}: {why}");
+                let world = World::new(crashed);
+                let first = self.take_over(&world);
+                self.live(&world.now()).map_err(show)?;
+                let second = self.take_over(&world);
+                self.live(&world.now()).map_err(show)?;
+                match (first, second) {
+                    (Ok(_), Ok(_)) => self.ended(&world.now()).map_err(show)?,
+                    (Err(PlaceError::Staged { .. }), Err(PlaceError::Staged { .. })) => {}
+                    other => return Err(show(format!("{other:?}"))),
+                }
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,284 @@
+//! Another program edits a target, at every operation of a placement and of a recovery.
+
+use std::cell::Cell;
+use std::collections::HashSet;
+use std::fmt::Debug;
+use std::rc::Rc;
+
+use runner_engine::digest::Digest;
+use runner_engine::placement::{Found, PlaceError};
+
+use super::damage::{Random, few};
+use super::disk::Disk;
+use super::scenarios::Target;
+use super::trial::{Trial, Verdict, bystander, ensure, fingerprint, held};
+use super::world::{Kind, Moment, World};
+
+/// What another program does to a target.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Edit {
+    /// A new file, renamed over it.
+    Replace,
+    /// The same file, written anew.
+    Rewrite,
+    /// It is deleted.
+    Delete,
+}
+
+const FOREIGN: &[u8] = b"somebody else's words";
+
+impl Edit {
+    /// Does it; false if there was nothing to be done.
+    pub fn apply(self, disk: &mut Disk, path: &str, text: &[u8]) -> bool {
+        match self {
+            Self::Delete => disk.delete_durably(path),
+            Self::Rewrite => disk.rewrite_durably(path, text),
+            Self::Replace => {
+                disk.put_durably(path, text);
+                true
+            }
+        }
+    }
+
+    /// Lets it happen before operation `at`; the flag tells whether it changed anything.
+    fn before(self, world: &World, path: &'static str, at: usize) -> Rc<Cell<bool>> {
+        let edited = Rc::new(Cell::new(false));
+        let mark = edited.clone();
+        world.interrupt(at, move |world| {
+            world.mark();
+            mark.set(world.with(|now| self.apply(&mut now.disk, path, FOREIGN)));
+        });
+        edited
+    }
+
+    fn survives(self, moment: &Moment, target: &Target) -> Verdict {
+        let held = held(&moment.disk, target.path);
+        let spared = match self {
+            Self::Replace | Self::Rewrite => held == Some(Digest::of(FOREIGN)),
+            // A new file that is deleted again at once may come back: nothing was there before.
+            Self::Delete => held.is_none() || target.before.is_none() && held == target.after,
+        };
+        ensure!(spared, "the edit of {} is lost", target.path);
+        Ok(())
+    }
+}
+
+impl Trial<'_> {
+    /// Another program edits a target before any operation of the placement, or of a recovery;
+    /// then nothing, or a crash and a recovery.
+    pub fn editor(&mut self) -> Verdict {
+        let world = World::recording(self.prepared.start.clone());
+        let undisturbed = self.prepared.perform_in(self.faults, &world);
+        let total = world.operations();
+        let snapshots = world.take();
+        // Where another program writes the new content itself, it would undo the edit.
+        for target in self
+            .prepared
+            .targets
+            .iter()
+            .filter(|target| !target.already)
+        {
+            for edit in [Edit::Replace, Edit::Rewrite, Edit::Delete] {
+                for at in 0..=total {
+                    self.edit_in_place(target, edit, at).map_err(|why| {
+                        format!("{edit:?} of {} before operation {at}: {why}", target.path)
+                    })?;
+                }
+            }
+        }
+        if undisturbed.is_err() {
+            return Ok(());
+        }
+        let mut random = Random(self.seed ^ 1);
+        let mut seen = HashSet::new();
+        for (at, snapshot) in snapshots.iter().enumerate() {
+            if snapshot.log.manifest.is_none() || snapshot.log.settled {
+                continue;
+            }
+            for (damage, crashed) in few(snapshot, &mut random) {
+                if seen.insert(fingerprint(&crashed)) {
+                    self.edit_in_recovery(&crashed)
+                        .map_err(|why| format!("crash at {at} {damage:?}, then {why}"))?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn edit_in_place(&mut self, target: &Target, edit: Edit, at: usize) -> Verdict {
+        let world = World::recording(self.prepared.start.clone());
+        let edited = edit.before(&world, target.path, at);
+        let result = self.prepared.perform_in(self.faults, &world);
+        if !edited.get() {
+            return Ok(());
+        }
+        self.counts.editor += 1;
+        if self.in_window(&world) {
+            return Ok(());
+        }
+        let mut moments = world.take();
+        self.answers(&moments, target, &result)?;
+        moments.drain(..world.marked());
+        let last = &moments[moments.len() - 1];
+        edit.survives(last, target)
+            .map_err(|why| format!("{result:?}; {why}"))?;
+        let mut random = Random(self.seed ^ at as u64);
+        for (damage, crashed) in few(last, &mut random) {
+            edit.survives(&crashed, target)
+                .map_err(|why| format!("{damage:?}: {why}"))?;
+        }
+        self.settles(&world, target, edit)?;
+
+        let mut seen = HashSet::new();
+        for (point, moment) in moments.iter().enumerate() {
+            for (damage, crashed) in few(moment, &mut random) {
+                if !seen.insert(fingerprint(&crashed)) {
+                    continue;
+                }
+                self.counts.editor += 1;
+                let world = World::new(crashed);
+                self.settles(&world, target, edit).map_err(|why| {
+                    format!("crash {point} changes after the edit, {damage:?}: {why}")
+                })?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Done is said only of a target that held the new content; anything else is a conflict.
+    fn answers<T: Debug>(
+        &self,
+        moments: &[Moment],
+        target: &Target,
+        result: &Result<T, PlaceError>,
+    ) -> Verdict {
+        match result {
+            Ok(_) => {
+                let placed = moments
+                    .iter()
+                    .any(|now| held(&now.disk, target.path) == target.after);
+                ensure!(placed, "it says done and {} was never placed", target.path);
+            }
+            Err(PlaceError::Changed(_) | PlaceError::Conflict(_)) => {}
+            // What was placed and deleted at once cannot be placed again: it says so.
+            Err(PlaceError::Staged { found: Found::Absent, .. }) if target.before.is_none() => {}
+            Err(error) => return Err(format!("not a conflict: {}", error)),
+        }
+        Ok(())
+    }
+
+    fn edit_in_recovery(&mut self, crashed: &Moment) -> Verdict {
+        let undisturbed = World::new(crashed.clone());
+        let _ = self.take_over(&undisturbed);
+        for target in &self.prepared.targets {
+            for edit in [Edit::Replace, Edit::Delete] {
+                for at in 0..=undisturbed.operations() {
+                    let world = World::recording(crashed.clone());
+                    let edited = edit.before(&world, target.path, at);
+                    let result = self.take_over(&world);
+                    if !edited.get() {
+                        continue;
+                    }
+                    self.counts.editor += 1;
+                    if self.in_window(&world) {
+                        continue;
+                    }
+                    let moments = world.take();
+                    self.answers(&moments, target, &result)
+                        .and_then(|()| edit.survives(&world.now(), target))
+                        .and_then(|()| self.settles(&world, target, edit))
+                        .map_err(|why| {
+                            format!("{edit:?} of {} before operation {at}: {why}", target.path)
+                        })?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// After an edit, recovery stops or ends, says the same again, and spares the edit.
+    fn settles(&self, world: &World, target: &Target, edit: Edit) -> Verdict {
+        let first = self.take_over(world);
+        edit.survives(&world.now(), target)?;
+        let changes = world.changes();
+        let second = self.take_over(world);
+        edit.survives(&world.now(), target)?;
+        ensure!(
+            world.changes() == changes,
+            "a second recovery is not idle: {second:?}"
+        );
+        let now = world.now();
+        bystander(&now.disk)?;
+        for other in self
+            .prepared
+            .targets
+            .iter()
+            .filter(|other| other.path != target.path)
+        {
+            let held = held(&now.disk, other.path);
+            ensure!(
+                held == other.before || held == other.after,
+                "{} is torn",
+                other.path
+            );
+        }
+        match (&first, &second) {
+            (Ok(_), Ok(_)) => {
+                ensure!(
+                    now.disk.list(self.prepared.scenario.staging).is_none(),
+                    "staging is left"
+                );
+                Ok(())
+            }
+            (Err(PlaceError::Conflict(first)), Err(PlaceError::Conflict(second))) => {
+                ensure!(first == second, "first {first}, then {second}");
+                ensure!(
+                    now.disk.list(self.prepared.scenario.staging).is_some(),
+                    "a conflict without its staging"
+                );
+                Ok(())
+            }
+            // As in `answers`.
+            (Err(PlaceError::Staged { .. }), Err(PlaceError::Staged { .. }))
+                if edit == Edit::Delete =>
+            {
+                Ok(())
+            }
+            _ => Err(format!("first {first:?}, then {second:?}")),
+        }
+    }
+
+    /// Whether the edit fell between the last look and the plain rename of an old disk.
+    fn in_window(&mut self, world: &World) -> bool {
+        let inside = !self.prepared.scenario.modern && world.met() == Some(Kind::Replace);
+        self.counts.window += u64::from(inside);
+        inside
+    }
+
+    /// Another program writes the very same content and syncs nothing: once the outcome is
+    /// committed, the content lasts all the same.
+    pub fn twins(&mut self) -> Verdict {
+        let world = World::new(self.prepared.start.clone());
+        let _ = self.prepared.perform_in(self.faults, &world);
+        let mut random = Random(self.seed ^ 4);
+        for (path, content) in self.prepared.scenario.changes {
+            let Some(content) = content else { continue };
+            for at in 0..world.operations() {
+                let world = World::recording(self.prepared.start.clone());
+                world.interrupt(at, move |world| {
+                    world.with(|now| now.disk.scribble(path, content.as_bytes()));
+                });
+                let result = self.prepared.perform_in(self.faults, &world);
+                result.map_err(|error| format!("{path} at {at}: {error}"))?;
+                self.counts.twins += 1;
+                for moment in world.take().iter().filter(|moment| moment.log.settled) {
+                    for (damage, crashed) in few(moment, &mut random) {
+                        self.live(&crashed)
+                            .map_err(|why| format!("{path} at {at} {damage:?}: {why}"))?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}

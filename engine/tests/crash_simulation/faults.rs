@@ -1,0 +1,251 @@
+//! Take-overs, errors and rot at every operation.
+
+use std::cell::Cell;
+use std::collections::HashSet;
+use std::rc::Rc;
+
+use runner_engine::digest::Digest;
+use runner_engine::placement::{LogError, PlaceError};
+
+use super::scenarios::{OTHER_STAGING, place_other, take_over};
+use super::trial::{Trial, Verdict, ensure, fingerprint, held};
+use super::world::{Failure, Moment, World};
+
+/// Who takes over, and when.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Taker {
+    /// The fence moves; the recovery comes when the old run has ended.
+    Later,
+    /// The recovery comes in the midst of the old run, which then goes on.
+    AtOnce,
+    /// And another run places over the same targets before the old one goes on.
+    WithNextRun,
+}
+
+impl Trial<'_> {
+    /// A take-over before any operation: the old run stops or is refused, and whoever comes later
+    /// finds one consistent tree.
+    pub fn take_overs(&mut self) -> Verdict {
+        let world = World::new(self.prepared.start.clone());
+        self.prepared
+            .perform_in(self.faults, &world)
+            .map_err(|error| format!("undisturbed: {}", error))?;
+        for at in 0..=world.operations() {
+            for by in [Taker::Later, Taker::AtOnce, Taker::WithNextRun] {
+                self.taken(at, by)
+                    .map_err(|why| format!("{by:?} before operation {at}: {why}"))?;
+            }
+        }
+        let world = World::recording(self.prepared.start.clone());
+        let _ = self.prepared.perform_in(self.faults, &world);
+        let mut seen = HashSet::new();
+        for moment in world.take() {
+            if moment.log.manifest.is_some()
+                && !moment.log.settled
+                && seen.insert(fingerprint(&moment))
+            {
+                self.recoverer_taken(&moment)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn taken(&mut self, at: usize, by: Taker) -> Verdict {
+        let world = World::new(self.prepared.start.clone());
+        let settled = Rc::new(Cell::new(None));
+        let (faults, mark) = (self.faults, settled.clone());
+        let scenario = self.prepared.scenario;
+        world.interrupt(at, move |world| {
+            mark.set(Some(world.now().log.settled));
+            match by {
+                Taker::Later => world.with(|now| now.log.fence.0 += 1),
+                Taker::AtOnce | Taker::WithNextRun => {
+                    take_over(faults, scenario, world).expect("nothing disturbs the taker");
+                }
+            }
+            if by == Taker::WithNextRun {
+                for (path, _) in scenario.changes {
+                    let change = [(*path, Some("the next run's"))];
+                    let changes: &'static [_] = Box::leak(Box::new(change));
+                    place_other(world, changes).expect("nothing disturbs the next run");
+                }
+            }
+        });
+        let result = self.prepared.perform_in(self.faults, &world);
+        let Some(was_settled) = settled.get() else {
+            return Ok(());
+        };
+        self.counts.fence += 1;
+        match &result {
+            Ok(_) => ensure!(was_settled, "a run that was taken over says done"),
+            Err(error) if was_settled => return Err(error.to_string()),
+            Err(_) => {}
+        }
+        if by == Taker::Later
+            && let Err(error) = &result
+        {
+            let stale = matches!(error, PlaceError::Log(LogError::StaleFence { .. }));
+            ensure!(stale, "it ends with {}", error);
+        }
+        if by != Taker::WithNextRun {
+            self.take_over(&world).map_err(|error| error.to_string())?;
+            return self.ended(&world.now());
+        }
+        self.take_over(&world).map_err(|error| error.to_string())?;
+        let now = world.now();
+        let theirs = Some(Digest::of(b"the next run's"));
+        for target in self
+            .prepared
+            .targets
+            .iter()
+            .filter(|target| !target.already)
+        {
+            ensure!(
+                held(&now.disk, target.path) == theirs,
+                "the next run lost {}",
+                target.path
+            );
+        }
+        ensure!(
+            now.disk.list(self.prepared.scenario.staging).is_none(),
+            "staging is left"
+        );
+        ensure!(
+            now.disk.list(OTHER_STAGING).is_none(),
+            "the next run's staging is left"
+        );
+        Ok(())
+    }
+
+    /// A recovery that is itself taken over must not commit.
+    fn recoverer_taken(&mut self, crashed: &Moment) -> Verdict {
+        let undisturbed = World::new(crashed.clone());
+        let _ = self.take_over(&undisturbed);
+        for at in 0..=undisturbed.operations() {
+            let world = World::new(crashed.clone());
+            let settled = Rc::new(Cell::new(None));
+            let mark = settled.clone();
+            world.interrupt(at, move |world| {
+                mark.set(Some(world.now().log.settled));
+                world.with(|now| now.log.fence.0 += 1);
+            });
+            let result = self.take_over(&world);
+            let Some(was_settled) = settled.get() else {
+                continue;
+            };
+            self.counts.fence += 1;
+            let stale = matches!(&result, Err(PlaceError::Log(LogError::StaleFence { .. })));
+            ensure!(
+                stale != was_settled,
+                "a stale recovery, before operation {at}: {result:?}"
+            );
+            self.take_over(&world).map_err(|error| error.to_string())?;
+            self.ended(&world.now())?;
+        }
+        Ok(())
+    }
+
+    /// Each operation fails: once, from then on, or (a commit) only seems to.
+    pub fn errors(&mut self) -> Verdict {
+        let kinds = [Failure::Once, Failure::From, Failure::Unacknowledged];
+        let undisturbed = World::recording(self.prepared.start.clone());
+        let _ = self.prepared.perform_in(self.faults, &undisturbed);
+        for at in 0..undisturbed.operations() {
+            for failure in kinds.map(|kind| kind(at)) {
+                let world = World::new(self.prepared.start.clone());
+                world.fail(Some(failure));
+                let result = self.prepared.perform_in(self.faults, &world);
+                self.mends(&world, result.is_ok())
+                    .map_err(|why| format!("{failure:?}: {why}"))?;
+            }
+        }
+        let mut seen = HashSet::new();
+        for moment in undisturbed.take() {
+            if !seen.insert(fingerprint(&moment)) {
+                continue;
+            }
+            let undisturbed = World::new(moment.clone());
+            let _ = self.take_over(&undisturbed);
+            for at in 0..undisturbed.operations() {
+                for failure in kinds.map(|kind| kind(at)) {
+                    let world = World::new(moment.clone());
+                    world.fail(Some(failure));
+                    let result = self.take_over(&world);
+                    self.mends(&world, result.is_ok())
+                        .map_err(|why| format!("recovery, {failure:?}: {why}"))?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn mends(&mut self, world: &World, done: bool) -> Verdict {
+        self.counts.errors += 1;
+        self.live(&world.now())?;
+        ensure!(
+            !done || world.now().log.settled || world.now().log.manifest.is_none(),
+            "not settled"
+        );
+        world.fail(None);
+        self.take_over(world).map_err(|error| error.to_string())?;
+        self.ended(&world.now())
+    }
+
+    /// A staged file rots after the manifest: recovery says so and does not place it.
+    pub fn rot(&mut self) -> Verdict {
+        let world = World::recording(self.prepared.start.clone());
+        let _ = self.prepared.perform_in(self.faults, &world);
+        for (at, moment) in world.take().into_iter().enumerate() {
+            let Some(manifest) = moment.log.manifest.clone().filter(|_| !moment.log.settled) else {
+                continue;
+            };
+            self.vanished(&moment)
+                .map_err(|why| format!("staging vanished at {at}: {why}"))?;
+            for (entry, target) in manifest.entries.iter().zip(&self.prepared.targets) {
+                let Some(staged) = entry.staged.as_ref().map(|staged| staged.as_str()) else {
+                    continue;
+                };
+                let waiting = held(&moment.disk, staged).is_some()
+                    && held(&moment.disk, staged) == target.after
+                    && held(&moment.disk, target.path) == target.before;
+                if !waiting {
+                    continue;
+                }
+                self.counts.rot += 1;
+                let mut moment = moment.clone();
+                moment.disk.rewrite_durably(staged, b"rotten");
+                let world = World::new(moment);
+                for _ in 0..2 {
+                    let result = self.take_over(&world);
+                    let refused = matches!(&result, Err(PlaceError::Staged { .. }));
+                    ensure!(refused, "rot at {at} of {staged}: {result:?}");
+                    self.live(&world.now())?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Somebody removes the staging folder: what is in place is settled, else it is said.
+    fn vanished(&mut self, moment: &Moment) -> Verdict {
+        self.counts.rot += 1;
+        let mut moment = moment.clone();
+        let staging = self.prepared.scenario.staging;
+        for name in moment.disk.list(staging).unwrap_or_default() {
+            moment.disk.delete_durably(&format!("{staging}/{name}"));
+        }
+        let _ = moment.disk.remove_dir(staging);
+        let complete = self
+            .prepared
+            .targets
+            .iter()
+            .all(|target| held(&moment.disk, target.path) == target.after);
+        let world = World::new(moment);
+        for _ in 0..2 {
+            let result = self.take_over(&world);
+            ensure!(result.is_ok() == complete, "{result:?}");
+            self.live(&world.now())?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,163 @@
+//! A trial: one scenario under one planted bug or none, what is counted, and what must hold.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::ops::AddAssign;
+
+use runner_engine::digest::Digest;
+use runner_engine::placement::{PlaceError, Planted, Recovery};
+
+use super::disk::Disk;
+use super::scenarios::{BYSTANDER, Prepared, take_over};
+use super::world::{Moment, World};
+
+/// What went wrong, where and after what.
+pub type Verdict = Result<(), String>;
+
+/// How much was tried.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Counts {
+    /// Operations at which a crash was tried, in placements and in recoveries.
+    pub points: u64,
+    /// Pairs of a point and a damage.
+    pub cases: u64,
+    /// Of these, the ones where a recovery crashed.
+    pub doubles: u64,
+    /// Of these, the disks that differ; each was recovered.
+    pub disks: u64,
+    /// The longest chain of crashes, one in the recovery from another, until no new disk appeared.
+    pub chain: u64,
+    /// Another program's edits.
+    pub editor: u64,
+    /// Edits in the window that a disk without exchange leaves open.
+    pub window: u64,
+    /// Take-overs.
+    pub fence: u64,
+    /// Errors of the disk and of the log.
+    pub errors: u64,
+    /// Staged files that rotted.
+    pub rot: u64,
+    /// Power cuts of a disk without a journal.
+    pub unjournaled: u64,
+    /// Drawn sequences of edits, crashes and recoveries.
+    pub unruly: u64,
+    /// The same content, written by another program.
+    pub twins: u64,
+}
+
+impl AddAssign for Counts {
+    fn add_assign(&mut self, other: Self) {
+        self.points += other.points;
+        self.cases += other.cases;
+        self.doubles += other.doubles;
+        self.disks += other.disks;
+        self.chain = self.chain.max(other.chain);
+        self.editor += other.editor;
+        self.window += other.window;
+        self.fence += other.fence;
+        self.errors += other.errors;
+        self.rot += other.rot;
+        self.unjournaled += other.unjournaled;
+        self.unruly += other.unruly;
+        self.twins += other.twins;
+    }
+}
+
+/// One scenario under one (or no) planted bug.
+pub struct Trial<'a> {
+    pub prepared: &'a Prepared,
+    pub faults: Planted,
+    pub seed: u64,
+    pub scale: f64,
+    pub counts: Counts,
+}
+
+/// The suites, in the order in which planted bugs are looked for.
+pub const SUITES: [(&str, fn(&mut Trial) -> Verdict); 8] = [
+    ("crashes", |trial| trial.crashes()),
+    ("take-over", |trial| trial.take_overs()),
+    ("errors", |trial| trial.errors()),
+    ("rot", |trial| trial.rot()),
+    ("editor", |trial| trial.editor()),
+    ("twins", |trial| trial.twins()),
+    ("unruly", |trial| trial.unruly()),
+    ("unjournaled", |trial| trial.unjournaled()),
+];
+
+macro_rules! ensure {
+    ($holds:expr, $($text:tt)*) => {
+        if !$holds {
+            return Err(format!($($text)*));
+        }
+    };
+}
+pub(crate) use ensure;
+
+impl Trial<'_> {
+    pub fn take_over(&self, world: &World) -> Result<Recovery, PlaceError> {
+        take_over(self.faults, self.prepared.scenario, world)
+    }
+
+    /// What must hold at any moment: whole files, nothing new before the manifest, nothing old
+    /// after the outcome.
+    pub fn live(&self, moment: &Moment) -> Verdict {
+        for target in &self.prepared.targets {
+            let held = held(&moment.disk, target.path);
+            let (old, new) = (held == target.before, held == target.after);
+            ensure!(old || new, "{} is torn or lost", target.path);
+            if moment.log.manifest.is_none() && !target.already {
+                ensure!(old, "{} changed without a manifest", target.path);
+            }
+            if moment.log.settled {
+                ensure!(new, "{} is old and the outcome is committed", target.path);
+            }
+        }
+        bystander(&moment.disk)
+    }
+
+    /// What must hold when nothing is left to be done.
+    pub fn ended(&self, moment: &Moment) -> Verdict {
+        self.live(moment)?;
+        for target in &self.prepared.targets {
+            let wanted = match moment.log.manifest.is_some() {
+                true => target.after,
+                false if target.already => continue,
+                false => target.before,
+            };
+            ensure!(
+                held(&moment.disk, target.path) == wanted,
+                "{} is half-way",
+                target.path
+            );
+        }
+        let settled = moment.log.settled == moment.log.manifest.is_some();
+        ensure!(settled, "a manifest without an outcome");
+        let staging = self.prepared.scenario.staging;
+        ensure!(moment.disk.list(staging).is_none(), "staging is left");
+        let lost = moment.disk.cut(&[], &[]);
+        ensure!(
+            lost.list(staging).is_none(),
+            "staging comes back after a power cut"
+        );
+        Ok(())
+    }
+}
+
+/// What a path holds.
+pub fn held(disk: &Disk, path: &str) -> Option<Digest> {
+    disk.read(path).map(|content| content.digest)
+}
+
+/// The file that nobody should touch.
+pub fn bystander(disk: &Disk) -> Verdict {
+    let (path, content) = BYSTANDER;
+    let untouched = held(disk, path) == Some(Digest::of(content.as_bytes()));
+    ensure!(untouched, "{path} was touched");
+    Ok(())
+}
+
+/// Two moments that share it can be told apart by nothing that follows.
+pub fn fingerprint(moment: &Moment) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    (moment.disk.fingerprint(), moment.log.manifest.is_some(), moment.log.settled).hash(&mut hasher);
+    hasher.finish()
+}

@@ -1,0 +1,142 @@
+//! Unruly nights: drawn sequences of edits, deaths, power cuts and people who mend.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use runner_engine::digest::Digest;
+use runner_engine::placement::PlaceError;
+
+use super::damage::{Random, few};
+use super::editor::Edit;
+use super::trial::{Trial, Verdict, bystander, ensure, held};
+use super::world::{Failure, Kind, Moment, World};
+
+/// So many a scenario, at scale 1.
+const NIGHTS: f64 = 400.0;
+
+/// What other programs wrote, did not overwrite themselves, and expect to find.
+#[derive(Clone, Debug, Default)]
+struct Account(Rc<RefCell<Vec<Vec<u8>>>>);
+
+/// What another program or a person does to a target.
+#[derive(Clone, Debug)]
+enum Deed {
+    /// An edit that writes these words, if it writes.
+    Edit(Edit, Vec<u8>),
+    /// The target is brought back to what it held at first, as one would to mend a conflict.
+    Mend(Option<Vec<u8>>),
+}
+
+impl Deed {
+    fn happen(&self, world: &World, path: &str, account: &Account) {
+        let mut expected = account.0.borrow_mut();
+        world.with(|now| {
+            if let Some(old) = now.disk.read(path) {
+                expected.retain(|words| *words != old.bytes);
+            }
+            match self {
+                Self::Mend(Some(first)) => now.disk.put_durably(path, first),
+                Self::Mend(None) => {
+                    now.disk.delete_durably(path);
+                }
+                Self::Edit(edit, words) => {
+                    if edit.apply(&mut now.disk, path, words) && *edit != Edit::Delete {
+                        expected.push(words.clone());
+                    }
+                }
+            }
+        });
+    }
+}
+
+impl Trial<'_> {
+    /// A placement and two recoveries, each with up to two deeds of others, each dying anywhere
+    /// or not, each followed by a power cut or not. Whatever others wrote is still there: in the
+    /// tree, or in staging, which a conflict keeps.
+    pub fn unruly(&mut self) -> Verdict {
+        let mut random = Random(self.seed ^ 3);
+        let world = World::new(self.prepared.start.clone());
+        let _ = self.prepared.perform_in(self.faults, &world);
+        let operations = world.operations();
+        for _ in 0..(NIGHTS * self.scale).ceil() as usize {
+            let seed = random.next();
+            self.night(&mut Random(seed), operations)
+                .map_err(|why| format!("night {seed}: {why}"))?;
+        }
+        Ok(())
+    }
+
+    fn night(&mut self, random: &mut Random, operations: usize) -> Verdict {
+        let free: Vec<_> =
+            self.prepared.targets.iter().filter(|target| !target.already).collect();
+        if free.is_empty() {
+            return Ok(());
+        }
+        self.counts.unruly += 1;
+        let account = Account::default();
+        let mut window = false;
+        let mut moment = self.prepared.start.clone();
+        for phase in 0..3 {
+            let world = World::new(moment);
+            let path = free[random.below(free.len())].path;
+            let deeds = [self.deed(random, path, phase), self.deed(random, path, phase + 3)];
+            let (first, second) = (random.below(operations), 1 + random.below(6));
+            let twice = random.flip();
+            if phase < 2 || random.flip() {
+                let account = account.clone();
+                world.interrupt(first, move |world| {
+                    deeds[0].happen(world, path, &account);
+                    if twice {
+                        world.interrupt(first + second, move |world| {
+                            deeds[1].happen(world, path, &account);
+                        });
+                    }
+                });
+            }
+            let dies = random.flip().then(|| Failure::From(random.below(operations)));
+            world.fail(dies);
+            let result = match phase {
+                0 => self.prepared.perform_in(self.faults, &world).map(drop),
+                _ => self.take_over(&world).map(drop),
+            };
+            window |= !self.prepared.scenario.modern && world.met() == Some(Kind::Replace);
+            let now = world.now();
+            let what = format!("phase {phase}, {result:?}");
+            if !window {
+                self.keeps(&account, &now).map_err(|why| format!("{what}: {why}"))?;
+            }
+            bystander(&now.disk)?;
+            let told = match &result {
+                Err(PlaceError::Fs(_) | PlaceError::Log(_)) => dies.is_some(),
+                _ => true,
+            };
+            ensure!(told, "{what}: neither done nor a conflict");
+            let mut crashes = few(&now, random);
+            moment = crashes.swap_remove(random.below(crashes.len())).1;
+        }
+        Ok(())
+    }
+
+    fn deed(&self, random: &mut Random, path: &str, number: usize) -> Deed {
+        let words = format!("words {number}").into_bytes();
+        match random.below(4) {
+            0 => Deed::Edit(Edit::Replace, words),
+            1 => Deed::Edit(Edit::Rewrite, words),
+            2 => Deed::Edit(Edit::Delete, words),
+            _ => Deed::Mend(self.prepared.start.disk.read(path).map(|old| old.bytes.clone())),
+        }
+    }
+
+    fn keeps(&self, account: &Account, now: &Moment) -> Verdict {
+        let staging = self.prepared.scenario.staging;
+        let staged = now.disk.list(staging).unwrap_or_default();
+        let staged = staged.iter().map(|name| format!("{staging}/{name}"));
+        let targets = self.prepared.targets.iter().map(|target| target.path.to_owned());
+        let there: Vec<_> = staged.chain(targets).map(|path| held(&now.disk, &path)).collect();
+        for words in account.0.borrow().iter() {
+            let kept = there.contains(&Some(Digest::of(words)));
+            ensure!(kept, "{:?} is lost", String::from_utf8_lossy(words));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,266 @@
+//! Runs whose process is gone: what the next tick makes of them, with the real ledger and disk.
+#![allow(clippy::unwrap_used, clippy::disallowed_methods, missing_docs)]
+
+use std::fs;
+use std::io::Read as _;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use jiff::Timestamp;
+use runner_engine::admission::Facts;
+use runner_engine::ids::{ProjectId, RunId};
+use runner_engine::ledger::{
+    Admission, Admitted, Budget, Enter, Ledger, NewJob, NewOccurrence, Project, Recorded, RunState, Summary,
+};
+use runner_engine::locks::{JobLock, job_lock_path};
+use runner_engine::outcome::{Class, Outcome};
+use runner_engine::owner::Owner;
+use runner_engine::placement::PlacementLog as _;
+use runner_engine::process::tree;
+use runner_engine::recover::{Driver, OVERRUN_GRACE};
+use runner_engine::schedule::Schedule;
+use runner_engine::scope::{Expect, Ready, Scope};
+use runner_engine::tick::{Tick, report_job, tick};
+use runner_engine::time::{Moment, boot_time};
+
+struct World {
+    folder: tempfile::TempDir,
+    ledger: Ledger,
+    project: ProjectId,
+    me: Owner,
+}
+
+const STAGING: &str = "out/.staging/r";
+
+fn now() -> Timestamp {
+    "2026-11-21T22:00:00Z".parse().unwrap()
+}
+
+/// A process that lived once.
+fn nobody() -> Owner {
+    Owner { pid: 4_000_000, start: 1, boot: tree::boot_id().unwrap_or_default() }
+}
+
+fn world() -> World {
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path().join("project");
+    fs::create_dir_all(root.join("out")).unwrap();
+    let mut ledger = Ledger::open(&folder.path().join("state/ledger.sqlite")).unwrap();
+    let project = ProjectId::new(now());
+    ledger
+        .register(
+            &Project { id: project.clone(), path: root, device: 1, inode: 1, config_stamp: String::new() },
+            now(),
+        )
+        .unwrap();
+    let job = |name: &str, kind: &str| NewJob {
+        name: name.into(),
+        kind: kind.into(),
+        schedule: Schedule::manual(),
+        enabled: true,
+    };
+    let jobs = [job("dream", "dream"), job("tidy", "command"), report_job()];
+    ledger.project_jobs(&project, "s", &jobs, now()).unwrap();
+    World { folder, ledger, project, me: Owner::me() }
+}
+
+impl World {
+    fn root(&self) -> PathBuf {
+        self.folder.path().join("project")
+    }
+
+    fn request(&mut self, job: &str, starter: &Owner, by_hand: bool) -> RunId {
+        let job = self.ledger.job(&self.project, job).unwrap().id;
+        let new = NewOccurrence { job, key: "k".into(), due: now(), night: None, by_hand };
+        match self.ledger.enter(&new, starter, now()).unwrap() {
+            Recorded::New(run) => run,
+            Recorded::Known(_) => panic!("known"),
+        }
+    }
+
+    fn admit(&mut self, run: &RunId, owner: &Owner, boot: Duration) -> Admitted {
+        let facts = Facts { free_bytes: u64::MAX, ..Facts::default() };
+        let enter = Enter {
+            run,
+            owner,
+            facts: &facts,
+            want: Budget::default(),
+            levels: &[],
+            total: Duration::from_secs(60),
+            staging: STAGING,
+            now: Moment { wall: now(), boot },
+        };
+        match self.ledger.admit(&enter).unwrap() {
+            Admission::Admitted(admitted) => admitted,
+            Admission::Declined(outcome) => panic!("{outcome}"),
+        }
+    }
+
+    /// A run that died with its artifacts staged.
+    fn staged(&mut self, job: &str) -> (Admitted, Ready) {
+        let run = self.request(job, &nobody(), false);
+        let admitted = self.admit(&run, &nobody(), boot_time());
+        let mut scope = Scope::open(&self.root(), &["out"], STAGING).unwrap();
+        scope.stage("out/a.txt", b"new a", Expect::Current).unwrap();
+        scope.stage("out/b.txt", b"new b", Expect::Current).unwrap();
+        let outcome = Outcome::Degraded { why: "half".into() };
+        let ready = scope.finish(run, admitted.fence(), outcome).unwrap();
+        (admitted, ready)
+    }
+
+    fn tick(&mut self, boot: Duration) -> Tick {
+        let state = self.folder.path().join("state");
+        let driver = Driver { state: &state, me: &self.me, retries_lost: &|kind| kind != "command" };
+        tick(&mut self.ledger, &driver, Moment { wall: now(), boot }).unwrap()
+    }
+
+    fn outcome(&self, run: &RunId) -> Outcome {
+        self.ledger.run(run).unwrap().outcome.unwrap()
+    }
+
+    fn read(&self, path: &str) -> Option<String> {
+        fs::read_to_string(self.root().join(path)).ok()
+    }
+}
+
+#[test]
+fn a_recorded_placement_is_rolled_forward_to_its_own_outcome() {
+    let mut world = world();
+    fs::write(world.root().join("out/a.txt"), "old a").unwrap();
+    let (admitted, ready) = world.staged("tidy");
+    let summary = Summary { headline: "kept".into(), ..Summary::default() };
+    world
+        .ledger
+        .placement_log(Some(&summary), now())
+        .commit_manifest(admitted.run(), admitted.fence(), &ready.manifest)
+        .unwrap();
+    let told = world.tick(boot_time());
+    assert_eq!(told.settled, [(admitted.run().clone(), "degraded".to_owned())]);
+    assert!(told.start.is_empty());
+    assert_eq!(world.read("out/a.txt").as_deref(), Some("new a"));
+    assert_eq!(world.read("out/b.txt").as_deref(), Some("new b"));
+    assert_eq!(world.ledger.run(admitted.run()).unwrap().summary.headline, "kept");
+    assert!(!world.root().join(STAGING).exists());
+    assert_eq!(world.tick(boot_time()), Tick::default(), "a second tick finds nothing");
+}
+
+#[test]
+fn what_was_only_staged_is_discarded_and_the_run_is_lost() {
+    let mut world = world();
+    let (admitted, _ready) = world.staged("tidy");
+    let told = world.tick(boot_time());
+    assert_eq!(told.settled, [(admitted.run().clone(), "lost".to_owned())]);
+    assert!(told.start.is_empty(), "a command is not tried again");
+    assert_eq!(world.read("out/a.txt"), None);
+    assert!(!world.root().join(STAGING).exists());
+}
+
+#[test]
+fn a_lost_dream_is_tried_once_more_and_not_twice() {
+    let mut world = world();
+    let (admitted, _ready) = world.staged("dream");
+    let told = world.tick(boot_time());
+    assert_eq!(told.start.len(), 1);
+    let again = told.start[0].clone();
+    assert_eq!(world.ledger.run(&again).unwrap().attempt, 2);
+    world.admit(&again, &nobody(), boot_time());
+    let told = world.tick(boot_time());
+    assert_eq!(told.settled, [(again.clone(), "lost".to_owned())]);
+    assert!(told.start.is_empty());
+    let occurrence = world.ledger.run(&again).unwrap().occurrence;
+    assert!(world.ledger.occurrence(&occurrence).unwrap().outcome.is_some());
+    assert_eq!(world.ledger.run(admitted.run()).unwrap().occurrence, occurrence);
+}
+
+#[test]
+fn a_target_that_somebody_changed_is_never_overwritten() {
+    let mut world = world();
+    let (admitted, ready) = world.staged("dream");
+    world
+        .ledger
+        .placement_log(None, now())
+        .commit_manifest(admitted.run(), admitted.fence(), &ready.manifest)
+        .unwrap();
+    fs::write(world.root().join("out/a.txt"), "a person's own words").unwrap();
+    let told = world.tick(boot_time());
+    let outcome = world.outcome(admitted.run());
+    assert_eq!(outcome.class(), Some(Class::Guard));
+    assert!(outcome.to_string().contains("out/a.txt") && outcome.to_string().contains(STAGING), "{outcome}");
+    assert_eq!(told.settled.len(), 1);
+    assert_eq!(world.read("out/a.txt").as_deref(), Some("a person's own words"));
+    world.tick(boot_time());
+    assert!(world.root().join(STAGING).is_dir(), "ours is kept for a person");
+}
+
+#[test]
+fn a_project_that_is_gone_is_said_and_does_not_stop_the_others() {
+    let mut world = world();
+    let (admitted, ready) = world.staged("tidy");
+    world
+        .ledger
+        .placement_log(None, now())
+        .commit_manifest(admitted.run(), admitted.fence(), &ready.manifest)
+        .unwrap();
+    fs::remove_dir_all(world.root()).unwrap();
+    world.tick(boot_time());
+    assert_eq!(world.outcome(admitted.run()).class(), Some(Class::Environment));
+}
+
+#[test]
+fn a_run_that_never_began_is_started_for_a_clock_and_lost_for_a_person() {
+    let mut world = world();
+    let clock = world.request("dream", &nobody(), false);
+    let person = world.request("tidy", &nobody(), true);
+    let told = world.tick(boot_time());
+    assert_eq!(told.start, [clock.clone()]);
+    assert!(matches!(world.outcome(&person), Outcome::Lost { .. }));
+    // It is ours to start now: another look leaves it to us.
+    assert!(world.tick(boot_time()).start.is_empty());
+    assert_eq!(world.ledger.run(&clock).unwrap().state, RunState::Requested);
+}
+
+#[test]
+fn a_run_whose_lock_is_held_is_left_alone_within_its_time() {
+    let mut world = world();
+    let (admitted, _ready) = world.staged("dream");
+    let path = job_lock_path(&world.folder.path().join("state"), &world.project, "dream");
+    let lock = JobLock::try_take(&path).unwrap();
+    assert_eq!(world.tick(boot_time()), Tick::default());
+    drop(lock);
+    assert_eq!(world.tick(boot_time()).settled.len(), 1);
+    assert!(matches!(world.outcome(admitted.run()), Outcome::Lost { .. }));
+}
+
+/// A stopped process that holds the lock past its deadline is killed, by its own name only.
+#[test]
+fn a_stopped_run_past_its_deadline_is_killed_and_timed_out() {
+    let mut world = world();
+    let path = job_lock_path(&world.folder.path().join("state"), &world.project, "dream");
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(&path, "").unwrap();
+    // The holder: takes the lock with flock(1), says so, and stops itself.
+    let mut holder = Command::new("flock")
+        .arg("--no-fork")
+        .arg(&path)
+        .args(["sh", "-c", "echo held; kill -STOP $$"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut said = [0_u8; 5];
+    holder.stdout.as_mut().unwrap().read_exact(&mut said).unwrap();
+    assert_eq!(&said, b"held\n");
+    let owner = Owner {
+        pid: holder.id(),
+        start: tree::start_time(holder.id()).unwrap(),
+        boot: tree::boot_id().unwrap_or_default(),
+    };
+    let run = world.request("dream", &nobody(), false);
+    world.admit(&run, &owner, boot_time());
+    let deadline = boot_time() + Duration::from_secs(60);
+    assert_eq!(world.tick(deadline + OVERRUN_GRACE - Duration::from_secs(2)), Tick::default());
+    let told = world.tick(deadline + OVERRUN_GRACE + Duration::from_secs(2));
+    assert_eq!(told.settled, [(run.clone(), "timed-out".to_owned())]);
+    let status = holder.wait().unwrap();
+    assert_eq!(std::os::unix::process::ExitStatusExt::signal(&status), Some(9));
+}
