@@ -11,6 +11,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
+use runner_engine::ids::OccurrenceId;
 use runner_engine::ledger::{Ledger, LedgerError};
 use runner_engine::time::{Clock, Moment};
 
@@ -100,6 +101,12 @@ pub fn named<'a>(names: impl Iterator<Item = &'a str>) -> BTreeMap<String, Strin
 /// One of our own settings from the environment.
 pub fn setting(name: &str) -> Option<OsString> {
     env::var_os(name).filter(|value| !value.is_empty())
+}
+
+/// A marker for children of a command that is no run: no other process may ever share it, for all
+/// that carry it are ended together.
+pub fn marker() -> Result<String, Failure> {
+    Ok(OccurrenceId::new(Clock::Host.read().map_err(|error| Failure::internal(error.to_string()))?.wall).to_string())
 }
 
 /// Our own executable, to start `perform` with.

@@ -119,7 +119,7 @@ impl BackendError {
             Self::Malformed { .. } => Class::Malformed,
             Self::Rejected { .. } => Class::Environment,
             Self::OverBudget { .. } => Class::OverBudget,
-            // Neither is ever shown as a failure's class while `outcome` is used.
+            // A cancelled run is no failure: `outcome` never shows a class for it.
             Self::Cancelled { .. } | Self::Crash { .. } => Class::Crash,
         }
     }

@@ -560,24 +560,64 @@ fn without_a_schema_text_may_be_text() {
     assert_eq!(reply.value, None);
 }
 
+/// A command backend without the suite's own trimmings.
+fn program(place: &Path, script: &str, change: impl FnOnce(&mut BackendSpec)) -> Arc<dyn Backend> {
+    let file = place.join("agent.sh");
+    fs::write(&file, script).unwrap();
+    let mut spec = BackendSpec {
+        name: "program".into(),
+        kind: "command".into(),
+        program: Some("/bin/sh".into()),
+        args: vec![file.to_str().unwrap().into()],
+        ..BackendSpec::default()
+    };
+    change(&mut spec);
+    let env = [
+        ("PATH", "/usr/bin:/bin"),
+        ("NAMED", "given"),
+        ("OTHER", "kept back"),
+    ];
+    build(
+        &spec,
+        &env.map(|(name, value)| (name.to_owned(), value.to_owned()))
+            .into(),
+    )
+    .unwrap()
+}
+
 #[test]
 fn a_quiet_program_has_only_its_total_deadline() {
     let (place, run_dir) = place();
-    let script = place.path().join("agent.sh");
-    fs::write(&script, "sleep 0.3; echo '[1]'").unwrap();
-    let spec = BackendSpec {
-        name: "quiet".into(),
-        kind: "command".into(),
-        program: Some("/bin/sh".into()),
-        args: vec![script.to_str().unwrap().into()],
-        quiet: true,
-        ..BackendSpec::default()
-    };
-    let env = BTreeMap::from([("PATH".to_owned(), "/usr/bin:/bin".to_owned())]);
-    let backend = build(&spec, &env).unwrap();
+    let backend = program(place.path(), "sleep 0.3; echo '[1]'", |spec| {
+        spec.quiet = true
+    });
     let mut request = request(S::Good, &run_dir, 1);
     request.limits.first_byte = Duration::from_millis(50);
     let cancel = Cancel::new().unwrap();
     let reply = block_on(backend.run(&request, &mut NullSink, &cancel)).unwrap();
     assert_eq!(reply.value, Some(json!([1])));
+}
+
+#[test]
+fn a_program_sees_the_ordinary_variables_and_those_that_its_backend_names() {
+    let (place, run_dir) = place();
+    let script = "printf '[\"%s\", \"%s\", \"%s\"]' \"$RUNNER_RUN\" \"$NAMED\" \"${OTHER-absent}\"";
+    let backend = program(place.path(), script, |spec| spec.env.push("NAMED".into()));
+    let request = request(S::Good, &run_dir, 1);
+    let cancel = Cancel::new().unwrap();
+    let reply = block_on(backend.run(&request, &mut NullSink, &cancel)).unwrap();
+    assert_eq!(reply.value, Some(json!([request.id, "given", "absent"])));
+}
+
+#[test]
+fn a_program_needs_no_run_folder() {
+    let (place, _) = place();
+    let backend = program(place.path(), "pwd >&2; cat", |_| {});
+    let request = Request {
+        run_dir: None,
+        ..request(S::Good, place.path(), 1)
+    };
+    let cancel = Cancel::new().unwrap();
+    let reply = block_on(backend.run(&request, &mut NullSink, &cancel)).unwrap();
+    assert_eq!(reply.value, Some(serde_json::to_value(&request).unwrap()));
 }

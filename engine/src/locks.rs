@@ -10,6 +10,7 @@ use std::io::{self, Read as _, Seek as _, Write as _};
 use std::path::{Path, PathBuf};
 
 use jiff::{SignedDuration, Timestamp};
+use rustix::fs::{CWD, RenameFlags, renameat_with};
 use serde::{Deserialize, Serialize};
 
 use crate::ids::{ProjectId, RunId};
@@ -34,7 +35,7 @@ pub struct Holder {
 #[derive(Debug, thiserror::Error)]
 pub enum LockError {
     /// Somebody has it.
-    #[error("{}", held(.holder.as_ref(), .path))]
+    #[error("{}", held(.holder.as_deref(), .path))]
     Held {
         /// Who, if the file says so already.
         holder: Option<Box<Holder>>,
@@ -59,7 +60,7 @@ pub enum LockError {
     },
 }
 
-fn held(holder: Option<&Box<Holder>>, path: &Path) -> String {
+fn held(holder: Option<&Holder>, path: &Path) -> String {
     match holder {
         Some(holder) => format!(
             "lock held by PID {} since {} (run {})",
@@ -242,21 +243,27 @@ impl ContractLock {
         Ok((!ours(&found)).then_some(found))
     }
 
+    /// Makes the file with its whole content or not at all: an empty one, left by a full disk or a
+    /// crash, could not be told from another program's.
     fn create(&self) -> Result<(), LockError> {
-        File::options()
-            .create_new(true)
-            .write(true)
-            .open(&self.path)
-            .and_then(|mut file| file.write_all(self.content.as_bytes()))
-            .or_else(|error| match error.kind() {
-                // Another starter of ours was faster; the deciding lock is next.
-                io::ErrorKind::AlreadyExists => Ok(()),
-                _ => Err(error),
-            })
-            .map_err(|source| LockError::Io {
-                path: self.path.clone(),
-                source,
-            })
+        let io = |source| LockError::Io { path: self.path.clone(), source };
+        let mut name = self.path.file_name().unwrap_or_default().to_owned();
+        name.push(format!(".{}", std::process::id()));
+        let draft = self.path.with_file_name(name);
+        let made = fs::write(&draft, &self.content).and_then(|()| {
+            renameat_with(CWD, &draft, CWD, &self.path, RenameFlags::NOREPLACE).map_err(io::Error::from)
+        });
+        match made {
+            Ok(()) => Ok(()),
+            Err(error) => {
+                let _never_made = fs::remove_file(&draft);
+                match error.kind() {
+                    // Another starter of ours was faster; the deciding lock is next.
+                    io::ErrorKind::AlreadyExists => Ok(()),
+                    _ => Err(io(error)),
+                }
+            }
+        }
     }
 }
 

@@ -4,8 +4,10 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 
-use rustix::fs::{CWD, FileType, Mode, mknodat};
+use rustix::fs::{CWD, FileType, Mode, RenameFlags, mknodat, renameat_with};
 use tempfile::TempDir;
 
 use super::*;
@@ -317,4 +319,47 @@ fn a_target_changed_after_staging_is_left_alone() {
     assert!(!yard.root().join("dreams/first.md").exists());
     assert!(!yard.root().join(STAGING).exists());
     assert_eq!(log.manifest(&run()).unwrap(), None);
+}
+
+#[test]
+fn a_folder_swapped_for_a_link_in_a_race_never_leads_outside() {
+    let yard = Yard::new();
+    let root = yard.root();
+    let outside = yard.folder.path().join("outside");
+    fs::create_dir(&outside).unwrap();
+    let (nested, link) = (root.join("dreams/nested"), root.join("dreams/swap"));
+    symlink(&outside, &link).unwrap();
+    let done = AtomicBool::new(false);
+    let (mut placed, mut refused) = (0, 0);
+    thread::scope(|threads| {
+        threads.spawn(|| {
+            while !done.load(Ordering::Relaxed) {
+                renameat_with(CWD, &nested, CWD, &link, RenameFlags::EXCHANGE).unwrap();
+            }
+        });
+        for number in 0..400 {
+            let staging = format!("dreams/.staging/{number}");
+            let target = format!("dreams/nested/{number}");
+            let mut scope = Scope::open(&root, &ALLOWED, &staging).unwrap();
+            let result = scope
+                .stage(&target, b"evil", Expect::Current)
+                .map_err(|error| error.to_string())
+                .and_then(|_| {
+                    let ready = scope.finish(run(), Fence(1), Outcome::Succeeded).unwrap();
+                    let mut log = MemoryLog::new(Fence(1));
+                    ready.place(&mut log).map_err(|error| error.to_string())
+                });
+            match result {
+                Ok(_) => placed += 1,
+                Err(_) => refused += 1,
+            }
+        }
+        done.store(true, Ordering::Relaxed);
+    });
+    assert_eq!(
+        fs::read_dir(&outside).unwrap().count(),
+        0,
+        "{placed} placed, {refused} refused"
+    );
+    assert_eq!(placed + refused, 400);
 }

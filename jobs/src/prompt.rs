@@ -59,7 +59,7 @@ pub fn run(ctx: &mut Context<'_>, spec: &PromptSpec) -> Result<Finished, JobErro
         })
         .collect::<Result<Vec<_>, JobError>>()?;
     let request = Request {
-        id: ctx.admitted.run().to_string(),
+        id: format!("{}/1", ctx.admitted.run()),
         purpose: "prompt".to_owned(),
         instructions: spec.prompt.clone(),
         sources,

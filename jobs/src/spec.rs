@@ -8,6 +8,7 @@ use runner_backends::BackendError;
 use runner_engine::git::GitError;
 use runner_engine::ledger::Budget;
 use runner_engine::outcome::{Class, Outcome};
+use runner_engine::scope::ScopeError;
 use serde_json::{Map, Value};
 
 use crate::{command::CommandSpec, dream::DreamSpec, prompt::PromptSpec};
@@ -122,8 +123,8 @@ pub enum JobError {
         source: std::io::Error,
     },
     /// A write was refused by the scope.
-    #[error("write refused")]
-    Scope(#[from] runner_engine::scope::ScopeError),
+    #[error("{}", if disk(.0) { "cannot stage" } else { "write refused" })]
+    Scope(#[from] ScopeError),
     /// The budget of the run has no room for another request.
     #[error("{0}")]
     OverBudget(String),
@@ -155,6 +156,10 @@ impl JobError {
                 class: Class::Environment,
                 why,
             },
+            Self::Scope(error) if disk(error) => Outcome::Failed {
+                class: Class::Environment,
+                why,
+            },
             Self::Scope(_) => Outcome::Failed {
                 class: Class::Guard,
                 why,
@@ -183,4 +188,9 @@ impl JobError {
         }
         text
     }
+}
+
+/// Whether the disk refused, and not the guard.
+fn disk(error: &ScopeError) -> bool {
+    matches!(error, ScopeError::Fs(_))
 }

@@ -20,8 +20,8 @@ use clap::{ArgAction, Parser, Subcommand};
 )]
 pub struct Args {
     /// The project to work on: any folder inside it [default: the current folder]
-    #[arg(short = 'C', long, global = true, value_name = "DIR")]
-    pub dir: Option<PathBuf>,
+    #[arg(short = 'C', long = "dir", global = true, value_name = "DIR")]
+    pub at: Option<PathBuf>,
     /// Say more (twice: even more) on standard error and in the run's log
     #[arg(short, long, global = true, action = ArgAction::Count)]
     pub verbose: u8,

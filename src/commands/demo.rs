@@ -184,7 +184,7 @@ fn git(dir: &Path, args: &[&str], stdin: Stdin) -> Result<(), Failure> {
             total: Some(std::time::Duration::from_secs(60)),
             ..Limits::default()
         },
-        marker: "demo".to_owned(),
+        marker: home::marker()?,
     };
     let fail = |why: String| Failure::environment(format!("git {}: {why}", args.join(" ")));
     let cancel = Cancel::new().map_err(|error| fail(error.to_string()))?;

@@ -45,7 +45,7 @@ pub fn run(home: &Home, dir: &Path, quiet: bool) -> Result<Exit, Failure> {
 
 /// Does it, and says what was written.
 pub fn make(home: &Home, dir: &Path) -> Result<(PathBuf, Vec<String>), Failure> {
-    let git = Git::new(dir, &home::child_environment(), "init");
+    let git = Git::new(dir, &home::child_environment(), &home::marker()?);
     let root = match git.top() {
         Ok(root) => root,
         Err(error @ GitError::NotARepository { .. }) => {

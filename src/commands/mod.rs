@@ -21,7 +21,7 @@ use crate::home::Home;
 /// Carries out one command.
 pub fn run(args: &Args) -> Result<Exit, Failure> {
     let home = Home::read()?;
-    let here = args.dir.clone().unwrap_or_else(|| home.here.clone());
+    let here = args.at.clone().unwrap_or_else(|| home.here.clone());
     let here: &Path = &here;
     let manner = Manner {
         watched: true,
@@ -52,7 +52,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
             command: Some(RunsCommand::Logs { run }),
             ..
         } => runs::logs(&home, run),
-        Command::Status { listing } => status::run(&home, here, args.dir.is_some(), *listing),
+        Command::Status { listing } => status::run(&home, here, args.at.is_some(), *listing),
         Command::Report { night, listing } => report::run(&home, here, night.as_deref(), *listing),
         Command::Dream {
             command: DreamCommand::Run { listing },

@@ -118,17 +118,28 @@ pub(super) fn job(name: &str, mut table: Table, files: &[PathBuf]) -> Result<Job
 
 /// The settings that only this kind has.
 fn own<T: DeserializeOwned>(path: &str, table: Table, files: &[PathBuf]) -> Result<T, Failure> {
-    let keys: Vec<String> = table.keys().cloned().collect();
-    Value::Table(table)
-        .try_into()
-        .map_err(|error: toml::de::Error| {
-            let message = error.message();
-            let key = keys
-                .iter()
-                .find(|key| message.contains(&format!("`{key}`")));
-            let full = key.map_or_else(|| path.to_owned(), |key| format!("{path}.{key}"));
-            wrong(files, &full, message)
-        })
+    let error: toml::de::Error = match Value::Table(table.clone()).try_into() {
+        Ok(own) => return Ok(own),
+        Err(error) => error,
+    };
+    // Serde names the key of an unknown or missing setting, not that of a wrong value: that one is
+    // found by trying each setting alone.
+    let alone = |key: &str, value: &Value| -> Option<String> {
+        let table = Table::from_iter([(key.to_owned(), value.clone())]);
+        let error = Value::Table(table).try_into::<T>().err()?;
+        (!error.message().starts_with("missing field")).then(|| error.message().to_owned())
+    };
+    let found = table.iter().find_map(|(key, value)| Some((key, alone(key, value)?)));
+    let Some((key, message)) = found else { return Err(wrong(files, path, error.message())) };
+    let why = match message.strip_prefix("unknown field ") {
+        None => message,
+        Some(rest) => {
+            let known = rest.split('`').skip(3).step_by(2);
+            let near = nearest(key, known).map_or_else(String::new, |near| format!("; did you mean {near:?}?"));
+            format!("there is no such setting{near}")
+        }
+    };
+    Err(wrong(files, &format!("{path}.{key}"), &why))
 }
 
 fn default_total(kind: &str) -> SignedDuration {

@@ -2,7 +2,8 @@
 
 use std::fs;
 use std::io::{Seek as _, SeekFrom, Write as _};
-use std::os::unix::fs::{PermissionsExt as _, chown, symlink};
+use std::os::unix::fs::{PermissionsExt as _, lchown, symlink};
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::house::{House, Said};
@@ -47,8 +48,9 @@ fn as_nobody(house: &mut House) {
     }
     let mut folders = vec![house.root().to_owned()];
     while let Some(path) = folders.pop() {
-        chown(&path, Some(65_534), Some(65_534)).unwrap();
-        if path.is_dir() {
+        // Links themselves, never what they point at.
+        lchown(&path, Some(65_534), Some(65_534)).unwrap();
+        if path.symlink_metadata().unwrap().is_dir() {
             folders.extend(
                 fs::read_dir(&path)
                     .unwrap()
@@ -131,7 +133,6 @@ fn a_foreign_state_file_is_named_and_left_alone() {
     for (content, word) in [
         ("{\"version\": 3}", "state.json"),
         ("[{\"path\":", "state.json"),
-        ("", "state.json"),
     ] {
         let house = dreaming();
         house.write("dreams/state.json", content);
@@ -161,42 +162,55 @@ fn a_folder_that_cannot_be_written_is_an_environment_failure() {
     house.run(&["dream", "run"]).ends(0).says("succeeded");
 }
 
+/// A small file system, gone when dropped.
+struct Mounted(PathBuf);
+
+impl Mounted {
+    fn at(path: &Path, size: &str) -> Option<Self> {
+        fs::create_dir_all(path).unwrap();
+        let mut command = Command::new("mount");
+        command.args(["-t", "tmpfs", "-o", &format!("size={size}"), "tmpfs"]).arg(path);
+        let mounted = is_root() && command.output().is_ok_and(|output| output.status.success());
+        mounted.then(|| Self(path.to_owned()))
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        let _shown = Command::new("umount").arg("--lazy").arg(&self.0).status();
+    }
+}
+
 #[test]
 fn a_full_disk_loses_nothing() {
-    let house = dreaming();
-    house.write("dreams/state.json", "[]\n");
-    let full = house.path("dreams");
-    let mounted = is_root()
-        && Command::new("mount")
-            .args(["-t", "tmpfs", "-o", "size=64k", "tmpfs"])
-            .arg(&full)
-            .output()
-            .is_ok_and(|output| output.status.success());
-    if !mounted {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(_disk) = Mounted::at(&folder.path().join("project"), "24m") else {
         println!("skipped 1: no small file system can be mounted here");
         return;
-    }
-    fs::write(full.join("state.json"), "[]\n").unwrap();
-    let mut filler = fs::File::create(full.join("filler")).unwrap();
-    while filler.write_all(&[7; 512]).is_ok() {}
-    drop(filler);
-    let first = house.run(&["dream", "run"]);
-    let state = fs::read_to_string(full.join("state.json")).unwrap();
-    fs::remove_file(full.join("filler")).unwrap();
-    let second = house.run(&["tick"]);
-    let third = house.run(&["dream", "run"]);
-    let proposals = fs::read_dir(&full)
-        .unwrap()
-        .filter_map(Result::ok)
-        .any(|e| e.path().join("proposals.json").is_file());
-    let unmounted = Command::new("umount").arg(&full).status().unwrap();
-    assert!(unmounted.success());
-    let first = first.ends(78);
-    assert!(first.err.contains("environment"), "{first:?}");
-    assert_eq!(state, "[]\n", "what was there is still there");
-    second.ends(0);
-    third.ends(0).says("succeeded");
-    assert!(proposals);
+    };
+    let house = House::at(folder);
+    house.run(&["init"]).ends(0);
+    house.configure(
+        "[jobs.fill]\nkind = \"command\"\ntrigger = \"manual\"\nprogram = \"sh\"\n\
+         args = [\"-c\", \"echo new > $RUNNER_OUT/a.txt; cat /dev/zero > fill 2>/dev/null; true\"]\n\
+         artifacts = [{ from = \"a.txt\", to = \"out/a.txt\" }]\n\
+         [jobs.tidy]\nkind = \"command\"\ntrigger = \"manual\"\nprogram = \"sh\"\n\
+         args = [\"-c\", \"echo new > $RUNNER_OUT/a.txt\"]\nartifacts = [{ from = \"a.txt\", to = \"out/a.txt\" }]\n",
+    );
+    house.write("ideas/good.md", GOOD);
+    house.write("out/a.txt", "old\n");
+    // The disk fills while the run works.
+    house.run(&["run", "fill"]).ends(78).says("environment").says("space");
+    assert_eq!(house.read("out/a.txt"), "old\n");
+    // It is full before anything begins.
+    house.run(&["dream", "run"]).ends(78).says("environment").says("KiB are free");
+    assert_eq!(house.read("ideas/good.md"), GOOD);
+    fs::remove_file(house.path("fill")).unwrap();
+    house.run(&["tick"]).ends(0);
+    house.run(&["run", "tidy"]).ends(0);
+    assert_eq!(house.read("out/a.txt"), "new\n");
+    house.run(&["dream", "run"]).ends(0).says("succeeded");
+    assert_eq!(house.count("SELECT count(*) FROM runs WHERE state <> 'settled' OR staging IS NOT NULL"), 0);
 }
 
 #[test]

@@ -60,10 +60,12 @@ pub struct House {
 impl House {
     /// A home and an empty repository with one commit.
     pub fn new() -> Self {
-        let house = Self {
-            folder: tempfile::tempdir().unwrap(),
-            uid: None,
-        };
+        Self::at(tempfile::tempdir().unwrap())
+    }
+
+    /// The same in a folder that is there already.
+    pub fn at(folder: tempfile::TempDir) -> Self {
+        let house = Self { folder, uid: None };
         fs::create_dir_all(house.project()).unwrap();
         house.git(&["init", "--quiet", "--initial-branch=main"]);
         house.write("README.md", "# a project\n");

@@ -195,8 +195,16 @@ impl<F: Faults, Fs: PlacementFs> Carrier<'_, F, Fs> {
         if displaced == Found::Absent || displaced.is(entry.before) || displaced.is(entry.after) {
             return Ok(());
         }
-        self.fs.exchange(staged, &entry.target)?;
-        self.gave_back(&entry.target, displaced)
+        match self.fs.exchange(staged, &entry.target) {
+            Ok(()) => self.gave_back(&entry.target, displaced),
+            // Nothing was ever displaced here; half a plain rename leaves one file with two names,
+            // and somebody wrote to it just now.
+            Err(error) if error.is_unsupported() => match self.fs.look(&entry.target)? {
+                found if found.is(entry.after) => Ok(()),
+                found => conflict(&entry.target, found),
+            },
+            Err(error) => Err(error.into()),
+        }
     }
 
     fn remove(&self, entry: &Entry, aside: &RelPath) -> Result<(), PlaceError> {

@@ -228,7 +228,8 @@ fn what_an_exchange_displaced_goes_back() {
 
 #[test]
 fn a_target_that_became_something_else_is_a_conflict() {
-    let replace: [(&str, fn(&Path)); 3] = [
+    type Make = fn(&Path);
+    let replace: [(&str, Make); 3] = [
         ("a folder", |path| fs::create_dir(path).unwrap()),
         ("a symbolic link", |path| {
             symlink("/etc/passwd", path).unwrap()

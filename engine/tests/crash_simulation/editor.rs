@@ -161,7 +161,10 @@ impl Trial<'_> {
             }
             Err(PlaceError::Changed(_) | PlaceError::Conflict(_)) => {}
             // What was placed and deleted at once cannot be placed again: it says so.
-            Err(PlaceError::Staged { found: Found::Absent, .. }) if target.before.is_none() => {}
+            Err(PlaceError::Staged {
+                found: Found::Absent,
+                ..
+            }) if target.before.is_none() => {}
             Err(error) => return Err(format!("not a conflict: {}", error)),
         }
         Ok(())
@@ -255,8 +258,7 @@ impl Trial<'_> {
         inside
     }
 
-    /// Another program writes the very same content and syncs nothing: once the outcome is
-    /// committed, the content lasts all the same.
+    /// Another program writes the very same content and syncs nothing: it lasts all the same.
     pub fn twins(&mut self) -> Verdict {
         let world = World::new(self.prepared.start.clone());
         let _ = self.prepared.perform_in(self.faults, &world);
@@ -271,10 +273,14 @@ impl Trial<'_> {
                 let result = self.prepared.perform_in(self.faults, &world);
                 result.map_err(|error| format!("{path} at {at}: {error}"))?;
                 self.counts.twins += 1;
-                for moment in world.take().iter().filter(|moment| moment.log.settled) {
-                    for (damage, crashed) in few(moment, &mut random) {
-                        self.live(&crashed)
-                            .map_err(|why| format!("{path} at {at} {damage:?}: {why}"))?;
+                for moment in world.take() {
+                    // Before anything else, it is synced before the manifest; later, by the end.
+                    let lasts = moment.log.settled || at == 0 && moment.log.manifest.is_some();
+                    for (damage, crashed) in few(&moment, &mut random) {
+                        let show = |why| format!("{path} at {at} {damage:?}: {why}");
+                        if lasts {
+                            self.live(&crashed).map_err(show)?;
+                        }
                     }
                 }
             }

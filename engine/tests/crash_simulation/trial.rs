@@ -71,8 +71,11 @@ pub struct Trial<'a> {
     pub counts: Counts,
 }
 
+/// One way to disturb a placement at each of its operations.
+type Suite = fn(&mut Trial) -> Verdict;
+
 /// The suites, in the order in which planted bugs are looked for.
-pub const SUITES: [(&str, fn(&mut Trial) -> Verdict); 8] = [
+pub const SUITES: [(&str, Suite); 8] = [
     ("crashes", |trial| trial.crashes()),
     ("take-over", |trial| trial.take_overs()),
     ("errors", |trial| trial.errors()),
@@ -158,6 +161,11 @@ pub fn bystander(disk: &Disk) -> Verdict {
 /// Two moments that share it can be told apart by nothing that follows.
 pub fn fingerprint(moment: &Moment) -> u64 {
     let mut hasher = DefaultHasher::new();
-    (moment.disk.fingerprint(), moment.log.manifest.is_some(), moment.log.settled).hash(&mut hasher);
+    (
+        moment.disk.fingerprint(),
+        moment.log.manifest.is_some(),
+        moment.log.settled,
+    )
+        .hash(&mut hasher);
     hasher.finish()
 }

@@ -67,8 +67,12 @@ impl Trial<'_> {
     }
 
     fn night(&mut self, random: &mut Random, operations: usize) -> Verdict {
-        let free: Vec<_> =
-            self.prepared.targets.iter().filter(|target| !target.already).collect();
+        let free: Vec<_> = self
+            .prepared
+            .targets
+            .iter()
+            .filter(|target| !target.already)
+            .collect();
         if free.is_empty() {
             return Ok(());
         }
@@ -79,7 +83,10 @@ impl Trial<'_> {
         for phase in 0..3 {
             let world = World::new(moment);
             let path = free[random.below(free.len())].path;
-            let deeds = [self.deed(random, path, phase), self.deed(random, path, phase + 3)];
+            let deeds = [
+                self.deed(random, path, phase),
+                self.deed(random, path, phase + 3),
+            ];
             let (first, second) = (random.below(operations), 1 + random.below(6));
             let twice = random.flip();
             if phase < 2 || random.flip() {
@@ -93,7 +100,9 @@ impl Trial<'_> {
                     }
                 });
             }
-            let dies = random.flip().then(|| Failure::From(random.below(operations)));
+            let dies = random
+                .flip()
+                .then(|| Failure::From(random.below(operations)));
             world.fail(dies);
             let result = match phase {
                 0 => self.prepared.perform_in(self.faults, &world).map(drop),
@@ -103,11 +112,14 @@ impl Trial<'_> {
             let now = world.now();
             let what = format!("phase {phase}, {result:?}");
             if !window {
-                self.keeps(&account, &now).map_err(|why| format!("{what}: {why}"))?;
+                self.keeps(&account, &now)
+                    .map_err(|why| format!("{what}: {why}"))?;
             }
             bystander(&now.disk)?;
             let told = match &result {
-                Err(PlaceError::Fs(_) | PlaceError::Log(_)) => dies.is_some(),
+                // Two deeds can make a file come and go between two of our operations.
+                Err(PlaceError::Fs(error)) => dies.is_some() || error.is_missing(),
+                Err(PlaceError::Log(_)) => dies.is_some(),
                 _ => true,
             };
             ensure!(told, "{what}: neither done nor a conflict");
@@ -123,7 +135,13 @@ impl Trial<'_> {
             0 => Deed::Edit(Edit::Replace, words),
             1 => Deed::Edit(Edit::Rewrite, words),
             2 => Deed::Edit(Edit::Delete, words),
-            _ => Deed::Mend(self.prepared.start.disk.read(path).map(|old| old.bytes.clone())),
+            _ => Deed::Mend(
+                self.prepared
+                    .start
+                    .disk
+                    .read(path)
+                    .map(|old| old.bytes.clone()),
+            ),
         }
     }
 
@@ -131,8 +149,15 @@ impl Trial<'_> {
         let staging = self.prepared.scenario.staging;
         let staged = now.disk.list(staging).unwrap_or_default();
         let staged = staged.iter().map(|name| format!("{staging}/{name}"));
-        let targets = self.prepared.targets.iter().map(|target| target.path.to_owned());
-        let there: Vec<_> = staged.chain(targets).map(|path| held(&now.disk, &path)).collect();
+        let targets = self
+            .prepared
+            .targets
+            .iter()
+            .map(|target| target.path.to_owned());
+        let there: Vec<_> = staged
+            .chain(targets)
+            .map(|path| held(&now.disk, &path))
+            .collect();
         for words in account.0.borrow().iter() {
             let kept = there.contains(&Some(Digest::of(words)));
             ensure!(kept, "{:?} is lost", String::from_utf8_lossy(words));

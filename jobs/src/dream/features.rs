@@ -294,11 +294,6 @@ impl Features {
         self.boxes.0 >= 3 && self.boxes.1 == 0
     }
 
-    /// Whether its own list of things to do is untouched.
-    pub fn none_ticked(&self) -> bool {
-        self.boxes.0 == 0 && self.boxes.1 >= 3
-    }
-
     /// How much there is to act on, in points from 0 to 8.
     pub fn actionable(&self) -> usize {
         let asking = self.asking.min(3);
@@ -311,7 +306,7 @@ impl Features {
 }
 
 /// Lines at the top in which a text says what it is.
-const HEAD: usize = 12;
+const HEAD: usize = 6;
 
 fn declared(words: &str) -> Option<Declared> {
     let lower = words.to_lowercase();
@@ -335,7 +330,8 @@ fn declared(words: &str) -> Option<Declared> {
 fn a_document(words: &str) -> Option<String> {
     let cut = words.trim().trim_matches(|c: char| !c.is_alphanumeric());
     let path = cut.rsplit_once('(').map_or(cut, |(_, path)| path);
-    (path.ends_with(".md") && !path.contains(char::is_whitespace)).then(|| path.to_owned())
+    let plain = path.chars().all(|c| c.is_alphanumeric() || matches!(c, '/' | '.' | '-' | '_'));
+    (path.ends_with(".md") && plain).then(|| path.to_owned())
 }
 
 fn item(line: &str) -> Option<&str> {
@@ -386,7 +382,7 @@ Calls fail. Retry them.
         assert_eq!((found.asking, found.items, found.boxes), (2, 3, (1, 2)));
         assert_eq!(found.declared, Some(Declared::Open));
         assert!(found.verbs >= 4 && found.actionable() >= 6, "{found:?}");
-        assert!(!found.all_ticked() && !found.none_ticked() && !found.post && !found.template);
+        assert!(!found.all_ticked() && !found.post && !found.template);
     }
 
     #[test]
@@ -423,6 +419,7 @@ Calls fail. Retry them.
         );
         assert_eq!(of("# T\n\nPart of the plan in a.md").parent, None);
         assert_eq!(of("# T\n\nSpec: to be written").parent, None);
+        assert_eq!(of("# T\n\nSpec: specs/<name>.md").parent, None);
     }
 
     #[test]

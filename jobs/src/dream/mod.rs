@@ -22,7 +22,7 @@ mod spec;
 pub mod stat_cache;
 pub mod state;
 pub mod survey;
-mod verdicts;
+pub mod verdicts;
 pub mod walk;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -214,7 +214,7 @@ fn ask(ctx: &mut Context<'_>, room: &Room, judged: &Judged) -> Result<Reply, Job
         })
         .collect();
     let frame = request::Frame {
-        id: format!("{}-dream", ctx.admitted.run()),
+        id: format!("{}/1", ctx.admitted.run()),
         seed: ctx.admitted.seed(),
         total: ctx.left().saturating_sub(AFTERWARDS).max(Duration::from_secs(1)),
         run_dir: ctx.run_dir,

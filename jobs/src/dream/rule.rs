@@ -20,15 +20,20 @@ use super::features::{Declared, Features};
 use super::proposal::{Action, Confidence, Status};
 
 /// From this strength on a commit has done it (see [`Candidate::strength`]).
-pub const IMPLEMENTED: f64 = 0.32;
-/// The same, where the idea calls itself done or has all of its boxes ticked.
+pub const IMPLEMENTED: f64 = 0.30;
+/// The same, where the idea calls itself done or has all of its boxes ticked, or the commit has
+/// the [`WHOLE`] name.
 pub const IMPLEMENTED_DECLARED: f64 = 0.20;
-/// The same, where all of its boxes are still open, or it calls itself a draft.
+/// The same, where the idea calls itself a draft or a proposal.
 pub const IMPLEMENTED_OPEN: f64 = 0.40;
+/// From this share on a message has the whole name, if that is [`MATCHED`] words at least.
+pub const WHOLE: f64 = 0.95;
 /// A commit that shares fewer words of the idea's name than this has done something else.
 pub const NAMED: f64 = 0.25;
-/// So many words of the name have to meet, unless the name has no more.
+/// So many words of the name have to meet...
 pub const MATCHED: usize = 2;
+/// ...unless they are so much of it by their rarity.
+pub const MOSTLY: f64 = 0.5;
 /// From this strength on there is hardly any doubt.
 pub const CERTAIN: f64 = 0.80;
 /// A further commit is cited if it is at least this share as strong as the best.
@@ -196,17 +201,17 @@ fn publishable(features: &Features) -> Option<Confidence> {
 }
 
 fn implemented(features: &Features, grounds: &Grounds) -> Option<Confidence> {
-    let best = grounds.candidates.first()?;
-    let done = features.declared == Some(Declared::Done) || features.all_ticked();
-    let open = features.declared == Some(Declared::Open) || features.none_ticked();
-    let threshold = match (done, open) {
-        (true, false) => IMPLEMENTED_DECLARED,
-        (false, true) => IMPLEMENTED_OPEN,
-        _ => IMPLEMENTED,
+    // A commit that only plans is shown, and decides nothing.
+    let best = grounds.candidates.iter().find(|candidate| !candidate.planning)?;
+    let whole = best.named >= WHOLE && best.matched.len() >= MATCHED;
+    let threshold = match features.declared {
+        Some(Declared::Open) => IMPLEMENTED_OPEN,
+        Some(Declared::Done) => IMPLEMENTED_DECLARED,
+        None if features.all_ticked() || whole => IMPLEMENTED_DECLARED,
+        None => IMPLEMENTED,
     };
-    let name = grounds.words.title.len().max(grounds.words.stem.len());
-    let meets = best.cited || best.named >= NAMED && best.matched.len() >= MATCHED.min(name).max(1);
-    if best.planning || !meets || best.strength < threshold {
+    let meets = best.named >= MOSTLY || best.named >= NAMED && best.matched.len() >= MATCHED;
+    if !(best.cited || meets) || best.strength < threshold {
         return None;
     }
     Some(if best.strength >= CERTAIN || best.cited {
@@ -341,8 +346,11 @@ mod tests {
             ("idea: retry policy with jitter", &["ideas/retry-policy.md"]),
             ("fix: policy link in the footer", &["src/footer.rs"]),
             ("feat: retry the upload", &["src/upload.rs"]),
+            ("feat: retry policy", &["src/retry.rs"]),
+            ("feat: add a retry policy to the client", &["src/retry.rs"]),
         ] {
             let found = judged(&room(&[weaker]), path, SPEC);
+            println!("{weaker:?} {:?}", room(&[weaker]).about(path, SPEC).unwrap().candidates.first());
             assert_eq!(found.status, Status::Meritorious, "{weaker:?} {found:?}");
         }
     }

@@ -97,8 +97,8 @@ pub struct Candidate {
     pub strength: f64,
     /// Its BM25 score as a share of what the searched terms could give.
     pub fit: f64,
-    /// Which share of the note's name (title or stem, whichever is higher) its message has, by
-    /// rarity.
+    /// Which share of the note's name its message has, by rarity: of the title, or of the stem
+    /// where that says something else and is met better.
     pub named: f64,
     /// Which share of its subject the note speaks of, by rarity.
     pub about: f64,
@@ -123,8 +123,8 @@ pub fn candidates(
     words: &Words,
     limit: usize,
 ) -> Result<Vec<Candidate>, IndexError> {
-    let known = words.keys.iter().filter(|term| index.frequency(term) > 0);
-    let possible: f64 = known.map(|term| index.rarity(term)).sum();
+    // Terms that no commit has count too: what was never spoken of was hardly done.
+    let possible: f64 = words.keys.iter().map(|term| index.rarity(term)).sum();
     let mut found = Vec::new();
     let mut looked_at = HashSet::new();
     for hit in index.search(&words.keys, LOOKED_AT)? {
@@ -163,7 +163,10 @@ fn compare(
     let subject = distinct(terms(&commit.subject));
     let message: BTreeSet<String> = subject.iter().cloned().chain(terms(&commit.body)).collect();
     let has = |term: &String| message.contains(term);
-    let named = cover(index, &words.title, has).max(cover(index, &words.stem, has));
+    let (by_title, by_stem) = (cover(index, &words.title, has), cover(index, &words.stem, has));
+    // A stem that only shortens the title would hide what is missing of it.
+    let shortened = words.stem.iter().all(|term| words.title.contains(term));
+    let named = if shortened { by_title } else { by_title.max(by_stem) };
     let about = cover(index, &subject, |term| words.all.contains(term));
     let matched = distinct(
         words
@@ -175,7 +178,7 @@ fn compare(
     );
     let cited = index.citing(path).any(|citing| citing == at);
     let built = !commit.paths.iter().all(|path| places::is_document(path));
-    let planning = !built && subject.iter().any(|term| PLANNING.contains(&term.as_str()));
+    let planning = !built && plans(&commit.subject);
     let mut strength = fit * (0.3 + named) * (0.3 + about);
     // One that only edits documents may be what wrote the note down.
     if cited && built {
@@ -199,6 +202,18 @@ fn compare(
         matched,
         paths,
     }
+}
+
+/// Whether a commit's subject says that it plans: in its prefix (`spec:`, `docs(plan):`), in the
+/// first two words of what follows ("add spec for…") or in the last ("retry spec").
+fn plans(subject: &str) -> bool {
+    let is_plan = |term: &String| PLANNING.contains(&term.as_str());
+    let (prefix, rest) = match subject.split_once(':') {
+        Some((prefix, rest)) if !prefix.contains(' ') => (prefix, rest),
+        _ => ("", subject),
+    };
+    let rest = terms(rest);
+    terms(prefix).iter().any(is_plan) || rest.iter().take(2).any(is_plan) || rest.last().is_some_and(is_plan)
 }
 
 /// The share of `terms` for which `has` holds, each by its rarity.
@@ -281,6 +296,16 @@ mod tests {
             found[0].named > 0.9 && found[0].matched.len() == 3,
             "{found:?}"
         );
+    }
+
+    #[test]
+    fn plans_are_told_from_work_on_plans() {
+        for plan in ["spec: x y z", "docs(plan): x", "docs: add spec for retries", "Idea: x", "Add retry spec"] {
+            assert!(plans(plan), "{plan}");
+        }
+        for work in ["feat: x", "chore: remove experimental spec-kit skills", "docs: repair links: all of them"] {
+            assert!(!plans(work), "{work}");
+        }
     }
 
     #[test]

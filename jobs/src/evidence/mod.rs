@@ -63,6 +63,8 @@ pub struct Grounds {
     pub words: Words,
     /// Commits that may have done it, best first.
     pub candidates: Vec<Candidate>,
+    /// Terms of its title that no commit has, neither in its message nor in a path.
+    pub unheard: Vec<String>,
     /// Tracked files that it names.
     pub paths: Vec<String>,
     /// Tracked documents and sources that are named like it.
@@ -107,9 +109,12 @@ impl Room {
         };
         let paths = own(self.tracked.named_in(text, PATHS));
         let namesakes = own(self.tracked.with_stem(places::stem(path), PATHS));
+        let heard = |term: &&String| self.index.frequency(term) > 0;
+        let unheard = words.title.iter().filter(|term| !heard(term)).cloned().collect();
         Ok(Grounds {
             words,
             candidates,
+            unheard,
             paths,
             namesakes,
         })
