@@ -246,12 +246,16 @@ impl ContractLock {
     /// Makes the file with its whole content or not at all: an empty one, left by a full disk or a
     /// crash, could not be told from another program's.
     fn create(&self) -> Result<(), LockError> {
-        let io = |source| LockError::Io { path: self.path.clone(), source };
+        let io = |source| LockError::Io {
+            path: self.path.clone(),
+            source,
+        };
         let mut name = self.path.file_name().unwrap_or_default().to_owned();
         name.push(format!(".{}", std::process::id()));
         let draft = self.path.with_file_name(name);
         let made = fs::write(&draft, &self.content).and_then(|()| {
-            renameat_with(CWD, &draft, CWD, &self.path, RenameFlags::NOREPLACE).map_err(io::Error::from)
+            renameat_with(CWD, &draft, CWD, &self.path, RenameFlags::NOREPLACE)
+                .map_err(io::Error::from)
         });
         match made {
             Ok(()) => Ok(()),

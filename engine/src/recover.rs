@@ -149,22 +149,6 @@ fn dead(
 ) -> Result<Recovered, LedgerError> {
     let killed = tree::kill_marked(run.id.as_str());
     let fence = ledger.take_over(&run.id)?;
-    let mut event = Event {
-        at: now.wall,
-        project: Some(run.project.clone()),
-        run: Some(run.id.clone()),
-        kind: "recovered".to_owned(),
-        detail: format!(
-            "its process is gone; {} left-over processes killed",
-            killed.count
-        ),
-    };
-    if killed.survivors > 0 {
-        event
-            .detail
-            .push_str(&format!(", {} would not die", killed.survivors));
-    }
-    ledger.event(&event)?;
     let lost = if overran {
         Outcome::TimedOut {
             why: "it did not end by its total deadline and was killed".to_owned(),
@@ -174,9 +158,40 @@ fn dead(
             why: "its process died before it could settle".to_owned(),
         }
     };
-    let outcome = match replay(ledger, run, fence, now.wall) {
+    let mut detail = format!(
+        "its process is gone; {} left-over processes killed",
+        killed.count
+    );
+    if killed.survivors > 0 {
+        detail.push_str(&format!(", {} would not die", killed.survivors));
+    }
+    let replayed = replay(ledger, run, fence, now.wall);
+    if let Err(why) = &replayed {
+        detail = format!("its artifacts cannot be placed yet: {why}");
+    }
+    let event = Event {
+        at: now.wall,
+        project: Some(run.project.clone()),
+        run: Some(run.id.clone()),
+        kind: if replayed.is_ok() {
+            "recovered"
+        } else {
+            "stuck"
+        }
+        .to_owned(),
+        detail,
+    };
+    // A run that stays stuck says so once, however often it is looked at.
+    let said = ledger.events_of(&run.id)?;
+    if !said
+        .last()
+        .is_some_and(|last| last.kind == event.kind && last.detail == event.detail)
+    {
+        ledger.event(&event)?;
+    }
+    let outcome = match replayed {
+        // The placement's own commit has settled the run.
         Ok(Replay::RolledForward(outcome)) => {
-            // The placement's own commit has settled the run.
             return Ok(Recovered::Settled {
                 outcome,
                 retry: None,
@@ -184,19 +199,8 @@ fn dead(
         }
         Ok(Replay::Nothing) => lost,
         Ok(Replay::Refused(outcome)) => outcome,
-        Err(why) => {
-            // Half of it may be in place: only a placement that can go on may settle it.
-            let (kind, detail) = (
-                "stuck".to_owned(),
-                format!("its artifacts cannot be placed yet: {why}"),
-            );
-            ledger.event(&Event {
-                kind,
-                detail,
-                ..event
-            })?;
-            return Ok(Recovered::Alone);
-        }
+        // Half of it may be in place: only a placement that can go on may settle it.
+        Err(_) => return Ok(Recovered::Alone),
     };
     let retry = matches!(outcome, Outcome::Lost { .. })
         && ledger.lost_runs_of(&run.occurrence)? < LOSSES_MADE_GOOD
@@ -262,7 +266,9 @@ fn replay(
                 .map(Replay::RolledForward)
                 .ok_or_else(|| "settled without an outcome".to_owned())
         }
-        Err(error @ PlaceError::Conflict(_)) => {
+        // What stands in the way is somebody's, or what was staged is no more: no later try can mend
+        // that, a person must look.
+        Err(error @ (PlaceError::Conflict(_) | PlaceError::Staged { .. })) => {
             let why = format!(
                 "{}; what was to be placed is kept in {staging}",
                 whole(&error)

@@ -1,6 +1,7 @@
 //! Escapes from a scope, by what a model or a repository could put in its way.
 
 use std::fs;
+use std::hint;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
@@ -333,11 +334,24 @@ fn a_folder_swapped_for_a_link_in_a_race_never_leads_outside() {
     let (mut placed, mut refused) = (0, 0);
     thread::scope(|threads| {
         threads.spawn(|| {
-            while !done.load(Ordering::Relaxed) {
-                renameat_with(CWD, &nested, CWD, &link, RenameFlags::EXCHANGE).unwrap();
+            for turn in 0_u32.. {
+                if done.load(Ordering::Relaxed) {
+                    return;
+                }
+                // Mostly a folder, at times a link; how long varies from turn to turn.
+                for _ in 0..2 {
+                    renameat_with(CWD, &nested, CWD, &link, RenameFlags::EXCHANGE).unwrap();
+                }
+                for _ in 0..turn.wrapping_mul(7919) % 40_000 {
+                    hint::spin_loop();
+                }
             }
         });
-        for number in 0..400 {
+        // Both answers, some times; a busy machine may give only one of them.
+        let mut attempts = 0..2_000;
+        while (placed < 20 || refused < 20)
+            && let Some(number) = attempts.next()
+        {
             let staging = format!("dreams/.staging/{number}");
             let target = format!("dreams/nested/{number}");
             let mut scope = Scope::open(&root, &ALLOWED, &staging).unwrap();
@@ -345,7 +359,11 @@ fn a_folder_swapped_for_a_link_in_a_race_never_leads_outside() {
                 .stage(&target, b"evil", Expect::Current)
                 .map_err(|error| error.to_string())
                 .and_then(|_| {
-                    let ready = scope.finish(run(), Fence(1), Outcome::Succeeded).unwrap();
+                    scope
+                        .finish(run(), Fence(1), Outcome::Succeeded)
+                        .map_err(|error| error.to_string())
+                })
+                .and_then(|ready| {
                     let mut log = MemoryLog::new(Fence(1));
                     ready.place(&mut log).map_err(|error| error.to_string())
                 });
@@ -361,5 +379,4 @@ fn a_folder_swapped_for_a_link_in_a_race_never_leads_outside() {
         0,
         "{placed} placed, {refused} refused"
     );
-    assert_eq!(placed + refused, 400);
 }

@@ -11,7 +11,8 @@ use jiff::Timestamp;
 use runner_engine::admission::Facts;
 use runner_engine::ids::{ProjectId, RunId};
 use runner_engine::ledger::{
-    Admission, Admitted, Budget, Enter, Ledger, NewJob, NewOccurrence, Project, Recorded, RunState, Summary,
+    Admission, Admitted, Budget, Enter, Ledger, NewJob, NewOccurrence, Project, Recorded, RunState,
+    Summary,
 };
 use runner_engine::locks::{JobLock, job_lock_path};
 use runner_engine::outcome::{Class, Outcome};
@@ -39,7 +40,11 @@ fn now() -> Timestamp {
 
 /// A process that lived once.
 fn nobody() -> Owner {
-    Owner { pid: 4_000_000, start: 1, boot: tree::boot_id().unwrap_or_default() }
+    Owner {
+        pid: 4_000_000,
+        start: 1,
+        boot: tree::boot_id().unwrap_or_default(),
+    }
 }
 
 fn world() -> World {
@@ -50,7 +55,13 @@ fn world() -> World {
     let project = ProjectId::new(now());
     ledger
         .register(
-            &Project { id: project.clone(), path: root, device: 1, inode: 1, config_stamp: String::new() },
+            &Project {
+                id: project.clone(),
+                path: root,
+                device: 1,
+                inode: 1,
+                config_stamp: String::new(),
+            },
             now(),
         )
         .unwrap();
@@ -62,7 +73,12 @@ fn world() -> World {
     };
     let jobs = [job("dream", "dream"), job("tidy", "command"), report_job()];
     ledger.project_jobs(&project, "s", &jobs, now()).unwrap();
-    World { folder, ledger, project, me: Owner::me() }
+    World {
+        folder,
+        ledger,
+        project,
+        me: Owner::me(),
+    }
 }
 
 impl World {
@@ -72,7 +88,13 @@ impl World {
 
     fn request(&mut self, job: &str, starter: &Owner, by_hand: bool) -> RunId {
         let job = self.ledger.job(&self.project, job).unwrap().id;
-        let new = NewOccurrence { job, key: "k".into(), due: now(), night: None, by_hand };
+        let new = NewOccurrence {
+            job,
+            key: "k".into(),
+            due: now(),
+            night: None,
+            by_hand,
+        };
         match self.ledger.enter(&new, starter, now()).unwrap() {
             Recorded::New(run) => run,
             Recorded::Known(_) => panic!("known"),
@@ -80,7 +102,10 @@ impl World {
     }
 
     fn admit(&mut self, run: &RunId, owner: &Owner, boot: Duration) -> Admitted {
-        let facts = Facts { free_bytes: u64::MAX, ..Facts::default() };
+        let facts = Facts {
+            free_bytes: u64::MAX,
+            ..Facts::default()
+        };
         let enter = Enter {
             run,
             owner,
@@ -111,7 +136,11 @@ impl World {
 
     fn tick(&mut self, boot: Duration) -> Tick {
         let state = self.folder.path().join("state");
-        let driver = Driver { state: &state, me: &self.me, retries_lost: &|kind| kind != "command" };
+        let driver = Driver {
+            state: &state,
+            me: &self.me,
+            retries_lost: &|kind| kind != "command",
+        };
         tick(&mut self.ledger, &driver, Moment { wall: now(), boot }).unwrap()
     }
 
@@ -129,20 +158,33 @@ fn a_recorded_placement_is_rolled_forward_to_its_own_outcome() {
     let mut world = world();
     fs::write(world.root().join("out/a.txt"), "old a").unwrap();
     let (admitted, ready) = world.staged("tidy");
-    let summary = Summary { headline: "kept".into(), ..Summary::default() };
+    let summary = Summary {
+        headline: "kept".into(),
+        ..Summary::default()
+    };
     world
         .ledger
         .placement_log(Some(&summary), now())
         .commit_manifest(admitted.run(), admitted.fence(), &ready.manifest)
         .unwrap();
     let told = world.tick(boot_time());
-    assert_eq!(told.settled, [(admitted.run().clone(), "degraded".to_owned())]);
+    assert_eq!(
+        told.settled,
+        [(admitted.run().clone(), "degraded".to_owned())]
+    );
     assert!(told.start.is_empty());
     assert_eq!(world.read("out/a.txt").as_deref(), Some("new a"));
     assert_eq!(world.read("out/b.txt").as_deref(), Some("new b"));
-    assert_eq!(world.ledger.run(admitted.run()).unwrap().summary.headline, "kept");
+    assert_eq!(
+        world.ledger.run(admitted.run()).unwrap().summary.headline,
+        "kept"
+    );
     assert!(!world.root().join(STAGING).exists());
-    assert_eq!(world.tick(boot_time()), Tick::default(), "a second tick finds nothing");
+    assert_eq!(
+        world.tick(boot_time()),
+        Tick::default(),
+        "a second tick finds nothing"
+    );
 }
 
 #[test]
@@ -169,8 +211,18 @@ fn a_lost_dream_is_tried_once_more_and_not_twice() {
     assert_eq!(told.settled, [(again.clone(), "lost".to_owned())]);
     assert!(told.start.is_empty());
     let occurrence = world.ledger.run(&again).unwrap().occurrence;
-    assert!(world.ledger.occurrence(&occurrence).unwrap().outcome.is_some());
-    assert_eq!(world.ledger.run(admitted.run()).unwrap().occurrence, occurrence);
+    assert!(
+        world
+            .ledger
+            .occurrence(&occurrence)
+            .unwrap()
+            .outcome
+            .is_some()
+    );
+    assert_eq!(
+        world.ledger.run(admitted.run()).unwrap().occurrence,
+        occurrence
+    );
 }
 
 #[test]
@@ -186,11 +238,20 @@ fn a_target_that_somebody_changed_is_never_overwritten() {
     let told = world.tick(boot_time());
     let outcome = world.outcome(admitted.run());
     assert_eq!(outcome.class(), Some(Class::Guard));
-    assert!(outcome.to_string().contains("out/a.txt") && outcome.to_string().contains(STAGING), "{outcome}");
+    assert!(
+        outcome.to_string().contains("out/a.txt") && outcome.to_string().contains(STAGING),
+        "{outcome}"
+    );
     assert_eq!(told.settled.len(), 1);
-    assert_eq!(world.read("out/a.txt").as_deref(), Some("a person's own words"));
+    assert_eq!(
+        world.read("out/a.txt").as_deref(),
+        Some("a person's own words")
+    );
     world.tick(boot_time());
-    assert!(world.root().join(STAGING).is_dir(), "ours is kept for a person");
+    assert!(
+        world.root().join(STAGING).is_dir(),
+        "ours is kept for a person"
+    );
 }
 
 #[test]
@@ -204,7 +265,10 @@ fn a_project_that_is_gone_is_said_and_does_not_stop_the_others() {
         .unwrap();
     fs::remove_dir_all(world.root()).unwrap();
     world.tick(boot_time());
-    assert_eq!(world.outcome(admitted.run()).class(), Some(Class::Environment));
+    assert_eq!(
+        world.outcome(admitted.run()).class(),
+        Some(Class::Environment)
+    );
 }
 
 #[test]
@@ -229,7 +293,10 @@ fn a_run_whose_lock_is_held_is_left_alone_within_its_time() {
     assert_eq!(world.tick(boot_time()), Tick::default());
     drop(lock);
     assert_eq!(world.tick(boot_time()).settled.len(), 1);
-    assert!(matches!(world.outcome(admitted.run()), Outcome::Lost { .. }));
+    assert!(matches!(
+        world.outcome(admitted.run()),
+        Outcome::Lost { .. }
+    ));
 }
 
 /// A stopped process that holds the lock past its deadline is killed, by its own name only.
@@ -248,7 +315,12 @@ fn a_stopped_run_past_its_deadline_is_killed_and_timed_out() {
         .spawn()
         .unwrap();
     let mut said = [0_u8; 5];
-    holder.stdout.as_mut().unwrap().read_exact(&mut said).unwrap();
+    holder
+        .stdout
+        .as_mut()
+        .unwrap()
+        .read_exact(&mut said)
+        .unwrap();
     assert_eq!(&said, b"held\n");
     let owner = Owner {
         pid: holder.id(),
@@ -258,9 +330,15 @@ fn a_stopped_run_past_its_deadline_is_killed_and_timed_out() {
     let run = world.request("dream", &nobody(), false);
     world.admit(&run, &owner, boot_time());
     let deadline = boot_time() + Duration::from_secs(60);
-    assert_eq!(world.tick(deadline + OVERRUN_GRACE - Duration::from_secs(2)), Tick::default());
+    assert_eq!(
+        world.tick(deadline + OVERRUN_GRACE - Duration::from_secs(2)),
+        Tick::default()
+    );
     let told = world.tick(deadline + OVERRUN_GRACE + Duration::from_secs(2));
     assert_eq!(told.settled, [(run.clone(), "timed-out".to_owned())]);
     let status = holder.wait().unwrap();
-    assert_eq!(std::os::unix::process::ExitStatusExt::signal(&status), Some(9));
+    assert_eq!(
+        std::os::unix::process::ExitStatusExt::signal(&status),
+        Some(9)
+    );
 }

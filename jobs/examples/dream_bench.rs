@@ -44,18 +44,42 @@ fn rule(root: &Path, truth: Option<&Path>) -> Done {
     let env: BTreeMap<String, String> = std::env::vars().collect();
     let start = Instant::now();
     let survey = survey(root, &spec, Path::new("/nonexistent"))?;
-    println!("surveyed {} ideas in {:.0?}", survey.ideas.len(), start.elapsed());
+    println!(
+        "surveyed {} ideas in {:.0?}",
+        survey.ideas.len(),
+        start.elapsed()
+    );
     let start = Instant::now();
     let room = Room::open(&Git::new(root, &env, "bench"), &Bounds::default())?;
-    println!("read and indexed {} commits in {:.0?}", room.history().len(), start.elapsed());
+    println!(
+        "read and indexed {} commits in {:.0?}",
+        room.history().len(),
+        start.elapsed()
+    );
     let start = Instant::now();
     let all: Vec<usize> = (0..survey.ideas.len()).collect();
     let reader = Reader::open(root, spec.max_idea_bytes)?;
     let mut troubles = Vec::new();
-    let judged = judge_all(&survey.ideas, &all, &reader, &room, &mut troubles, &mut Silent)?;
-    println!("judged {} ideas in {:.0?}, peak {} MB", judged.shown.len(), start.elapsed(), peak());
+    let judged = judge_all(
+        &survey.ideas,
+        &all,
+        &reader,
+        &room,
+        &mut troubles,
+        &mut Silent,
+    )?;
+    println!(
+        "judged {} ideas in {:.0?}, peak {} MB",
+        judged.shown.len(),
+        start.elapsed(),
+        peak()
+    );
     for status in Status::ALL {
-        let count = judged.shown.iter().filter(|one| one.verdict.status == status).count();
+        let count = judged
+            .shown
+            .iter()
+            .filter(|one| one.verdict.status == status)
+            .count();
         println!("  {:15} {count}", status.word());
     }
     match truth {
@@ -66,17 +90,23 @@ fn rule(root: &Path, truth: Option<&Path>) -> Done {
 
 /// Class, ideas, proposed implemented, with a true commit among the cited, with one in the top 3.
 fn table(root: &Path, room: &Room, shown: &[One], truth: &Path) -> Done {
-    let renamed: HashMap<String, String> = fs::read_to_string(root.join(".git/original-hashes.tsv"))
-        .unwrap_or_default()
-        .lines()
-        .filter_map(|line| line.split_once('\t').map(|(a, b)| (a.to_owned(), b.to_owned())))
-        .collect();
+    let renamed: HashMap<String, String> =
+        fs::read_to_string(root.join(".git/original-hashes.tsv"))
+            .unwrap_or_default()
+            .lines()
+            .filter_map(|line| {
+                line.split_once('\t')
+                    .map(|(a, b)| (a.to_owned(), b.to_owned()))
+            })
+            .collect();
     let truth: Vec<Value> = serde_json::from_str(&fs::read_to_string(truth)?)?;
     let by_path: HashMap<&str, &One> = shown.iter().map(|one| (one.path.as_str(), one)).collect();
     let mut rows: BTreeMap<&str, [usize; 4]> = BTreeMap::new();
     for label in &truth {
         let path = label["idea"].as_str().unwrap_or_default();
-        let Some(one) = by_path.get(path) else { continue };
+        let Some(one) = by_path.get(path) else {
+            continue;
+        };
         let commits: HashSet<&str> = label["commits"]
             .as_array()
             .into_iter()
@@ -92,8 +122,18 @@ fn table(root: &Path, room: &Room, shown: &[One], truth: &Path) -> Done {
         };
         let archived = one.verdict.action == Action::Archive;
         let true_one = |hash: &str| commits.iter().any(|full| full.starts_with(hash));
-        let cited = archived && one.verdict.evidence.split("; ").any(|it| true_one(it.split(' ').next().unwrap_or("?")));
-        let top = one.grounds.candidates.iter().take(3).any(|it| true_one(room.commit(it).short()));
+        let cited = archived
+            && one
+                .verdict
+                .evidence
+                .split("; ")
+                .any(|it| true_one(it.split(' ').next().unwrap_or("?")));
+        let top = one
+            .grounds
+            .candidates
+            .iter()
+            .take(3)
+            .any(|it| true_one(room.commit(it).short()));
         let row = rows.entry(class).or_default();
         for (cell, yes) in row.iter_mut().zip([true, archived, cited, top]) {
             *cell += usize::from(yes);
@@ -109,15 +149,25 @@ fn table(root: &Path, room: &Room, shown: &[One], truth: &Path) -> Done {
             let mark = if wrong { '!' } else { ' ' };
             println!(
                 "{mark} {class:14} {path} {} {} strength {strength:.2} named {named:.2} top {top}: {}",
-                one.verdict.status.word(), one.verdict.action.word(), one.verdict.evidence
+                one.verdict.status.word(),
+                one.verdict.action.word(),
+                one.verdict.evidence
             );
         }
     }
-    println!("\n{:26}{:>6}{:>13}{:>12}{:>12}", "class", "ideas", "implemented", "true cited", "true top 3");
+    println!(
+        "\n{:26}{:>6}{:>13}{:>12}{:>12}",
+        "class", "ideas", "implemented", "true cited", "true top 3"
+    );
     for (class, [ideas, archived, cited, top]) in rows {
         println!("{class:26}{ideas:>6}{archived:>13}{cited:>12}{top:>12}");
     }
-    println!("threshold {} ({} declared, {} open)", rule::IMPLEMENTED, rule::IMPLEMENTED_DECLARED, rule::IMPLEMENTED_OPEN);
+    println!(
+        "threshold {} ({} declared, {} open)",
+        rule::IMPLEMENTED,
+        rule::IMPLEMENTED_DECLARED,
+        rule::IMPLEMENTED_OPEN
+    );
     Ok(())
 }
 
@@ -130,15 +180,30 @@ fn unchanged(root: &Path) -> Done {
     if std::env::var_os("DREAM_BENCH_KEPT").is_none() {
         let start = Instant::now();
         let first = survey(root, &spec, &cache)?;
-        println!("first survey: {} ideas, {} read, {:.0?}", first.ideas.len(), first.read, start.elapsed());
+        println!(
+            "first survey: {} ideas, {} read, {:.0?}",
+            first.ideas.len(),
+            first.read,
+            start.elapsed()
+        );
         fs::write(&cache, first.cache.unwrap_or_default())?;
         let now = jiff::Timestamp::UNIX_EPOCH;
         let changes: BTreeMap<&str, Change> = first
             .ideas
             .iter()
             .map(|idea| {
-                let triaged = Triaged { hash: idea.digest, modified: now, merit: 0.5 };
-                (&*idea.path, Change { surfaced: now, triaged: Some(triaged) })
+                let triaged = Triaged {
+                    hash: idea.digest,
+                    modified: now,
+                    merit: 0.5,
+                };
+                (
+                    &*idea.path,
+                    Change {
+                        surfaced: now,
+                        triaged: Some(triaged),
+                    },
+                )
             })
             .collect();
         fs::write(&state_file, State::default().with(&changes))?;
@@ -148,9 +213,14 @@ fn unchanged(root: &Path) -> Done {
             .env("DREAM_BENCH_KEPT", &folder)
             .status()?;
         fs::remove_dir_all(&folder)?;
-        return again.success().then_some(()).ok_or_else(|| "the second pass failed".into());
+        return again
+            .success()
+            .then_some(())
+            .ok_or_else(|| "the second pass failed".into());
     }
-    let folder = std::env::var_os("DREAM_BENCH_KEPT").map(std::path::PathBuf::from).unwrap_or_default();
+    let folder = std::env::var_os("DREAM_BENCH_KEPT")
+        .map(std::path::PathBuf::from)
+        .unwrap_or_default();
     let start = Instant::now();
     let bytes = fs::read(folder.join("state.json"))?;
     let state = State::parse(&bytes)?;
@@ -161,8 +231,14 @@ fn unchanged(root: &Path) -> Done {
     println!(
         "second pass: state of {} entries {parsed:.0?}, survey {:.0?} ({} read, cache written: {}), delta {:.0?}, all {:.0?}, \
          {} selected, peak {} MB",
-        state.len(), surveyed - parsed, second.read, second.cache.is_some(), start.elapsed() - surveyed, start.elapsed(),
-        delta.selected.len(), peak()
+        state.len(),
+        surveyed - parsed,
+        second.read,
+        second.cache.is_some(),
+        start.elapsed() - surveyed,
+        start.elapsed(),
+        delta.selected.len(),
+        peak()
     );
     Ok(())
 }
@@ -170,6 +246,13 @@ fn unchanged(root: &Path) -> Done {
 /// The most memory that this process ever had, in MB.
 fn peak() -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap_or_default();
-    line.split_whitespace().next().and_then(|kb| kb.parse::<u64>().ok()).unwrap_or(0) / 1024
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmHWM:"))
+        .unwrap_or_default();
+    line.split_whitespace()
+        .next()
+        .and_then(|kb| kb.parse::<u64>().ok())
+        .unwrap_or(0)
+        / 1024
 }

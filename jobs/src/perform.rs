@@ -122,7 +122,8 @@ fn place(
 /// final in any case.
 fn recorded(ledger: &mut Ledger, run: &RunId, error: &PlaceError) -> bool {
     let log = ledger.placement_log(None, jiff::Timestamp::UNIX_EPOCH);
-    !matches!(error, PlaceError::Conflict(_)) && !matches!(log.manifest(run), Ok(None))
+    !matches!(error, PlaceError::Conflict(_) | PlaceError::Staged { .. })
+        && !matches!(log.manifest(run), Ok(None))
 }
 
 /// Moves the job's words into the summary, redacted, and says how the run ends.
@@ -200,9 +201,11 @@ fn scope_why(error: &ScopeError) -> (Class, String) {
 
 fn place_why(error: &PlaceError) -> (Class, String) {
     let class = match error {
-        PlaceError::Changed(_) | PlaceError::Conflict(_) => Class::Guard,
+        PlaceError::Changed(_) | PlaceError::Conflict(_) | PlaceError::Staged { .. } => {
+            Class::Guard
+        }
         PlaceError::Manifest(_) | PlaceError::Log(_) => Class::Internal,
-        PlaceError::Staged { .. } | PlaceError::Fs(_) => Class::Environment,
+        PlaceError::Fs(_) => Class::Environment,
     };
     (class, whole(error))
 }

@@ -203,7 +203,7 @@ fn a_full_disk_loses_nothing() {
     house.run(&["run", "fill"]).ends(78).says("environment").says("space");
     assert_eq!(house.read("out/a.txt"), "old\n");
     // It is full before anything begins.
-    house.run(&["dream", "run"]).ends(78).says("environment").says("KiB are free");
+    house.run(&["dream", "run"]).ends(78).says("environment").says("No space left");
     assert_eq!(house.read("ideas/good.md"), GOOD);
     fs::remove_file(house.path("fill")).unwrap();
     house.run(&["tick"]).ends(0);

@@ -18,7 +18,8 @@ pub struct Delta {
 /// Selects at most `max` of `ideas`. Of ideas shown at the same time, or never, the first by path
 /// comes first.
 pub fn select(ideas: &[Idea], state: &State<'_>, max: usize) -> Delta {
-    let changed = |idea: &Idea| state.triaged(&idea.path) != Some(idea.digest);
+    let mut next = 0;
+    let mut changed = |idea: &Idea| state.triaged(&idea.path, &mut next) != Some(idea.digest);
     let mut selected: Vec<usize> = (0..ideas.len()).filter(|at| changed(&ideas[*at])).collect();
     let unchanged = ideas.len() - selected.len();
     // `None`, never shown, is less than any time; the sort is stable and the ideas are in order.

@@ -37,7 +37,11 @@ pub fn dirty(
 ) -> Result<Vec<String>, JobError> {
     let mut found = Vec::new();
     let folder = git.ask(&["rev-parse", "--absolute-git-dir"])?;
-    let folder = PathBuf::from(String::from_utf8_lossy(&folder).trim_end_matches('\n').to_owned());
+    let folder = PathBuf::from(
+        String::from_utf8_lossy(&folder)
+            .trim_end_matches('\n')
+            .to_owned(),
+    );
     for (name, what) in IN_PROGRESS {
         if folder.join(name).symlink_metadata().is_ok() {
             found.push(what.to_owned());
@@ -45,7 +49,9 @@ pub fn dirty(
     }
     let unmerged = git.ask(&["ls-files", "--unmerged", "-z"])?;
     for entry in String::from_utf8_lossy(&unmerged).split('\0') {
-        let Some((_, path)) = entry.split_once('\t') else { continue };
+        let Some((_, path)) = entry.split_once('\t') else {
+            continue;
+        };
         note(&mut found, format!("{path} (unmerged)"));
     }
     let untracked = match spec.dirty {
@@ -53,11 +59,20 @@ pub fn dirty(
         Dirty::Strict => "--untracked-files=all",
     };
     let status = git.ask(&[
-        "status", "--porcelain=v1", "-z", "--no-renames", "--ignore-submodules=all", untracked, "--",
-        &literal(&spec.ideas), &literal(&spec.dreams),
+        "status",
+        "--porcelain=v1",
+        "-z",
+        "--no-renames",
+        "--ignore-submodules=all",
+        untracked,
+        "--",
+        &literal(&spec.ideas),
+        &literal(&spec.dreams),
     ])?;
     for entry in String::from_utf8_lossy(&status).split('\0') {
-        let Some(path) = entry.get(3..).filter(|path| !path.is_empty()) else { continue };
+        let Some(path) = entry.get(3..).filter(|path| !path.is_empty()) else {
+            continue;
+        };
         if !found.contains(&format!("{path} (unmerged)")) {
             note(&mut found, path.to_owned());
         }

@@ -145,6 +145,8 @@ pub struct Features {
     pub asking: usize,
     /// Headings of something to be published.
     pub publishing: usize,
+    /// Headings of a phase or a milestone.
+    pub phases: usize,
     /// List items.
     pub items: usize,
     /// Check boxes that are ticked, and that are not.
@@ -262,6 +264,7 @@ impl Features {
                 .find(|word| !word.is_empty());
             self.asking += usize::from(first.is_some_and(|word| ASKING.contains(&word)));
             self.publishing += usize::from(PUBLISHING.contains(&heading.as_str()));
+            self.phases += usize::from(matches!(first, Some("phase" | "milestone" | "stage")));
             return;
         }
         match item(line) {
@@ -292,6 +295,11 @@ impl Features {
     /// Whether its own list of things to do is all done.
     pub fn all_ticked(&self) -> bool {
         self.boxes.0 >= 3 && self.boxes.1 == 0
+    }
+
+    /// Whether it is work in several phases, which one commit hardly ends.
+    pub fn phased(&self) -> bool {
+        self.phases >= 3
     }
 
     /// How much there is to act on, in points from 0 to 8.
@@ -330,7 +338,9 @@ fn declared(words: &str) -> Option<Declared> {
 fn a_document(words: &str) -> Option<String> {
     let cut = words.trim().trim_matches(|c: char| !c.is_alphanumeric());
     let path = cut.rsplit_once('(').map_or(cut, |(_, path)| path);
-    let plain = path.chars().all(|c| c.is_alphanumeric() || matches!(c, '/' | '.' | '-' | '_'));
+    let plain = path
+        .chars()
+        .all(|c| c.is_alphanumeric() || matches!(c, '/' | '.' | '-' | '_'));
     (path.ends_with(".md") && plain).then(|| path.to_owned())
 }
 
@@ -434,5 +444,6 @@ Calls fail. Retry them.
         assert!(Features::of("# Spec Template\n", "x").template);
         assert!(Features::of("x <!-- ctx-dream: blog-candidate -->\n", "x").marked);
         assert_eq!(Features::of("", "").actionable(), 0);
+        assert!(Features::of("# T\n## Phase 1\n## Phase 2: more\n## Milestone 3\n", "x").phased());
     }
 }

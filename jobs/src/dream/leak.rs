@@ -23,13 +23,17 @@ pub enum Leak {
         why: String,
     },
     /// Git tracks it.
-    #[error("{path} is tracked by git, and what is written there could be committed; `git rm --cached {path}` mends it")]
+    #[error(
+        "{path} is tracked by git, and what is written there could be committed; `git rm --cached {path}` mends it"
+    )]
     Tracked {
         /// The target.
         path: String,
     },
     /// Git does not ignore it.
-    #[error("{path} is not ignored by git, and what is written there could be committed; add /{folder}/ to .git/info/exclude or to .gitignore")]
+    #[error(
+        "{path} is not ignored by git, and what is written there could be committed; add /{folder}/ to .git/info/exclude or to .gitignore"
+    )]
     NotIgnored {
         /// The target.
         path: String,
@@ -46,16 +50,28 @@ pub enum Leak {
 /// # Errors
 /// [`Leak`]: the reason.
 pub fn check(git: &Git, path: &str) -> Result<(), Leak> {
-    let refuse = |why: String| Leak::Path { path: path.to_owned(), why };
+    let refuse = |why: String| Leak::Path {
+        path: path.to_owned(),
+        why,
+    };
     let target = RelPath::new(path).map_err(|bad| refuse(bad.to_string()))?;
     let disk = RealFs::open(git.root()).map_err(|error| refuse(error.to_string()))?;
-    disk.regular(&target).map_err(|error| refuse(error.to_string()))?;
-    if !git.ask(&["ls-files", "-z", "--", &literal(path)])?.is_empty() {
-        return Err(Leak::Tracked { path: path.to_owned() });
+    disk.regular(&target)
+        .map_err(|error| refuse(error.to_string()))?;
+    if !git
+        .ask(&["ls-files", "-z", "--", &literal(path)])?
+        .is_empty()
+    {
+        return Err(Leak::Tracked {
+            path: path.to_owned(),
+        });
     }
     if !git.says_yes(&["check-ignore", "-q", "--", path])? {
         let folder = path.split('/').next().unwrap_or(path).to_owned();
-        return Err(Leak::NotIgnored { path: path.to_owned(), folder });
+        return Err(Leak::NotIgnored {
+            path: path.to_owned(),
+            folder,
+        });
     }
     Ok(())
 }

@@ -70,7 +70,10 @@ pub fn run(ctx: &mut Context<'_>, spec: &DreamSpec) -> Result<Finished, JobError
     let survey = survey(ctx, spec)?;
     let delta = delta::select(&survey.ideas, &state, spec.max_ideas);
     if delta.selected.is_empty() {
-        return Err(JobError::Nothing(nothing(delta.unchanged, &survey.troubles)));
+        return Err(JobError::Nothing(nothing(
+            delta.unchanged,
+            &survey.troubles,
+        )));
     }
     let folder = pass_folder(ctx, spec);
     let proposals_path = format!("{folder}/proposals.json");
@@ -81,14 +84,31 @@ pub fn run(ctx: &mut Context<'_>, spec: &DreamSpec) -> Result<Finished, JobError
         })?;
     }
     let reader = reader(ctx, spec)?;
-    let mut told = Told { troubles: survey.troubles, waiting: delta.waiting, ..Told::default() };
+    let mut told = Told {
+        troubles: survey.troubles,
+        waiting: delta.waiting,
+        ..Told::default()
+    };
     let room = Room::open(&ctx.git, &Bounds::default()).map_err(|error| match error {
         EvidenceError::Git(error) => JobError::Git(error),
-        EvidenceError::Index(error) => JobError::failed(Class::Internal, crate::perform::whole(&error)),
+        EvidenceError::Index(error) => {
+            JobError::failed(Class::Internal, crate::perform::whole(&error))
+        }
     })?;
-    let judged = verdicts::judge_all(&survey.ideas, &delta.selected, &reader, &room, &mut told.troubles, ctx.progress)?;
+    let judged = verdicts::judge_all(
+        &survey.ideas,
+        &delta.selected,
+        &reader,
+        &room,
+        &mut told.troubles,
+        ctx.progress,
+    )?;
     if judged.shown.is_empty() {
-        let why = format!("none of {} changed ideas could be read: {}", delta.selected.len(), listed(&told.troubles));
+        let why = format!(
+            "none of {} changed ideas could be read: {}",
+            delta.selected.len(),
+            listed(&told.troubles)
+        );
         return Err(JobError::failed(Class::Environment, why));
     }
     told.compared = judged.compared;
@@ -99,15 +119,25 @@ pub fn run(ctx: &mut Context<'_>, spec: &DreamSpec) -> Result<Finished, JobError
         return Err(JobError::failed(Class::Malformed, none_good(&refused)));
     }
     told.refused = refused;
-    let proposals: Vec<Proposal> =
-        proposals.into_iter().map(|proposal| grounded(&room, proposal, &mut told.downgraded)).collect();
+    let proposals: Vec<Proposal> = proposals
+        .into_iter()
+        .map(|proposal| grounded(&room, proposal, &mut told.downgraded))
+        .collect();
     let changed = changed_meanwhile(&reader, &judged.offer, &proposals);
     let changes = changes(&judged, &proposals, &changed, ctx.now);
-    told.unanswered = judged.shown.iter().filter(|one| !proposals.iter().any(|p| p.targets[0] == one.path)).count();
+    told.unanswered = judged
+        .shown
+        .iter()
+        .filter(|one| !proposals.iter().any(|p| p.targets[0] == one.path))
+        .count();
     let decisions = decisions(ctx, spec)?;
     let (mut kept, before) = (Vec::new(), proposals.len());
     for proposal in proposals {
-        if proposal.targets.iter().any(|target| changed.contains(target.as_str())) {
+        if proposal
+            .targets
+            .iter()
+            .any(|target| changed.contains(target.as_str()))
+        {
             continue;
         }
         if decisions.decided(&proposal.id, &proposal.targets_hash) {
@@ -120,15 +150,19 @@ pub fn run(ctx: &mut Context<'_>, spec: &DreamSpec) -> Result<Finished, JobError
     told.changed = changed.into_iter().map(str::to_owned).collect();
     let mut text = serde_json::to_string_pretty(&kept).expect("proposals have string keys only");
     text.push('\n');
-    ctx.scope.stage(&proposals_path, text.as_bytes(), Expect::Absent)?;
-    ctx.scope.stage(&spec.state_path(), state.with(&changes).as_bytes(), expect)?;
+    ctx.scope
+        .stage(&proposals_path, text.as_bytes(), Expect::Absent)?;
+    ctx.scope
+        .stage(&spec.state_path(), state.with(&changes).as_bytes(), expect)?;
     Ok(told.finish(&kept, judged.shown.len(), survey.ideas.len(), &folder))
 }
 
 /// Surveys, and keeps the stat cache; that it could not be kept costs only time.
 fn survey(ctx: &Context<'_>, spec: &DreamSpec) -> Result<survey::Survey, JobError> {
     let cache = ctx.cache.join("dream-stat-cache");
-    let disk = |error: runner_engine::placement::FsError| JobError::failed(Class::Environment, error.to_string());
+    let disk = |error: runner_engine::placement::FsError| {
+        JobError::failed(Class::Environment, error.to_string())
+    };
     let survey = survey::survey(ctx.root, spec, &cache).map_err(disk)?;
     if let Some(bytes) = &survey.cache
         && let Err(error) = write_atomic(&cache, bytes, 0o600)
@@ -167,19 +201,27 @@ fn bad_state(spec: &DreamSpec, bad: &state::BadState) -> JobError {
     let path = spec.state_path();
     JobError::failed(
         Class::Malformed,
-        format!("{path} is not a dream state: {bad}; nothing was overwritten. Mend it, or move it away \
-                 (`mv {path} {path}.bad`), and the next pass looks at every idea anew"),
+        format!(
+            "{path} is not a dream state: {bad}; nothing was overwritten. Mend it, or move it away \
+                 (`mv {path} {path}.bad`), and the next pass looks at every idea anew"
+        ),
     )
 }
 
 fn decisions(ctx: &Context<'_>, spec: &DreamSpec) -> Result<Decisions, JobError> {
-    Ok(Decisions::read(&read_own(ctx, &spec.decisions_path())?.unwrap_or_default()))
+    Ok(Decisions::read(
+        &read_own(ctx, &spec.decisions_path())?.unwrap_or_default(),
+    ))
 }
 
 fn nothing(unchanged: usize, troubles: &[Trouble]) -> String {
     let mut why = format!("no delta ({unchanged} ideas unchanged)");
     if !troubles.is_empty() {
-        why.push_str(&format!("; {} could not be taken in: {}", troubles.len(), listed(troubles)));
+        why.push_str(&format!(
+            "; {} could not be taken in: {}",
+            troubles.len(),
+            listed(troubles)
+        ));
     }
     why
 }
@@ -192,7 +234,10 @@ fn pass_folder(ctx: &Context<'_>, spec: &DreamSpec) -> String {
         number => format!("{}/{stamp}-{number}", spec.dreams),
     };
     let taken = |folder: &String| ctx.root.join(folder).symlink_metadata().is_ok();
-    (1..).map(named).find(|folder| !taken(folder)).expect("there are more numbers than folders")
+    (1..)
+        .map(named)
+        .find(|folder| !taken(folder))
+        .expect("there are more numbers than folders")
 }
 
 fn ask(ctx: &mut Context<'_>, room: &Room, judged: &Judged) -> Result<Reply, JobError> {
@@ -216,7 +261,10 @@ fn ask(ctx: &mut Context<'_>, room: &Room, judged: &Judged) -> Result<Reply, Job
     let frame = request::Frame {
         id: format!("{}/1", ctx.admitted.run()),
         seed: ctx.admitted.seed(),
-        total: ctx.left().saturating_sub(AFTERWARDS).max(Duration::from_secs(1)),
+        total: ctx
+            .left()
+            .saturating_sub(AFTERWARDS)
+            .max(Duration::from_secs(1)),
         run_dir: ctx.run_dir,
     };
     let request = request::build(frame, room, &shown, &judged.offer);
@@ -231,17 +279,26 @@ fn elements(reply: &Reply) -> Vec<Result<Value, String>> {
         _ => None,
     };
     let mut elements: Vec<Result<Value, String>> = match given {
-        Some(elements) => elements.iter().take(ELEMENTS + 1).cloned().map(Ok).collect(),
+        Some(elements) => elements
+            .iter()
+            .take(ELEMENTS + 1)
+            .cloned()
+            .map(Ok)
+            .collect(),
         None => match extract_array(&reply.text) {
             Ok(elements) => {
                 let elements = elements.into_iter().take(ELEMENTS + 1);
-                elements.map(|element| element.map_err(|error| error.to_string())).collect()
+                elements
+                    .map(|element| element.map_err(|error| error.to_string()))
+                    .collect()
             }
             Err(error) => vec![Err(error.to_string())],
         },
     };
     if elements.len() > ELEMENTS {
-        elements[ELEMENTS] = Err(format!("what follows the first {ELEMENTS} elements is not looked at"));
+        elements[ELEMENTS] = Err(format!(
+            "what follows the first {ELEMENTS} elements is not looked at"
+        ));
     }
     elements
 }
@@ -250,8 +307,16 @@ fn none_good(refused: &[Refused]) -> String {
     if refused.is_empty() {
         return "the reply has no proposals".to_owned();
     }
-    let first: Vec<&str> = refused.iter().take(3).map(|refused| refused.why.as_str()).collect();
-    format!("none of {} proposals can be used: {}", refused.len(), first.join("; "))
+    let first: Vec<&str> = refused
+        .iter()
+        .take(3)
+        .map(|refused| refused.why.as_str())
+        .collect();
+    format!(
+        "none of {} proposals can be used: {}",
+        refused.len(),
+        first.join("; ")
+    )
 }
 
 /// A claim that something is done must rest on what exists; without, nothing is proposed to happen.
@@ -265,13 +330,27 @@ fn grounded(room: &Room, proposal: Proposal, downgraded: &mut usize) -> Proposal
     }
     *downgraded += 1;
     let mut kept = proposal.with_action(Action::Keep);
-    kept.rationale = proposal::clean(&format!("kept, for the evidence does not resolve; {}", kept.rationale), 2000);
+    kept.rationale = proposal::clean(
+        &format!(
+            "kept, for the evidence does not resolve; {}",
+            kept.rationale
+        ),
+        2000,
+    );
     kept
 }
 
 /// The shown ideas and destinations whose content is no longer what was triaged.
-fn changed_meanwhile<'a>(reader: &Reader, offer: &'a Offer, proposals: &[Proposal]) -> BTreeSet<&'a str> {
-    let used = |path: &str| proposals.iter().any(|proposal| proposal.targets.iter().any(|target| target == path));
+fn changed_meanwhile<'a>(
+    reader: &Reader,
+    offer: &'a Offer,
+    proposals: &[Proposal],
+) -> BTreeSet<&'a str> {
+    let used = |path: &str| {
+        proposals
+            .iter()
+            .any(|proposal| proposal.targets.iter().any(|target| target == path))
+    };
     offer
         .digests
         .iter()
@@ -290,15 +369,27 @@ fn changes<'a>(
     now: Timestamp,
 ) -> BTreeMap<&'a str, Change> {
     let change = |one: &'a verdicts::One| {
-        let mut answers = proposals.iter().filter(|proposal| proposal.targets[0] == one.path);
+        let mut answers = proposals
+            .iter()
+            .filter(|proposal| proposal.targets[0] == one.path);
         // An answer about content that is gone, its own or its destination's, is none.
-        let valid = answers.any(|it| !it.targets.iter().any(|target| changed.contains(target.as_str())));
+        let valid = answers.any(|it| {
+            !it.targets
+                .iter()
+                .any(|target| changed.contains(target.as_str()))
+        });
         let triaged = valid.then(|| Triaged {
             hash: one.digest,
             modified: Timestamp::from_nanosecond(i128::from(one.stat.mtime)).unwrap_or(now),
             merit: one.merit,
         });
-        (one.path.as_str(), Change { surfaced: now, triaged })
+        (
+            one.path.as_str(),
+            Change {
+                surfaced: now,
+                triaged,
+            },
+        )
     };
     judged.shown.iter().map(change).collect()
 }
@@ -328,7 +419,10 @@ impl Told {
         fact("proposals", proposals.len());
         let mut counted = Vec::new();
         for status in Status::ALL {
-            let count = proposals.iter().filter(|proposal| proposal.status == status).count();
+            let count = proposals
+                .iter()
+                .filter(|proposal| proposal.status == status)
+                .count();
             fact(status.word(), count);
             if count > 0 {
                 counted.push(format!("{count} {}", status.word()));
@@ -349,21 +443,48 @@ impl Told {
             headline.push_str(&format!("; {} more ideas wait", self.waiting));
         }
         let mut lines: Vec<String> = proposals.iter().map(Proposal::line).collect();
-        lines.extend(self.refused.iter().map(|it| format!("refused: proposal {}: {}", it.index, it.why)));
-        lines.extend(self.changed.iter().map(|path| format!("changed meanwhile, looked at again next time: {path}")));
+        lines.extend(
+            self.refused
+                .iter()
+                .map(|it| format!("refused: proposal {}: {}", it.index, it.why)),
+        );
+        lines.extend(
+            self.changed
+                .iter()
+                .map(|path| format!("changed meanwhile, looked at again next time: {path}")),
+        );
         if self.decided > 0 {
-            lines.push(format!("{} proposals were decided before and are not made again", self.decided));
+            lines.push(format!(
+                "{} proposals were decided before and are not made again",
+                self.decided
+            ));
         }
         if self.downgraded > 0 {
-            lines.push(format!("{} claims to be implemented do not resolve and propose nothing", self.downgraded));
+            lines.push(format!(
+                "{} claims to be implemented do not resolve and propose nothing",
+                self.downgraded
+            ));
         }
         if let Some((compared, of)) = self.compared {
-            lines.push(format!("duplicates were looked for among {compared} of {of} ideas"));
+            lines.push(format!(
+                "duplicates were looked for among {compared} of {of} ideas"
+            ));
         }
-        lines.extend(self.troubles.iter().map(|it| format!("not taken in: {} {}", proposal::clean(&it.path, 200), it.why)));
+        lines.extend(self.troubles.iter().map(|it| {
+            format!(
+                "not taken in: {} {}",
+                proposal::clean(&it.path, 200),
+                it.why
+            )
+        }));
         lines.extend(self.notes.iter().map(|note| proposal::clean(note, 300)));
         lines.push(format!("in {folder}"));
-        Finished { degraded: self.degraded(), headline, lines, facts }
+        Finished {
+            degraded: self.degraded(),
+            headline,
+            lines,
+            facts,
+        }
     }
 
     fn degraded(&self) -> Option<String> {
@@ -375,7 +496,10 @@ impl Told {
         };
         reason(self.refused.len(), "proposals were refused");
         reason(self.unanswered, "ideas got no answer");
-        reason(self.dropped, "proposals were dropped because an idea changed meanwhile");
+        reason(
+            self.dropped,
+            "proposals were dropped because an idea changed meanwhile",
+        );
         reason(self.troubles.len(), "files could not be taken in");
         (!reasons.is_empty()).then(|| reasons.join(", "))
     }
@@ -384,7 +508,10 @@ impl Told {
 /// The first few troubles in one line.
 fn listed(troubles: &[Trouble]) -> String {
     const FEW: usize = 3;
-    let named = troubles.iter().take(FEW).map(|it| format!("{} {}", proposal::clean(&it.path, 200), it.why));
+    let named = troubles
+        .iter()
+        .take(FEW)
+        .map(|it| format!("{} {}", proposal::clean(&it.path, 200), it.why));
     let mut text = named.collect::<Vec<_>>().join("; ");
     if troubles.len() > FEW {
         text.push_str(&format!("; and {} more", troubles.len() - FEW));

@@ -54,14 +54,22 @@ pub fn build(frame: Frame<'_>, room: &Room, shown: &[Shown<'_>], offer: &Offer) 
         .iter()
         .flat_map(|one| {
             let evidence = format!("evidence about {}", one.path);
-            [(one.path.to_owned(), cut(one.text, most)), (evidence, about(room, one))]
+            [
+                (one.path.to_owned(), cut(one.text, most)),
+                (evidence, about(room, one)),
+            ]
         })
         .collect();
-    let all: Vec<&str> = texts.iter().flat_map(|(label, text)| [label.as_str(), text.as_str()]).collect();
+    let all: Vec<&str> = texts
+        .iter()
+        .flat_map(|(label, text)| [label.as_str(), text.as_str()])
+        .collect();
     let fence = Fence::around(frame.seed, &all);
     let sources = texts.iter().map(|(label, text)| Source {
         label: label.clone(),
-        fenced: fence.wrap(label, text).expect("the nonce was made for these texts and labels"),
+        fenced: fence
+            .wrap(label, text)
+            .expect("the nonce was made for these texts and labels"),
     });
     let sources = sources.collect();
     Request {
@@ -72,7 +80,10 @@ pub fn build(frame: Frame<'_>, room: &Room, shown: &[Shown<'_>], offer: &Offer) 
         rule_answer: Value::Array(shown.iter().map(rule_answer).collect()),
         offer: offered(room, shown, offer),
         schema: Some(schema(offer)),
-        limits: RequestLimits { total: frame.total, ..RequestLimits::default() },
+        limits: RequestLimits {
+            total: frame.total,
+            ..RequestLimits::default()
+        },
         run_dir: Some(frame.run_dir.to_owned()),
     }
 }
@@ -119,7 +130,11 @@ fn offered(room: &Room, shown: &[Shown<'_>], offer: &Offer) -> Value {
     let candidates: serde_json::Map<String, Value> = shown
         .iter()
         .map(|one| {
-            let hashes = one.grounds.candidates.iter().map(|it| room.commit(it).short());
+            let hashes = one
+                .grounds
+                .candidates
+                .iter()
+                .map(|it| room.commit(it).short());
             (one.path.to_owned(), hashes.collect::<Vec<_>>().into())
         })
         .collect();
@@ -135,7 +150,12 @@ fn offered(room: &Room, shown: &[Shown<'_>], offer: &Offer) -> Value {
 
 fn schema(offer: &Offer) -> Value {
     let mut targets: Vec<&String> = offer.sources.iter().collect();
-    targets.extend(offer.destinations.iter().filter(|path| !offer.sources.contains(path)));
+    targets.extend(
+        offer
+            .destinations
+            .iter()
+            .filter(|path| !offer.sources.contains(path)),
+    );
     json!({
         "type": "array",
         "items": {
@@ -156,25 +176,52 @@ fn schema(offer: &Offer) -> Value {
 
 /// What was found about one idea, in plain lines.
 fn about(room: &Room, one: &Shown<'_>) -> String {
-    let mut lines = vec![format!("by rule: {} {}", one.verdict.status.word(), one.verdict.action.word())];
+    let mut lines = vec![format!(
+        "by rule: {} {}",
+        one.verdict.status.word(),
+        one.verdict.action.word()
+    )];
     for candidate in &one.grounds.candidates {
         let commit = room.commit(candidate);
-        let date = jiff::Timestamp::from_second(commit.at).map(|at| at.strftime("%Y-%m-%d").to_string());
+        let date =
+            jiff::Timestamp::from_second(commit.at).map(|at| at.strftime("%Y-%m-%d").to_string());
         lines.push(format!(
             "commit {} {} (fits {:.2}, {} files{}): {}",
             commit.short(),
             date.unwrap_or_default(),
             candidate.strength,
             commit.touched,
-            if candidate.planning { ", plans only" } else { "" },
+            if candidate.planning {
+                ", plans only"
+            } else {
+                ""
+            },
             commit.subject
         ));
-        lines.extend(candidate.paths.iter().map(|path| format!("  touches {path}, which the idea names")));
+        lines.extend(
+            candidate
+                .paths
+                .iter()
+                .map(|path| format!("  touches {path}, which the idea names")),
+        );
     }
-    lines.extend(one.grounds.paths.iter().map(|path| format!("path {path} is named by the idea and exists")));
-    lines.extend(one.grounds.namesakes.iter().map(|path| format!("path {path} is named like the idea")));
+    lines.extend(
+        one.grounds
+            .paths
+            .iter()
+            .map(|path| format!("path {path} is named by the idea and exists")),
+    );
+    lines.extend(
+        one.grounds
+            .namesakes
+            .iter()
+            .map(|path| format!("path {path} is named like the idea")),
+    );
     for near in one.near {
-        lines.push(format!("near {} (similarity {:.2})", near.path, near.similarity));
+        lines.push(format!(
+            "near {} (similarity {:.2})",
+            near.path, near.similarity
+        ));
     }
     lines.join("\n")
 }
@@ -185,7 +232,11 @@ fn cut(text: &str, most: usize) -> String {
         return text.to_owned();
     }
     let end = text.floor_char_boundary(most);
-    format!("{}\n[cut here, {} more bytes]", &text[..end], text.len() - end)
+    format!(
+        "{}\n[cut here, {} more bytes]",
+        &text[..end],
+        text.len() - end
+    )
 }
 
 #[cfg(test)]
@@ -213,25 +264,53 @@ mod tests {
             destinations: [path.to_owned()].into(),
             digests: [(path.to_owned(), Digest::of(hostile.as_bytes()))].into(),
         };
-        let shown = [Shown { path, text: hostile, grounds: &grounds, near: &[], verdict: &verdict }];
-        let frame = Frame { id: "r".into(), seed: 7, total: Duration::from_secs(60), run_dir: Path::new("/run") };
+        let shown = [Shown {
+            path,
+            text: hostile,
+            grounds: &grounds,
+            near: &[],
+            verdict: &verdict,
+        }];
+        let frame = Frame {
+            id: "r".into(),
+            seed: 7,
+            total: Duration::from_secs(60),
+            run_dir: Path::new("/run"),
+        };
         let request = build(frame, &room, &shown, &offer);
-        assert!(!request.instructions.contains("Ignore your") && !request.instructions.contains("ideas/"));
+        assert!(
+            !request.instructions.contains("Ignore your")
+                && !request.instructions.contains("ideas/")
+        );
         let fenced = &request.sources[0].fenced;
-        let nonce = fenced.lines().next().unwrap().trim_start_matches("<<<UNTRUSTED ").trim_end_matches(">>>");
+        let nonce = fenced
+            .lines()
+            .next()
+            .unwrap()
+            .trim_start_matches("<<<UNTRUSTED ")
+            .trim_end_matches(">>>");
         assert!(request.instructions.contains(nonce) && !hostile.contains(nonce));
         assert!(fenced.ends_with(&format!("<<<END {nonce}>>>")) && fenced.contains(hostile));
         assert_eq!(request.rule_answer[0]["targets"][0], path);
         assert_eq!(request.offer["sources"][0], path);
         let schema = request.schema.unwrap();
-        assert_eq!(schema["items"]["properties"]["targets"]["items"]["enum"], json!([path]));
-        assert_eq!(schema["items"]["properties"]["action"]["enum"][3], "mark-blog");
+        assert_eq!(
+            schema["items"]["properties"]["targets"]["items"]["enum"],
+            json!([path])
+        );
+        assert_eq!(
+            schema["items"]["properties"]["action"]["enum"][3],
+            "mark-blog"
+        );
     }
 
     #[test]
     fn long_ideas_are_cut_at_a_character() {
         let text = cut(&"é".repeat(100), 51);
-        assert!(text.starts_with(&"é".repeat(25)) && text.ends_with("[cut here, 150 more bytes]"), "{text}");
+        assert!(
+            text.starts_with(&"é".repeat(25)) && text.ends_with("[cut here, 150 more bytes]"),
+            "{text}"
+        );
         assert_eq!(cut("short", 5), "short");
     }
 }

@@ -20,11 +20,11 @@ use super::features::{Declared, Features};
 use super::proposal::{Action, Confidence, Status};
 
 /// From this strength on a commit has done it (see [`Candidate::strength`]).
-pub const IMPLEMENTED: f64 = 0.30;
+pub const IMPLEMENTED: f64 = 0.25;
 /// The same, where the idea calls itself done or has all of its boxes ticked, or the commit has
 /// the [`WHOLE`] name.
 pub const IMPLEMENTED_DECLARED: f64 = 0.20;
-/// The same, where the idea calls itself a draft or a proposal.
+/// The same, where the idea calls itself a draft or a proposal, or is work in phases.
 pub const IMPLEMENTED_OPEN: f64 = 0.40;
 /// From this share on a message has the whole name, if that is [`MATCHED`] words at least.
 pub const WHOLE: f64 = 0.95;
@@ -122,8 +122,8 @@ pub fn judge(
             "a text to be published",
         );
     }
-    if let Some(confidence) = implemented(features, grounds) {
-        let evidence = cite(room, grounds);
+    if let Some((best, confidence)) = implemented(features, grounds) {
+        let evidence = cite(room, grounds, best);
         return verdict(
             Status::Implemented,
             Action::Archive,
@@ -200,37 +200,45 @@ fn publishable(features: &Features) -> Option<Confidence> {
     story.then_some(Confidence::Low)
 }
 
-fn implemented(features: &Features, grounds: &Grounds) -> Option<Confidence> {
+/// The commit that did it, and how sure that is.
+fn implemented<'a>(
+    features: &Features,
+    grounds: &'a Grounds,
+) -> Option<(&'a Candidate, Confidence)> {
     // A commit that only plans is shown, and decides nothing.
-    let best = grounds.candidates.iter().find(|candidate| !candidate.planning)?;
+    let best = grounds
+        .candidates
+        .iter()
+        .find(|candidate| !candidate.planning)?;
     let whole = best.named >= WHOLE && best.matched.len() >= MATCHED;
     let threshold = match features.declared {
         Some(Declared::Open) => IMPLEMENTED_OPEN,
         Some(Declared::Done) => IMPLEMENTED_DECLARED,
-        None if features.all_ticked() || whole => IMPLEMENTED_DECLARED,
+        None if features.all_ticked() => IMPLEMENTED_DECLARED,
+        None if whole && !features.phased() => IMPLEMENTED_DECLARED,
+        None if features.phased() => IMPLEMENTED_OPEN,
         None => IMPLEMENTED,
     };
     let meets = best.named >= MOSTLY || best.named >= NAMED && best.matched.len() >= MATCHED;
     if !(best.cited || meets) || best.strength < threshold {
         return None;
     }
-    Some(if best.strength >= CERTAIN || best.cited {
+    let confidence = if best.strength >= CERTAIN || best.cited {
         Confidence::High
     } else if best.strength >= 1.5 * threshold {
         Confidence::Med
     } else {
         Confidence::Low
-    })
+    };
+    Some((best, confidence))
 }
 
-/// The commits that carry the verdict, in words that anyone can look up.
-fn cite(room: &Room, grounds: &Grounds) -> String {
-    let best = grounds.candidates.first().map_or(0.0, |best| best.strength);
-    let cited = grounds
-        .candidates
-        .iter()
-        .take(CITED)
-        .filter(|one| one.strength >= ALSO * best);
+/// The commits that carry the verdict, the one that decided first, in words that anyone can look
+/// up.
+fn cite(room: &Room, grounds: &Grounds, best: &Candidate) -> String {
+    let others = grounds.candidates.iter();
+    let others = others.filter(|one| one.at != best.at && one.strength >= ALSO * best.strength);
+    let cited = std::iter::once(best).chain(others).take(CITED);
     let mut text = cited
         .map(|one| commit(room, one))
         .collect::<Vec<_>>()
@@ -350,7 +358,6 @@ mod tests {
             ("feat: add a retry policy to the client", &["src/retry.rs"]),
         ] {
             let found = judged(&room(&[weaker]), path, SPEC);
-            println!("{weaker:?} {:?}", room(&[weaker]).about(path, SPEC).unwrap().candidates.first());
             assert_eq!(found.status, Status::Meritorious, "{weaker:?} {found:?}");
         }
     }

@@ -81,15 +81,19 @@ impl StatCache {
         self.records.is_empty()
     }
 
-    /// What the file at `path` is, if it certainly has not changed since it was read.
-    pub fn get(&self, path: &str, stat: &Stat) -> Option<Known> {
+    /// What the file at `path` is, if it certainly has not changed since it was read. `hint` is
+    /// where it is looked for first, and afterwards names the next record: whoever asks in the
+    /// order of paths starts with 0 and keeps it.
+    pub fn get(&self, path: &str, stat: &Stat, hint: &mut usize) -> Option<Known> {
+        let here = |at: &u32| self.path(*at).cmp(path.as_bytes());
+        let at = match self.records.get(*hint) {
+            Some(record) if here(record).is_eq() => *hint,
+            _ => self.records.binary_search_by(here).ok()?,
+        };
+        *hint = at + 1;
         if stat.mtime.max(stat.ctime) >= self.written {
             return None;
         }
-        let at = self
-            .records
-            .binary_search_by(|at| self.path(*at).cmp(path.as_bytes()))
-            .ok()?;
         let start = self.records[at] as usize + 2 + path.len();
         let record = &self.bytes[start..start + FIXED - 2];
         if record[..32] != stat_bytes(stat) {
@@ -200,12 +204,12 @@ mod tests {
         let cache = StatCache::parse(sample(), 100).unwrap();
         assert_eq!(cache.len(), 3);
         assert_eq!(
-            cache.get("a.md", &stat(10)),
+            cache.get("a.md", &stat(10), &mut 0),
             Some(Known::Idea(Digest::of(b"abc")))
         );
-        assert_eq!(cache.get("b/ü.md", &stat(20)), Some(Known::Own));
-        assert_eq!(cache.get("c", &stat(30)), Some(Known::NotText));
-        assert_eq!(cache.get("d", &stat(30)), None);
+        assert_eq!(cache.get("b/ü.md", &stat(20), &mut 0), Some(Known::Own));
+        assert_eq!(cache.get("c", &stat(30), &mut 0), Some(Known::NotText));
+        assert_eq!(cache.get("d", &stat(30), &mut 0), None);
     }
 
     #[test]
@@ -218,20 +222,20 @@ mod tests {
             Stat { ctime: 11, ..same },
             Stat { inode: 8, ..same },
         ] {
-            assert_eq!(cache.get("a.md", &changed), None, "{changed:?}");
+            assert_eq!(cache.get("a.md", &changed, &mut 0), None, "{changed:?}");
         }
     }
 
     #[test]
     fn a_racy_entry_is_not_believed() {
         let cache = StatCache::parse(sample(), 20).unwrap();
-        assert!(cache.get("a.md", &stat(10)).is_some());
+        assert!(cache.get("a.md", &stat(10), &mut 0).is_some());
         assert_eq!(
-            cache.get("b/ü.md", &stat(20)),
+            cache.get("b/ü.md", &stat(20), &mut 0),
             None,
             "changed when the cache was written"
         );
-        assert_eq!(cache.get("c", &stat(30)), None, "changed later");
+        assert_eq!(cache.get("c", &stat(30), &mut 0), None, "changed later");
     }
 
     #[test]

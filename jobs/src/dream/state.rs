@@ -162,9 +162,24 @@ impl<'a> State<'a> {
         self.entries.is_empty()
     }
 
-    /// The content of the idea at `path` that was triaged last.
-    pub fn triaged(&self, path: &str) -> Option<Digest> {
-        self.entries[self.find(path)?].hash
+    /// The content of the idea at `path` that was triaged last. `hint` is where it is looked for
+    /// first, and afterwards names the next idea: whoever asks in the order of paths starts with 0
+    /// and keeps it.
+    pub fn triaged(&self, path: &str, hint: &mut usize) -> Option<Digest> {
+        let guess = if self.by_path.is_empty() {
+            self.entries.get(*hint)
+        } else {
+            self.by_path
+                .get(*hint)
+                .map(|at| &self.entries[*at as usize])
+        };
+        if let Some(entry) = guess.filter(|entry| entry.path == path) {
+            *hint += 1;
+            return entry.hash;
+        }
+        let place = self.place(path)?;
+        *hint = place + 1;
+        self.entries[self.at(place)].hash
     }
 
     /// When the idea at `path` was shown last.
@@ -177,17 +192,24 @@ impl<'a> State<'a> {
     }
 
     fn find(&self, path: &str) -> Option<usize> {
-        if self.by_path.is_empty() {
-            return self
-                .entries
-                .binary_search_by(|entry| entry.path.as_ref().cmp(path))
-                .ok();
-        }
-        let of = |at: &u32| *at as usize;
-        let found = self
-            .by_path
-            .binary_search_by(|at| self.entries[of(at)].path.as_ref().cmp(path));
-        found.ok().map(|found| of(&self.by_path[found]))
+        self.place(path).map(|place| self.at(place))
+    }
+
+    /// Where the idea comes in the order of paths.
+    fn place(&self, path: &str) -> Option<usize> {
+        let compare = |entry: &Entry<'_>| entry.path.as_ref().cmp(path);
+        let found = if self.by_path.is_empty() {
+            self.entries.binary_search_by(compare)
+        } else {
+            self.by_path
+                .binary_search_by(|at| compare(&self.entries[*at as usize]))
+        };
+        found.ok()
+    }
+
+    /// Where the entry at a place in the order of paths stands in the file.
+    fn at(&self, place: usize) -> usize {
+        self.by_path.get(place).map_or(place, |at| *at as usize)
     }
 
     /// The file's new content: changed entries in their old place, new ones at the end by path.
@@ -325,8 +347,11 @@ mod tests {
              \"status\": \"active\"\n  }\n]\n"
         );
         let again = State::parse(text.as_bytes()).unwrap();
-        assert_eq!(again.triaged("ideas/a.md"), Some(Digest::of(b"abc")));
-        assert_eq!(again.triaged("ideas/b.md"), None);
+        assert_eq!(
+            again.triaged("ideas/a.md", &mut 0),
+            Some(Digest::of(b"abc"))
+        );
+        assert_eq!(again.triaged("ideas/b.md", &mut 0), None);
         assert_eq!(again.surfaced("ideas/b.md"), Some(at(10)));
         assert_eq!(again.surfaced("ideas/c.md"), None);
         assert_eq!(again.with(&BTreeMap::new()), text);
@@ -342,7 +367,7 @@ mod tests {
         let own = r#"{ "path": "a.md", "status": "archived", "history": [{"proposal_id": "1"}], "merit": 0.9, "x": {"y": [1]} }"#;
         let file = format!("[{other},\n{own}]");
         let state = State::parse(file.as_bytes()).unwrap();
-        assert_eq!((state.len(), state.triaged("z.md")), (2, None));
+        assert_eq!((state.len(), state.triaged("z.md", &mut 0)), (2, None));
         assert_eq!(
             state.surfaced("z.md").unwrap().to_string(),
             "2026-06-07T19:00:00.5Z"

@@ -64,8 +64,9 @@ pub fn survey(
     survey.ideas.reserve_exact(walked.found.len());
     // Files that are no ideas, for the cache.
     let mut others: Vec<(Box<str>, Stat, Known)> = Vec::new();
+    let mut next = 0;
     for Found { path, stat } in walked.found {
-        let (stat, known) = match cache.get(&path, &stat) {
+        let (stat, known) = match cache.get(&path, &stat, &mut next) {
             Some(known) => (stat, known),
             None => {
                 survey.read += 1;

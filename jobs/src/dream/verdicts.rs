@@ -76,35 +76,66 @@ pub fn judge_all(
                 held += text.len();
                 texts.push((idea, text, stat, digest));
             }
-            Err(why) => troubles.push(Trouble { path: idea.path.to_string(), why }),
+            Err(why) => troubles.push(Trouble {
+                path: idea.path.to_string(),
+                why,
+            }),
         }
     }
     let (others, compared) = others(ideas, &texts, reader);
     let mut near = {
-        let own = texts.iter().map(|(idea, text, ..)| (&*idea.path, text.as_str()));
-        let all: Vec<(&str, &str)> = own.chain(others.iter().map(|(idea, text, _)| (&*idea.path, text.as_str()))).collect();
+        let own = texts
+            .iter()
+            .map(|(idea, text, ..)| (&*idea.path, text.as_str()));
+        let all: Vec<(&str, &str)> = own
+            .chain(
+                others
+                    .iter()
+                    .map(|(idea, text, _)| (&*idea.path, text.as_str())),
+            )
+            .collect();
         neighbours(&all)
     };
-    let features: Vec<Features> =
-        texts.iter().map(|(idea, text, ..)| Features::of(text, places::stem(&idea.path))).collect();
+    let features: Vec<Features> = texts
+        .iter()
+        .map(|(idea, text, ..)| Features::of(text, places::stem(&idea.path)))
+        .collect();
     let into = destinations(&texts, &near);
-    let mut judged = Judged { compared, ..Judged::default() };
+    let mut judged = Judged {
+        compared,
+        ..Judged::default()
+    };
     let total = texts.len() as u64;
     for ((idea, text, stat, digest), features) in texts.into_iter().zip(features) {
         let path = idea.path.to_string();
         let index = |error| JobError::failed(Class::Internal, crate::perform::whole(&error));
         let grounds = room.about(&path, &text).map_err(index)?;
         let near = near.remove(&path).unwrap_or_default();
-        let chosen = into.get(&path).and_then(|into| near.iter().find(|near| near.path == *into));
+        let chosen = into
+            .get(&path)
+            .and_then(|into| near.iter().find(|near| near.path == *into));
         let verdict = rule::judge(room, &features, &grounds, chosen);
         judged.offer.sources.push(path.clone());
         judged.offer.destinations.insert(path.clone());
         judged.offer.digests.insert(path.clone(), digest);
-        judged.shown.push(One { path, text, stat, digest, grounds, near, verdict, merit: rule::merit(&features) });
+        judged.shown.push(One {
+            path,
+            text,
+            stat,
+            digest,
+            grounds,
+            near,
+            verdict,
+            merit: rule::merit(&features),
+        });
         progress.step("ideas", judged.shown.len() as u64, total);
     }
-    let neighbours: BTreeSet<&str> =
-        judged.shown.iter().flat_map(|one| &one.near).map(|near| near.path.as_str()).collect();
+    let neighbours: BTreeSet<&str> = judged
+        .shown
+        .iter()
+        .flat_map(|one| &one.near)
+        .map(|near| near.path.as_str())
+        .collect();
     for (idea, _, digest) in others {
         if neighbours.contains(&*idea.path) {
             judged.offer.destinations.insert(idea.path.to_string());
@@ -147,15 +178,21 @@ fn destinations(
     texts: &[(&Idea, String, Stat, Digest)],
     near: &BTreeMap<String, Vec<Neighbour>>,
 ) -> BTreeMap<String, String> {
-    let size: BTreeMap<&str, (usize, i64)> =
-        texts.iter().map(|(idea, text, stat, _)| (&*idea.path, (text.len(), stat.mtime))).collect();
+    let size: BTreeMap<&str, (usize, i64)> = texts
+        .iter()
+        .map(|(idea, text, stat, _)| (&*idea.path, (text.len(), stat.mtime)))
+        .collect();
     let mut into: BTreeMap<String, String> = BTreeMap::new();
     for (path, (length, modified)) in &size {
         let goes = |other: &&Neighbour| match size.get(other.path.as_str()) {
             None => true,
             Some((theirs, their_time)) => {
                 let (least, most) = (length.min(theirs), length.max(theirs));
-                if most * 4 > least * 5 { length < theirs } else { (their_time, other.path.as_str()) < (modified, path) }
+                if most * 4 > least * 5 {
+                    length < theirs
+                } else {
+                    (their_time, other.path.as_str()) < (modified, path)
+                }
             }
         };
         let best = near.get(*path).into_iter().flatten().find(goes);
@@ -174,15 +211,28 @@ mod tests {
     use super::*;
 
     fn idea(path: &str) -> Idea {
-        let stat = Stat { size: 0, mtime: 0, ctime: 0, inode: 0 };
-        Idea { path: path.into(), stat, digest: Digest::of(b"") }
+        let stat = Stat {
+            size: 0,
+            mtime: 0,
+            ctime: 0,
+            inode: 0,
+        };
+        Idea {
+            path: path.into(),
+            stat,
+            digest: Digest::of(b""),
+        }
     }
 
     fn links(pairs: &[(&str, &str)]) -> BTreeMap<String, Vec<Neighbour>> {
         let mut near: BTreeMap<String, Vec<Neighbour>> = BTreeMap::new();
         for (a, b) in pairs {
             for (one, other) in [(a, b), (b, a)] {
-                let neighbour = Neighbour { path: (*other).to_string(), similarity: 0.9, containment: 1.0 };
+                let neighbour = Neighbour {
+                    path: (*other).to_string(),
+                    similarity: 0.9,
+                    containment: 1.0,
+                };
                 near.entry((*one).to_string()).or_default().push(neighbour);
             }
         }
@@ -194,7 +244,17 @@ mod tests {
         let texts: Vec<(&Idea, String, Stat, Digest)> = owned
             .iter()
             .zip(ideas)
-            .map(|(idea, (_, length, mtime))| (idea, "x".repeat(*length), Stat { mtime: *mtime, ..idea.stat }, idea.digest))
+            .map(|(idea, (_, length, mtime))| {
+                (
+                    idea,
+                    "x".repeat(*length),
+                    Stat {
+                        mtime: *mtime,
+                        ..idea.stat
+                    },
+                    idea.digest,
+                )
+            })
             .collect();
         destinations(&texts, &links(pairs)).into_iter().collect()
     }
@@ -203,16 +263,35 @@ mod tests {
     fn a_merge_goes_one_way() {
         let pair = [("a", "b")];
         let way = |from: &str, to: &str| vec![(from.to_owned(), to.to_owned())];
-        assert_eq!(decided(&[("a", 100, 1), ("b", 300, 2)], &pair), way("a", "b"), "into the larger");
-        assert_eq!(decided(&[("a", 100, 2), ("b", 110, 1)], &pair), way("a", "b"), "into the older");
-        assert_eq!(decided(&[("a", 100, 1), ("b", 100, 1)], &pair), way("b", "a"), "into the first");
-        assert_eq!(decided(&[("a", 900, 1)], &pair), way("a", "b"), "into one that was there before");
+        assert_eq!(
+            decided(&[("a", 100, 1), ("b", 300, 2)], &pair),
+            way("a", "b"),
+            "into the larger"
+        );
+        assert_eq!(
+            decided(&[("a", 100, 2), ("b", 110, 1)], &pair),
+            way("a", "b"),
+            "into the older"
+        );
+        assert_eq!(
+            decided(&[("a", 100, 1), ("b", 100, 1)], &pair),
+            way("b", "a"),
+            "into the first"
+        );
+        assert_eq!(
+            decided(&[("a", 900, 1)], &pair),
+            way("a", "b"),
+            "into one that was there before"
+        );
         assert_eq!(decided(&[("a", 900, 1)], &[]), []);
     }
 
     #[test]
     fn nothing_is_merged_into_what_is_merged_away() {
-        let found = decided(&[("a", 100, 1), ("b", 200, 1), ("c", 400, 1)], &[("a", "b"), ("b", "c")]);
+        let found = decided(
+            &[("a", 100, 1), ("b", 200, 1), ("c", 400, 1)],
+            &[("a", "b"), ("b", "c")],
+        );
         assert_eq!(found, [("b".to_owned(), "c".to_owned())]);
     }
 }

@@ -102,7 +102,7 @@ pub struct Candidate {
     pub named: f64,
     /// Which share of its subject the note speaks of, by rarity.
     pub about: f64,
-    /// Whether its message names the note's file.
+    /// Whether its message names the note's file, and it touches more than documents.
     pub cited: bool,
     /// Whether it says that it plans and touches nothing but documents.
     pub planning: bool,
@@ -163,10 +163,17 @@ fn compare(
     let subject = distinct(terms(&commit.subject));
     let message: BTreeSet<String> = subject.iter().cloned().chain(terms(&commit.body)).collect();
     let has = |term: &String| message.contains(term);
-    let (by_title, by_stem) = (cover(index, &words.title, has), cover(index, &words.stem, has));
+    let (by_title, by_stem) = (
+        cover(index, &words.title, has),
+        cover(index, &words.stem, has),
+    );
     // A stem that only shortens the title would hide what is missing of it.
     let shortened = words.stem.iter().all(|term| words.title.contains(term));
-    let named = if shortened { by_title } else { by_title.max(by_stem) };
+    let named = if shortened {
+        by_title
+    } else {
+        by_title.max(by_stem)
+    };
     let about = cover(index, &subject, |term| words.all.contains(term));
     let matched = distinct(
         words
@@ -176,12 +183,12 @@ fn compare(
             .filter(|term| has(term))
             .cloned(),
     );
-    let cited = index.citing(path).any(|citing| citing == at);
+    // One that only edits documents may be what wrote the note down.
     let built = !commit.paths.iter().all(|path| places::is_document(path));
+    let cited = built && index.citing(path).any(|citing| citing == at);
     let planning = !built && plans(&commit.subject);
     let mut strength = fit * (0.3 + named) * (0.3 + about);
-    // One that only edits documents may be what wrote the note down.
-    if cited && built {
+    if cited {
         strength = strength.max(NAMED);
     }
     if planning {
@@ -213,7 +220,9 @@ fn plans(subject: &str) -> bool {
         _ => ("", subject),
     };
     let rest = terms(rest);
-    terms(prefix).iter().any(is_plan) || rest.iter().take(2).any(is_plan) || rest.last().is_some_and(is_plan)
+    terms(prefix).iter().any(is_plan)
+        || rest.iter().take(2).any(is_plan)
+        || rest.last().is_some_and(is_plan)
 }
 
 /// The share of `terms` for which `has` holds, each by its rarity.
@@ -300,10 +309,20 @@ mod tests {
 
     #[test]
     fn plans_are_told_from_work_on_plans() {
-        for plan in ["spec: x y z", "docs(plan): x", "docs: add spec for retries", "Idea: x", "Add retry spec"] {
+        for plan in [
+            "spec: x y z",
+            "docs(plan): x",
+            "docs: add spec for retries",
+            "Idea: x",
+            "Add retry spec",
+        ] {
             assert!(plans(plan), "{plan}");
         }
-        for work in ["feat: x", "chore: remove experimental spec-kit skills", "docs: repair links: all of them"] {
+        for work in [
+            "feat: x",
+            "chore: remove experimental spec-kit skills",
+            "docs: repair links: all of them",
+        ] {
             assert!(!plans(work), "{work}");
         }
     }

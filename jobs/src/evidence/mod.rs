@@ -110,7 +110,12 @@ impl Room {
         let paths = own(self.tracked.named_in(text, PATHS));
         let namesakes = own(self.tracked.with_stem(places::stem(path), PATHS));
         let heard = |term: &&String| self.index.frequency(term) > 0;
-        let unheard = words.title.iter().filter(|term| !heard(term)).cloned().collect();
+        let unheard = words
+            .title
+            .iter()
+            .filter(|term| !heard(term))
+            .cloned()
+            .collect();
         Ok(Grounds {
             words,
             candidates,
