@@ -10,7 +10,11 @@
 //! heap still are. The program is safe Rust with `unsafe` denied and treats untrusted text as data
 //! only, which is why the price is paid.
 
-#[allow(clippy::disallowed_methods, clippy::print_stdout, reason = "cargo speaks to build scripts this way")]
+#[allow(
+    clippy::disallowed_methods,
+    clippy::print_stdout,
+    reason = "cargo speaks to build scripts this way"
+)]
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");
     let linux = std::env::var("CARGO_CFG_TARGET_OS").is_ok_and(|os| os == "linux");

@@ -3,7 +3,10 @@
 //! Everything below gets what it needs as arguments. A variable that is set and cannot be used is
 //! an error, never a silent fall-back.
 
-#![allow(clippy::disallowed_methods, reason = "this is the place that reads the environment")]
+#![allow(
+    clippy::disallowed_methods,
+    reason = "this is the place that reads the environment"
+)]
 
 use std::collections::BTreeMap;
 use std::env;
@@ -106,7 +109,13 @@ pub fn setting(name: &str) -> Option<OsString> {
 /// A marker for children of a command that is no run: no other process may ever share it, for all
 /// that carry it are ended together.
 pub fn marker() -> Result<String, Failure> {
-    Ok(OccurrenceId::new(Clock::Host.read().map_err(|error| Failure::internal(error.to_string()))?.wall).to_string())
+    Ok(OccurrenceId::new(
+        Clock::Host
+            .read()
+            .map_err(|error| Failure::internal(error.to_string()))?
+            .wall,
+    )
+    .to_string())
 }
 
 /// Our own executable, to start `perform` with.

@@ -336,7 +336,7 @@ mod tests {
     fn a_contract_lock_of_ours_never_blocks_and_a_young_foreign_one_does() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("dreams/.lock");
-        let now = Timestamp::now();
+        let now = crate::time::Clock::Host.read().unwrap().wall;
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(&path, "4242\n").unwrap();
         let refused = ContractLock::take(&path, &holder(), now).unwrap_err();

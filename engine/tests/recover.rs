@@ -277,7 +277,7 @@ fn a_run_that_never_began_is_started_for_a_clock_and_lost_for_a_person() {
     let clock = world.request("dream", &nobody(), false);
     let person = world.request("tidy", &nobody(), true);
     let told = world.tick(boot_time());
-    assert_eq!(told.start, [clock.clone()]);
+    assert_eq!(told.start, std::slice::from_ref(&clock));
     assert!(matches!(world.outcome(&person), Outcome::Lost { .. }));
     // It is ours to start now: another look leaves it to us.
     assert!(world.tick(boot_time()).start.is_empty());

@@ -129,13 +129,18 @@ fn own<T: DeserializeOwned>(path: &str, table: Table, files: &[PathBuf]) -> Resu
         let error = Value::Table(table).try_into::<T>().err()?;
         (!error.message().starts_with("missing field")).then(|| error.message().to_owned())
     };
-    let found = table.iter().find_map(|(key, value)| Some((key, alone(key, value)?)));
-    let Some((key, message)) = found else { return Err(wrong(files, path, error.message())) };
+    let found = table
+        .iter()
+        .find_map(|(key, value)| Some((key, alone(key, value)?)));
+    let Some((key, message)) = found else {
+        return Err(wrong(files, path, error.message()));
+    };
     let why = match message.strip_prefix("unknown field ") {
         None => message,
         Some(rest) => {
             let known = rest.split('`').skip(3).step_by(2);
-            let near = nearest(key, known).map_or_else(String::new, |near| format!("; did you mean {near:?}?"));
+            let near = nearest(key, known)
+                .map_or_else(String::new, |near| format!("; did you mean {near:?}?"));
             format!("there is no such setting{near}")
         }
     };

@@ -434,8 +434,16 @@ mod tests {
                 ":2",
                 "did you mean \"builtin\"",
             ),
-            ("[jobs.dream]\n\nmax_idea = 3\n", ":3", "did you mean \"max_ideas\""),
-            ("[jobs.dream]\ncanonical = 3\n", ":2", "jobs.dream.canonical"),
+            (
+                "[jobs.dream]\n\nmax_idea = 3\n",
+                ":3",
+                "did you mean \"max_ideas\"",
+            ),
+            (
+                "[jobs.dream]\ncanonical = 3\n",
+                ":2",
+                "jobs.dream.canonical",
+            ),
             ("[jobs.dream]\ntimeout = \"soon\"\n", ":2", "timeout"),
             ("[jobs.dream]\nkind = \"dreem\"\n", ":2", "dream"),
             ("[night]\nzone = \"Mars/Olympus\"\n", ":2", "time zone"),

@@ -169,7 +169,9 @@ impl Mounted {
     fn at(path: &Path, size: &str) -> Option<Self> {
         fs::create_dir_all(path).unwrap();
         let mut command = Command::new("mount");
-        command.args(["-t", "tmpfs", "-o", &format!("size={size}"), "tmpfs"]).arg(path);
+        command
+            .args(["-t", "tmpfs", "-o", &format!("size={size}"), "tmpfs"])
+            .arg(path);
         let mounted = is_root() && command.output().is_ok_and(|output| output.status.success());
         mounted.then(|| Self(path.to_owned()))
     }
@@ -200,17 +202,28 @@ fn a_full_disk_loses_nothing() {
     house.write("ideas/good.md", GOOD);
     house.write("out/a.txt", "old\n");
     // The disk fills while the run works.
-    house.run(&["run", "fill"]).ends(78).says("environment").says("space");
+    house
+        .run(&["run", "fill"])
+        .ends(78)
+        .says("environment")
+        .says("space");
     assert_eq!(house.read("out/a.txt"), "old\n");
     // It is full before anything begins.
-    house.run(&["dream", "run"]).ends(78).says("environment").says("No space left");
+    house
+        .run(&["dream", "run"])
+        .ends(78)
+        .says("environment")
+        .says("No space left");
     assert_eq!(house.read("ideas/good.md"), GOOD);
     fs::remove_file(house.path("fill")).unwrap();
     house.run(&["tick"]).ends(0);
     house.run(&["run", "tidy"]).ends(0);
     assert_eq!(house.read("out/a.txt"), "new\n");
     house.run(&["dream", "run"]).ends(0).says("succeeded");
-    assert_eq!(house.count("SELECT count(*) FROM runs WHERE state <> 'settled' OR staging IS NOT NULL"), 0);
+    assert_eq!(
+        house.count("SELECT count(*) FROM runs WHERE state <> 'settled' OR staging IS NOT NULL"),
+        0
+    );
 }
 
 #[test]

@@ -3,7 +3,9 @@
     clippy::unwrap_used,
     clippy::print_stdout,
     clippy::print_stderr,
-    missing_docs
+    clippy::disallowed_methods,
+    missing_docs,
+    reason = "a test program"
 )]
 
 mod bad_input;
