@@ -7,7 +7,7 @@ use super::{
     DueJob, Fault, JobId, Ledger, NightId, Result, from_json, id, millis, moment, nights, runs,
     to_json,
 };
-use crate::ids::{OccurrenceId, RunId};
+use crate::ids::{OccurrenceId, ProjectId, RunId};
 use crate::outcome::Outcome;
 use crate::owner::Owner;
 use crate::schedule::Due;
@@ -91,6 +91,15 @@ impl Ledger {
             if moved == 0 {
                 return Ok(None);
             }
+            let night = match (due.fire, due_job.job.schedule.night, night_date) {
+                (Some(fire), Some(length), Some(date)) => {
+                    // A night that is caught up has its whole length before it.
+                    let closes = fire.max(now).saturating_add(length).unwrap_or(now);
+                    let project = &due_job.job.project;
+                    Some(nights::open_or_join(tx, project, date, fire, closes)?)
+                }
+                _ => None,
+            };
             if let Some(missed) = &due.missed {
                 let outcome = Outcome::Missed {
                     first: missed.first,
@@ -99,26 +108,20 @@ impl Ledger {
                     why: "nothing was running to start it".to_owned(),
                 };
                 tx.execute(
-                    "INSERT INTO occurrences (id, job, key, due, recorded, by_hand, outcome, settled)
-                     VALUES (?1, ?2, ?3, ?4, ?5, 0, ?6, ?5) ON CONFLICT (job, key) DO NOTHING",
+                    "INSERT INTO occurrences (id, job, key, due, recorded, night, by_hand, outcome, settled)
+                     VALUES (?1, ?2, ?3, ?4, ?5, ?6, 0, ?7, ?5) ON CONFLICT (job, key) DO NOTHING",
                     params![
                         OccurrenceId::new(now).as_str(),
                         due_job.job.id.0,
                         missed.first.to_string(),
                         millis(missed.first),
                         millis(now),
+                        night.map(|night| night.0),
                         to_json(&outcome)
                     ],
                 )?;
             }
             let Some(fire) = due.fire else { return Ok(None) };
-            let night = match (due_job.job.schedule.night, night_date) {
-                (Some(length), Some(date)) => {
-                    let closes = fire.saturating_add(length).unwrap_or(fire);
-                    Some(nights::open_or_join(tx, &due_job.job.project, date, fire, closes)?)
-                }
-                _ => None,
-            };
             let new = NewOccurrence {
                 job: due_job.job.id,
                 key: fire.to_string(),
@@ -194,6 +197,28 @@ impl Ledger {
     /// One occurrence.
     pub fn occurrence(&self, wanted: &OccurrenceId) -> Result<OccurrenceRow> {
         self.view(|db| by_id(db, wanted))
+    }
+
+    /// Stretches of missed moments of a project, recorded since a moment, newest first.
+    pub fn missed_since(
+        &self,
+        project: &ProjectId,
+        since: Timestamp,
+    ) -> Result<Vec<(String, Outcome)>> {
+        self.view(|db| {
+            let mut statement = db.prepare(
+                "SELECT j.name, o.outcome FROM occurrences o JOIN jobs j ON j.id = o.job
+                 WHERE o.missed AND o.recorded >= ?2 AND j.project = ?1 ORDER BY o.recorded DESC",
+            )?;
+            let rows = statement.query_map(params![project.as_str(), millis(since)], |row| {
+                Ok((row.get::<_, String>(0)?, row.get::<_, String>(1)?))
+            })?;
+            rows.map(|row| {
+                let (name, outcome) = row?;
+                Ok((name, from_json(&outcome)?))
+            })
+            .collect()
+        })
     }
 
     /// The occurrences of a night, in the order in which they were recorded.

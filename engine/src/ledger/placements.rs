@@ -47,22 +47,6 @@ impl Ledger {
             Ok(Fence(fence))
         })
     }
-
-    /// Notes that a target was neither what a placement expected nor what it makes. What was staged
-    /// is kept for a person, and no longer swept.
-    pub fn note_conflict(&mut self, run: &RunId, conflict: &str) -> Result<()> {
-        self.write(|tx| {
-            tx.execute(
-                "UPDATE placements SET conflict = ?2 WHERE run = ?1",
-                params![run.as_str(), conflict],
-            )?;
-            tx.execute(
-                "UPDATE runs SET staging = NULL WHERE id = ?1",
-                [run.as_str()],
-            )?;
-            Ok(())
-        })
-    }
 }
 
 impl PlacementLog for RunLog<'_> {

@@ -23,14 +23,28 @@ pub struct Project {
     pub config_stamp: String,
 }
 
+/// The stamp of a project whose folder was not there when it was last looked for.
+pub const GONE: &str = "gone";
+
 impl Ledger {
-    /// Registers `project`, or finds it registered.
+    /// Registers `project`, or brings its place up to date. Another project that had this path is no
+    /// more: its history stays under a path that cannot exist, and nothing of it is due again.
     ///
     /// # Errors
-    /// [`LedgerError::Nonsense`] when its path already belongs to another id.
+    /// [`LedgerError`].
     pub fn register(&mut self, project: &Project, now: Timestamp) -> Result<()> {
         let path = text(&project.path)?;
         self.write(|tx| {
+            tx.execute(
+                "UPDATE jobs SET enabled = 0, next_due = NULL WHERE project IN
+                   (SELECT id FROM projects WHERE path = ?2 AND id <> ?1)",
+                params![project.id.as_str(), path],
+            )?;
+            tx.execute(
+                "UPDATE projects SET path = path || '/\0' || id, config_stamp = ?3
+                 WHERE path = ?2 AND id <> ?1",
+                params![project.id.as_str(), path, GONE],
+            )?;
             tx.execute(
                 "INSERT INTO projects (id, path, device, inode, created) VALUES (?1, ?2, ?3, ?4, ?5)
                  ON CONFLICT (id) DO UPDATE SET path = ?2, device = ?3, inode = ?4",

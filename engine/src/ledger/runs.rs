@@ -6,7 +6,8 @@
 //! ```
 
 use jiff::Timestamp;
-use rusqlite::{Connection, OptionalExtension as _, Row, Transaction, params};
+use rusqlite::types::Value;
+use rusqlite::{Connection, OptionalExtension as _, Row, Transaction, params, params_from_iter};
 use serde::{Deserialize, Serialize};
 
 use super::{
@@ -111,6 +112,8 @@ pub struct Filter {
     pub night: Option<NightId>,
     /// Not settled ones only.
     pub unsettled: bool,
+    /// Whose id begins like this.
+    pub prefix: Option<String>,
     /// At most so many, newest first; 0 means all.
     pub limit: u32,
 }
@@ -142,49 +145,56 @@ impl Ledger {
 
     /// Runs, newest first.
     pub fn runs(&self, filter: &Filter) -> Result<Vec<RunRow>> {
+        let mut wheres: Vec<&str> = Vec::new();
+        let mut values: Vec<Value> = Vec::new();
+        if let Some(night) = filter.night {
+            wheres.push("r.occurrence IN (SELECT id FROM occurrences WHERE night = ?)");
+            values.push(night.0.into());
+        }
+        if let Some(job) = filter.job {
+            wheres.push("r.job = ?");
+            values.push(job.0.into());
+        }
+        if let Some(project) = &filter.project {
+            wheres.push("r.job IN (SELECT id FROM jobs WHERE project = ?)");
+            values.push(project.to_string().into());
+        }
+        if let Some(prefix) = &filter.prefix {
+            wheres.push("r.id BETWEEN ? AND ?");
+            values.push(prefix.clone().into());
+            values.push(format!("{prefix}~").into());
+        }
+        if filter.unsettled {
+            wheres.push("r.state <> 'settled'");
+        }
+        wheres.push("1");
+        let limit = if filter.limit == 0 { -1 } else { i64::from(filter.limit) };
         self.view(|db| {
             let sql = format!(
-                "SELECT {COLUMNS} FROM {TABLES}
-                 WHERE (?1 IS NULL OR j.project = ?1) AND (?2 IS NULL OR r.job = ?2)
-                   AND (?3 IS NULL OR o.night = ?3) AND (NOT ?4 OR r.state <> 'settled')
-                 ORDER BY r.id DESC LIMIT ?5"
+                "SELECT {COLUMNS} FROM {TABLES} WHERE {} ORDER BY r.id DESC LIMIT {limit}",
+                wheres.join(" AND ")
             );
-            let limit = if filter.limit == 0 {
-                -1
-            } else {
-                i64::from(filter.limit)
-            };
             let mut statement = db.prepare(&sql)?;
-            let rows = statement.query_map(
-                params![
-                    filter.project.as_ref().map(ProjectId::as_str),
-                    filter.job.map(|job| job.0),
-                    filter.night.map(|night| night.0),
-                    filter.unsettled,
-                    limit
-                ],
-                raw,
-            )?;
+            let rows = statement.query_map(params_from_iter(values), raw)?;
             rows.map(|row| run_row(row?)).collect()
         })
     }
 
     /// Runs that nobody has settled; the cost follows their number.
     pub fn unsettled(&self) -> Result<Vec<Unsettled>> {
-        self.view(|db| {
-            let sql =
-                format!("SELECT {COLUMNS} FROM {TABLES} WHERE r.state <> 'settled' ORDER BY r.id");
-            let mut statement = db.prepare_cached(&sql)?;
-            let rows = statement.query_map([], raw)?;
-            rows.map(|row| run_row(row?)).collect()
-        })
+        self.listed("INDEXED BY runs_unsettled", "r.state <> 'settled'")
     }
 
     /// Settled runs whose staging folder nobody has removed yet; the cost follows their number.
     pub fn unswept(&self) -> Result<Vec<RunRow>> {
+        self.listed("INDEXED BY runs_unswept", "r.state = 'settled' AND r.staging IS NOT NULL")
+    }
+
+    fn listed(&self, index: &str, wheres: &str) -> Result<Vec<RunRow>> {
         self.view(|db| {
             let sql = format!(
-                "SELECT {COLUMNS} FROM {TABLES} WHERE r.state = 'settled' AND r.staging IS NOT NULL ORDER BY r.id"
+                "SELECT {COLUMNS} FROM runs r {index} JOIN occurrences o ON o.id = r.occurrence
+                 JOIN jobs j ON j.id = r.job WHERE {wheres} ORDER BY r.id"
             );
             let mut statement = db.prepare_cached(&sql)?;
             let rows = statement.query_map([], raw)?;
@@ -218,6 +228,39 @@ impl Ledger {
     ) -> Result<()> {
         self.write(|tx| {
             check_fence(tx, run, fence)?;
+            settle_row(tx, run, outcome, summary, now)
+        })
+    }
+
+    /// Gives a run that was never admitted its outcome. Does nothing, and says so, when it was
+    /// admitted or settled meanwhile: then its outcome is another process's to give.
+    pub fn decline(&mut self, run: &RunId, outcome: &Outcome, now: Timestamp) -> Result<bool> {
+        self.write(|tx| {
+            if waiting(tx, run)?.is_none() {
+                return Ok(false);
+            }
+            settle_row(tx, run, outcome, &Summary::default(), now)?;
+            Ok(true)
+        })
+    }
+
+    /// Settles a run whose placement met a target that was neither what it expected nor what it
+    /// makes. What was staged is kept for a person, and no longer swept.
+    pub fn settle_conflict(
+        &mut self,
+        run: &RunId,
+        fence: Fence,
+        outcome: &Outcome,
+        summary: &Summary,
+        now: Timestamp,
+    ) -> Result<()> {
+        self.write(|tx| {
+            check_fence(tx, run, Some(fence))?;
+            tx.execute(
+                "UPDATE placements SET conflict = ?2 WHERE run = ?1",
+                params![run.as_str(), outcome.why().unwrap_or_default()],
+            )?;
+            tx.execute("UPDATE runs SET staging = NULL WHERE id = ?1", [run.as_str()])?;
             settle_row(tx, run, outcome, summary, now)
         })
     }

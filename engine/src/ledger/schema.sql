@@ -24,6 +24,7 @@ CREATE TABLE jobs (
     fence        INTEGER NOT NULL DEFAULT 0,
     UNIQUE (project, name)
 ) STRICT;
+CREATE INDEX jobs_ahead ON jobs (watermark);
 CREATE INDEX jobs_due ON jobs (next_due) WHERE enabled AND next_due IS NOT NULL;
 
 CREATE TABLE nights (
@@ -48,9 +49,11 @@ CREATE TABLE occurrences (
     again_at INTEGER,                     -- a deferral: not before this moment
     outcome  TEXT,                        -- null: open
     settled  INTEGER,
+    missed   INTEGER GENERATED ALWAYS AS (outcome ->> 'outcome' = 'missed') VIRTUAL,
     UNIQUE (job, key)
 ) STRICT;
 CREATE INDEX occurrences_deferred ON occurrences (again_at) WHERE settled IS NULL AND again_at IS NOT NULL;
+CREATE INDEX occurrences_missed ON occurrences (recorded) WHERE missed;
 CREATE INDEX occurrences_night ON occurrences (night) WHERE night IS NOT NULL;
 
 CREATE TABLE runs (
@@ -74,7 +77,7 @@ CREATE TABLE runs (
     UNIQUE (occurrence, attempt),
     CHECK ((state = 'settled') = (outcome IS NOT NULL))
 ) STRICT;
-CREATE INDEX runs_unsettled ON runs (state) WHERE state <> 'settled';
+CREATE INDEX runs_unsettled ON runs (id) WHERE state <> 'settled';
 -- Never two at once: an occurrence has at most one unsettled run.
 CREATE UNIQUE INDEX runs_one_live ON runs (occurrence) WHERE state <> 'settled';
 CREATE INDEX runs_by_job ON runs (job, id);

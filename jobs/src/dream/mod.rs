@@ -22,6 +22,7 @@ mod spec;
 pub mod stat_cache;
 pub mod state;
 pub mod survey;
+mod told;
 pub mod verdicts;
 pub mod walk;
 
@@ -36,7 +37,7 @@ use runner_engine::outcome::Class;
 use runner_engine::placement::Trouble as DiskTrouble;
 use runner_engine::scope::{Expect, ScopeError};
 use runner_text::json_extract::extract_array;
-use serde_json::{Map, Value, json};
+use serde_json::Value;
 
 use crate::evidence::{Bounds, EvidenceError, Room, references};
 use crate::{Context, Finished, JobError};
@@ -47,6 +48,7 @@ use decisions::Decisions;
 use proposal::{Action, Checked, Offer, Proposal, Refused, Status};
 use state::{Change, State, Triaged};
 use survey::Reader;
+use told::{Told, listed};
 use verdicts::Judged;
 use walk::Trouble;
 
@@ -95,6 +97,7 @@ pub fn run(ctx: &mut Context<'_>, spec: &DreamSpec) -> Result<Finished, JobError
             JobError::failed(Class::Internal, crate::perform::whole(&error))
         }
     })?;
+    let troubles = told.troubles.len();
     let judged = verdicts::judge_all(
         &survey.ideas,
         &delta.selected,
@@ -111,6 +114,9 @@ pub fn run(ctx: &mut Context<'_>, spec: &DreamSpec) -> Result<Finished, JobError
         );
         return Err(JobError::failed(Class::Environment, why));
     }
+    // What did not fit waits like the rest.
+    let unread = told.troubles.len() - troubles;
+    told.waiting += delta.selected.len() - judged.shown.len() - unread;
     told.compared = judged.compared;
     let reply = ask(ctx, &room, &judged)?;
     told.notes = reply.notes.clone();
@@ -121,32 +127,14 @@ pub fn run(ctx: &mut Context<'_>, spec: &DreamSpec) -> Result<Finished, JobError
     told.refused = refused;
     let proposals: Vec<Proposal> = proposals
         .into_iter()
+        .map(|proposal| proposal.redacted(&ctx.redactor))
         .map(|proposal| grounded(&room, proposal, &mut told.downgraded))
         .collect();
+    let answered = |one: &verdicts::One| proposals.iter().any(|it| it.targets[0] == one.path);
+    told.unanswered = judged.shown.iter().filter(|one| !answered(one)).count();
     let changed = changed_meanwhile(&reader, &judged.offer, &proposals);
     let changes = changes(&judged, &proposals, &changed, ctx.now);
-    told.unanswered = judged
-        .shown
-        .iter()
-        .filter(|one| !proposals.iter().any(|p| p.targets[0] == one.path))
-        .count();
-    let decisions = decisions(ctx, spec)?;
-    let (mut kept, before) = (Vec::new(), proposals.len());
-    for proposal in proposals {
-        if proposal
-            .targets
-            .iter()
-            .any(|target| changed.contains(target.as_str()))
-        {
-            continue;
-        }
-        if decisions.decided(&proposal.id, &proposal.targets_hash) {
-            told.decided += 1;
-        } else {
-            kept.push(proposal);
-        }
-    }
-    told.dropped = before - kept.len() - told.decided;
+    let kept = undecided(proposals, &changed, &decisions(ctx, spec)?, &mut told);
     told.changed = changed.into_iter().map(str::to_owned).collect();
     let mut text = serde_json::to_string_pretty(&kept).expect("proposals have string keys only");
     text.push('\n');
@@ -241,18 +229,12 @@ fn pass_folder(ctx: &Context<'_>, spec: &DreamSpec) -> String {
 }
 
 fn ask(ctx: &mut Context<'_>, room: &Room, judged: &Judged) -> Result<Reply, JobError> {
-    let redacted: Vec<String> = judged
-        .shown
-        .iter()
-        .map(|one| ctx.redactor.redact(&one.text).into_owned())
-        .collect();
     let shown: Vec<request::Shown<'_>> = judged
         .shown
         .iter()
-        .zip(&redacted)
-        .map(|(one, text)| request::Shown {
+        .map(|one| request::Shown {
             path: &one.path,
-            text,
+            text: &one.text,
             grounds: &one.grounds,
             near: &one.near,
             verdict: &one.verdict,
@@ -266,6 +248,7 @@ fn ask(ctx: &mut Context<'_>, room: &Room, judged: &Judged) -> Result<Reply, Job
             .saturating_sub(AFTERWARDS)
             .max(Duration::from_secs(1)),
         run_dir: ctx.run_dir,
+        redactor: &ctx.redactor,
     };
     let request = request::build(frame, room, &shown, &judged.offer);
     Ok(ctx.ask(&request, shown.len() as u64)?)
@@ -360,6 +343,27 @@ fn changed_meanwhile<'a>(
         .collect()
 }
 
+/// The proposals that are placed: about content that is still there, and not decided before.
+fn undecided(
+    proposals: Vec<Proposal>,
+    changed: &BTreeSet<&str>,
+    decisions: &Decisions,
+    told: &mut Told,
+) -> Vec<Proposal> {
+    let mut kept = Vec::with_capacity(proposals.len());
+    for proposal in proposals {
+        let gone = |target: &String| changed.contains(target.as_str());
+        if proposal.targets.iter().any(gone) {
+            told.dropped += 1;
+        } else if decisions.decided(&proposal.id, &proposal.targets_hash) {
+            told.decided += 1;
+        } else {
+            kept.push(proposal);
+        }
+    }
+    kept
+}
+
 /// What the state learns: every shown idea was shown; one with a valid answer, and still the same
 /// content, was triaged.
 fn changes<'a>(
@@ -392,129 +396,4 @@ fn changes<'a>(
         )
     };
     judged.shown.iter().map(change).collect()
-}
-
-/// What is told of a pass besides its proposals.
-#[derive(Default)]
-struct Told {
-    troubles: Vec<Trouble>,
-    waiting: usize,
-    compared: Option<(usize, usize)>,
-    notes: Vec<String>,
-    refused: Vec<Refused>,
-    downgraded: usize,
-    unanswered: usize,
-    decided: usize,
-    dropped: usize,
-    changed: Vec<String>,
-}
-
-impl Told {
-    fn finish(self, proposals: &[Proposal], shown: usize, ideas: usize, folder: &str) -> Finished {
-        let mut facts = Map::new();
-        let mut fact = |name: &str, count: usize| facts.insert(name.to_owned(), json!(count));
-        fact("ideas", ideas);
-        fact("shown", shown);
-        fact("waiting", self.waiting);
-        fact("proposals", proposals.len());
-        let mut counted = Vec::new();
-        for status in Status::ALL {
-            let count = proposals
-                .iter()
-                .filter(|proposal| proposal.status == status)
-                .count();
-            fact(status.word(), count);
-            if count > 0 {
-                counted.push(format!("{count} {}", status.word()));
-            }
-        }
-        fact("refused", self.refused.len());
-        fact("troubles", self.troubles.len());
-        fact("unanswered", self.unanswered);
-        fact("changed", self.changed.len());
-        fact("decided", self.decided);
-        fact("downgraded", self.downgraded);
-
-        let mut headline = format!("{} proposals on {shown} ideas", proposals.len());
-        if !counted.is_empty() {
-            headline.push_str(&format!(": {}", counted.join(", ")));
-        }
-        if self.waiting > 0 {
-            headline.push_str(&format!("; {} more ideas wait", self.waiting));
-        }
-        let mut lines: Vec<String> = proposals.iter().map(Proposal::line).collect();
-        lines.extend(
-            self.refused
-                .iter()
-                .map(|it| format!("refused: proposal {}: {}", it.index, it.why)),
-        );
-        lines.extend(
-            self.changed
-                .iter()
-                .map(|path| format!("changed meanwhile, looked at again next time: {path}")),
-        );
-        if self.decided > 0 {
-            lines.push(format!(
-                "{} proposals were decided before and are not made again",
-                self.decided
-            ));
-        }
-        if self.downgraded > 0 {
-            lines.push(format!(
-                "{} claims to be implemented do not resolve and propose nothing",
-                self.downgraded
-            ));
-        }
-        if let Some((compared, of)) = self.compared {
-            lines.push(format!(
-                "duplicates were looked for among {compared} of {of} ideas"
-            ));
-        }
-        lines.extend(self.troubles.iter().map(|it| {
-            format!(
-                "not taken in: {} {}",
-                proposal::clean(&it.path, 200),
-                it.why
-            )
-        }));
-        lines.extend(self.notes.iter().map(|note| proposal::clean(note, 300)));
-        lines.push(format!("in {folder}"));
-        Finished {
-            degraded: self.degraded(),
-            headline,
-            lines,
-            facts,
-        }
-    }
-
-    fn degraded(&self) -> Option<String> {
-        let mut reasons = Vec::new();
-        let mut reason = |count: usize, what: &str| {
-            if count > 0 {
-                reasons.push(format!("{count} {what}"));
-            }
-        };
-        reason(self.refused.len(), "proposals were refused");
-        reason(self.unanswered, "ideas got no answer");
-        reason(
-            self.dropped,
-            "proposals were dropped because an idea changed meanwhile",
-        );
-        reason(self.troubles.len(), "files could not be taken in");
-        (!reasons.is_empty()).then(|| reasons.join(", "))
-    }
-}
-
-/// The first few troubles in one line.
-fn listed(troubles: &[Trouble]) -> String {
-    const FEW: usize = 3;
-    let named = troubles
-        .iter()
-        .take(FEW)
-        .map(|it| format!("{} {}", proposal::clean(&it.path, 200), it.why));
-    let mut text = named.collect::<Vec<_>>().join("; ");
-    if troubles.len() > FEW {
-        text.push_str(&format!("; and {} more", troubles.len() - FEW));
-    }
-    text
 }

@@ -7,6 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use runner_engine::digest::Digest;
+use runner_text::redact::Redactor;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -269,6 +270,15 @@ impl Proposal {
     pub fn with_action(mut self, action: Action) -> Self {
         self.action = action;
         self.id = id(&self.targets, self.status, action);
+        self
+    }
+
+    /// The same without secrets in its words.
+    #[must_use]
+    pub fn redacted(mut self, redactor: &Redactor) -> Self {
+        for words in [&mut self.evidence, &mut self.rationale] {
+            *words = redactor.redact(words).into_owned();
+        }
         self
     }
 

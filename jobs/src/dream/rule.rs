@@ -11,8 +11,10 @@
 //!
 //! The first that holds counts. The thresholds below were chosen on 204 notes of one project with
 //! 1,308 commits (`examples/dream_bench.rs` prints the table); each is a share, so that it does not
-//! depend on the size of a repository. To archive a live idea is the harmful error: wherever the
-//! rule doubts, it keeps. It must never look further than its arguments.
+//! depend on the size of a repository. There, 77 of the 105 notes with known commits are called
+//! implemented, 76 with a true commit among the cited, and none of the 16 open ones. To archive a
+//! live idea is the harmful error: wherever the rule doubts, it keeps. It must never look further
+//! than its arguments.
 
 use crate::evidence::{Candidate, Grounds, Neighbour, Room};
 
@@ -26,6 +28,8 @@ pub const IMPLEMENTED: f64 = 0.25;
 pub const IMPLEMENTED_DECLARED: f64 = 0.20;
 /// The same, where the idea calls itself a draft or a proposal, or is work in phases.
 pub const IMPLEMENTED_OPEN: f64 = 0.40;
+/// From this strength on a commit that touches documents only has done it.
+pub const DESCRIBED: f64 = 0.40;
 /// From this share on a message has the whole name, if that is [`MATCHED`] words at least.
 pub const WHOLE: f64 = 0.95;
 /// A commit that shares fewer words of the idea's name than this has done something else.
@@ -206,10 +210,12 @@ fn implemented<'a>(
     grounds: &'a Grounds,
 ) -> Option<(&'a Candidate, Confidence)> {
     // A commit that only plans is shown, and decides nothing.
-    let best = grounds
-        .candidates
-        .iter()
-        .find(|candidate| !candidate.planning)?;
+    let mut working = grounds.candidates.iter().filter(|one| !one.planning);
+    working.find_map(|one| Some((one, did(features, one)?)))
+}
+
+/// How sure it is that this commit did it, if it did.
+fn did(features: &Features, best: &Candidate) -> Option<Confidence> {
     let whole = best.named >= WHOLE && best.matched.len() >= MATCHED;
     let threshold = match features.declared {
         Some(Declared::Open) => IMPLEMENTED_OPEN,
@@ -219,18 +225,22 @@ fn implemented<'a>(
         None if features.phased() => IMPLEMENTED_OPEN,
         None => IMPLEMENTED,
     };
+    let threshold = if best.built {
+        threshold
+    } else {
+        threshold.max(DESCRIBED)
+    };
     let meets = best.named >= MOSTLY || best.named >= NAMED && best.matched.len() >= MATCHED;
     if !(best.cited || meets) || best.strength < threshold {
         return None;
     }
-    let confidence = if best.strength >= CERTAIN || best.cited {
+    Some(if best.strength >= CERTAIN || best.cited {
         Confidence::High
     } else if best.strength >= 1.5 * threshold {
         Confidence::Med
     } else {
         Confidence::Low
-    };
-    Some((best, confidence))
+    })
 }
 
 /// The commits that carry the verdict, the one that decided first, in words that anyone can look
@@ -355,6 +365,10 @@ mod tests {
             ("fix: policy link in the footer", &["src/footer.rs"]),
             ("feat: retry the upload", &["src/upload.rs"]),
             ("feat: retry policy", &["src/retry.rs"]),
+            (
+                "docs: explain the retry policy with jitter",
+                &["docs/retry.md"],
+            ),
             ("feat: add a retry policy to the client", &["src/retry.rs"]),
         ] {
             let found = judged(&room(&[weaker]), path, SPEC);

@@ -226,32 +226,35 @@ mod tests {
             Self { folder }
         }
 
-        /// Writes an idea that is an hour old, so that its cache entry is not racy.
+        /// Writes an idea that is dated long ago.
         fn write(&self, name: &str, bytes: &[u8]) {
             let path = self.folder.path().join("ideas").join(name);
             fs::write(&path, bytes).unwrap();
-            let old = SystemTime::now() - Duration::from_secs(3600);
-            fs::File::options()
-                .write(true)
-                .open(&path)
-                .unwrap()
-                .set_times(FileTimes::new().set_modified(old))
-                .unwrap();
+            date(&path, 1_000_000_000);
         }
 
-        /// A pass that keeps its cache, as if some time had gone by since.
-        fn pass(&self) -> Survey {
+        /// A pass that keeps its cache.
+        fn pass_now(&self) -> Survey {
             let cache = self.folder.path().join("cache");
             let survey = survey(self.folder.path(), &DreamSpec::default(), &cache).unwrap();
             if let Some(bytes) = &survey.cache {
                 fs::write(&cache, bytes).unwrap();
-                let later = SystemTime::now() + Duration::from_secs(60);
-                let file = fs::File::options().write(true).open(&cache).unwrap();
-                file.set_times(FileTimes::new().set_modified(later))
-                    .unwrap();
             }
             survey
         }
+
+        /// A pass that keeps its cache, as if a long time went by before that: no entry is racy.
+        fn pass(&self) -> Survey {
+            let survey = self.pass_now();
+            date(&self.folder.path().join("cache"), 5_000_000_000);
+            survey
+        }
+    }
+
+    fn date(path: &Path, seconds: u64) {
+        let file = fs::File::options().write(true).open(path).unwrap();
+        let then = SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
+        file.set_times(FileTimes::new().set_modified(then)).unwrap();
     }
 
     #[test]
@@ -277,9 +280,12 @@ mod tests {
             (second.ideas, second.own, second.troubles),
             (first.ideas, 1, first.troubles)
         );
-        place.write("a.md", b"two");
+        place.write("a.md", b"three");
         let third = place.pass();
-        assert_eq!((third.read, third.ideas[0].digest), (1, Digest::of(b"two")));
+        assert_eq!(
+            (third.read, third.ideas[0].digest),
+            (1, Digest::of(b"three"))
+        );
         fs::remove_file(place.folder.path().join("ideas/b.md")).unwrap();
         let fourth = place.pass();
         assert_eq!(
@@ -292,18 +298,9 @@ mod tests {
     fn a_same_sized_change_with_an_old_date_is_seen_by_its_ctime() {
         let place = Place::new();
         place.write("a.md", b"one");
-        place.pass();
-        // Undo the helper's future date: the cache was written now.
-        let now = FileTimes::new().set_modified(SystemTime::now());
-        let cache = place.folder.path().join("cache");
-        fs::File::options()
-            .write(true)
-            .open(cache)
-            .unwrap()
-            .set_times(now)
-            .unwrap();
+        place.pass_now();
         place.write("a.md", b"two");
-        assert_eq!(place.pass().ideas[0].digest, Digest::of(b"two"));
+        assert_eq!(place.pass_now().ideas[0].digest, Digest::of(b"two"));
     }
 
     #[test]

@@ -102,6 +102,8 @@ pub struct Candidate {
     pub named: f64,
     /// Which share of its subject the note speaks of, by rarity.
     pub about: f64,
+    /// Whether it touches more than documents.
+    pub built: bool,
     /// Whether its message names the note's file, and it touches more than documents.
     pub cited: bool,
     /// Whether it says that it plans and touches nothing but documents.
@@ -134,29 +136,35 @@ pub fn candidates(
             0.0
         };
         looked_at.insert(hit.at);
-        found.push(compare(
-            index,
-            hit.at,
-            &history[hit.at],
-            (path, text),
-            words,
-            fit,
-        ));
+        found.push(compare(index, hit.at, &history[hit.at], path, words, fit));
     }
     // A commit that names the file is evidence even where no other word meets.
-    for at in index.citing(path).filter(|at| !looked_at.contains(at)) {
-        found.push(compare(index, at, &history[at], (path, text), words, 0.0));
+    let citing = index.citing(path).filter(|at| !looked_at.contains(at));
+    for at in citing.take(LOOKED_AT) {
+        found.push(compare(index, at, &history[at], path, words, 0.0));
     }
     found.sort_by(|a, b| b.strength.total_cmp(&a.strength).then(a.at.cmp(&b.at)));
     found.truncate(limit);
+    for candidate in &mut found {
+        candidate.paths = shared_paths(&history[candidate.at], path, text);
+    }
     Ok(found)
 }
 
+/// The first few paths of a commit that a note names, or that are named like it.
+fn shared_paths(commit: &Commit, path: &str, text: &str) -> Vec<String> {
+    let shared = commit.paths.iter().filter(|touched| {
+        places::names(text, touched) || places::stem(touched) == places::stem(path)
+    });
+    shared.take(3).cloned().collect()
+}
+
+/// Everything about a candidate but its paths.
 fn compare(
     index: &Index,
     at: usize,
     commit: &Commit,
-    (path, text): (&str, &str),
+    path: &str,
     words: &Words,
     fit: f64,
 ) -> Candidate {
@@ -194,20 +202,17 @@ fn compare(
     if planning {
         strength *= PLANNED;
     }
-    let paths = commit.paths.iter().filter(|touched| {
-        places::names(text, touched) || places::stem(touched) == places::stem(path)
-    });
-    let paths = paths.take(3).cloned().collect();
     Candidate {
         at,
         strength,
         fit,
         named,
         about,
+        built,
         cited,
         planning,
         matched,
-        paths,
+        paths: Vec::new(),
     }
 }
 

@@ -12,7 +12,7 @@
 //!
 //! Bounds: [`Bounds`] for the history (48 MiB by default, and about as much again for its index),
 //! 32 MiB of notes for the comparison among notes. 1,300 commits with 29,000 paths are read and
-//! indexed in about 0.15 s, and one note is looked up in about 1.5 ms (`examples/dream_bench.rs`).
+//! indexed in about 0.15 s, and one note is looked up in about 3 ms (`examples/dream_bench.rs`).
 
 pub mod candidates;
 pub mod history;

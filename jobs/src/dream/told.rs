@@ -1,0 +1,152 @@
+//! What a pass tells people: headline, lines, figures, and why it is less than all.
+//!
+//! Words only. Must never leave out what was refused, dropped or could not be read: silence is a
+//! bug.
+
+use serde_json::{Map, json};
+
+use super::proposal::{self, Proposal, Refused, Status};
+use super::walk::Trouble;
+use crate::Finished;
+
+/// What is told of a pass besides its proposals.
+#[derive(Default)]
+pub(super) struct Told {
+    /// What could not be taken in.
+    pub(super) troubles: Vec<Trouble>,
+    /// How many changed ideas wait for the next pass.
+    pub(super) waiting: usize,
+    /// With how many of how many others duplicates were looked for, if not with all.
+    pub(super) compared: Option<(usize, usize)>,
+    /// The backend's remarks.
+    pub(super) notes: Vec<String>,
+    /// Elements of the reply that were refused.
+    pub(super) refused: Vec<Refused>,
+    /// How many claims did not resolve.
+    pub(super) downgraded: usize,
+    /// How many shown ideas got no valid answer.
+    pub(super) unanswered: usize,
+    /// How many proposals were decided before.
+    pub(super) decided: usize,
+    /// How many proposals were dropped because of `changed`.
+    pub(super) dropped: usize,
+    /// Ideas that changed meanwhile.
+    pub(super) changed: Vec<String>,
+}
+
+impl Told {
+    /// The end of a pass that left these proposals in `folder`.
+    pub(super) fn finish(
+        self,
+        proposals: &[Proposal],
+        shown: usize,
+        ideas: usize,
+        folder: &str,
+    ) -> Finished {
+        let mut facts = Map::new();
+        let mut fact = |name: &str, count: usize| facts.insert(name.to_owned(), json!(count));
+        fact("ideas", ideas);
+        fact("shown", shown);
+        fact("waiting", self.waiting);
+        fact("proposals", proposals.len());
+        let mut counted = Vec::new();
+        for status in Status::ALL {
+            let count = proposals
+                .iter()
+                .filter(|proposal| proposal.status == status)
+                .count();
+            fact(status.word(), count);
+            if count > 0 {
+                counted.push(format!("{count} {}", status.word()));
+            }
+        }
+        fact("refused", self.refused.len());
+        fact("troubles", self.troubles.len());
+        fact("unanswered", self.unanswered);
+        fact("changed", self.changed.len());
+        fact("decided", self.decided);
+        fact("downgraded", self.downgraded);
+
+        let mut headline = format!("{} proposals on {shown} ideas", proposals.len());
+        if !counted.is_empty() {
+            headline.push_str(&format!(": {}", counted.join(", ")));
+        }
+        if self.waiting > 0 {
+            headline.push_str(&format!("; {} more ideas wait", self.waiting));
+        }
+        let mut lines: Vec<String> = proposals.iter().map(Proposal::line).collect();
+        lines.extend(
+            self.refused
+                .iter()
+                .map(|it| format!("refused: proposal {}: {}", it.index, it.why)),
+        );
+        lines.extend(
+            self.changed
+                .iter()
+                .map(|path| format!("changed meanwhile, looked at again next time: {path}")),
+        );
+        if self.decided > 0 {
+            lines.push(format!(
+                "{} proposals were decided before and are not made again",
+                self.decided
+            ));
+        }
+        if self.downgraded > 0 {
+            lines.push(format!(
+                "{} claims to be implemented do not resolve and propose nothing",
+                self.downgraded
+            ));
+        }
+        if let Some((compared, of)) = self.compared {
+            lines.push(format!(
+                "duplicates were looked for among {compared} of {of} ideas"
+            ));
+        }
+        lines.extend(self.troubles.iter().map(|it| {
+            format!(
+                "not taken in: {} {}",
+                proposal::clean(&it.path, 200),
+                it.why
+            )
+        }));
+        lines.extend(self.notes.iter().map(|note| proposal::clean(note, 300)));
+        lines.push(format!("in {folder}"));
+        Finished {
+            degraded: self.degraded(),
+            headline,
+            lines,
+            facts,
+        }
+    }
+
+    fn degraded(&self) -> Option<String> {
+        let mut reasons = Vec::new();
+        let mut reason = |count: usize, what: &str| {
+            if count > 0 {
+                reasons.push(format!("{count} {what}"));
+            }
+        };
+        reason(self.refused.len(), "proposals were refused");
+        reason(self.unanswered, "ideas got no answer");
+        reason(
+            self.dropped,
+            "proposals were dropped because an idea changed meanwhile",
+        );
+        reason(self.troubles.len(), "files could not be taken in");
+        (!reasons.is_empty()).then(|| reasons.join(", "))
+    }
+}
+
+/// The first few troubles in one line.
+pub(super) fn listed(troubles: &[Trouble]) -> String {
+    const FEW: usize = 3;
+    let named = troubles
+        .iter()
+        .take(FEW)
+        .map(|it| format!("{} {}", proposal::clean(&it.path, 200), it.why));
+    let mut text = named.collect::<Vec<_>>().join("; ");
+    if troubles.len() > FEW {
+        text.push_str(&format!("; and {} more", troubles.len() - FEW));
+    }
+    text
+}

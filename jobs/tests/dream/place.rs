@@ -1,0 +1,286 @@
+//! A project in a temporary folder, with a real repository and a real ledger, and passes over it.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+use runner_backends::{Backend, Builtin, Scripted, Step};
+use runner_engine::admission::Facts;
+use runner_engine::git::Git;
+use runner_engine::ids::{ProjectId, RunId};
+use runner_engine::ledger::{
+    Admission, Budget, Enter, Ledger, NewJob, NewOccurrence, Project, Recorded,
+};
+use runner_engine::owner::Owner;
+use runner_engine::process::Cancel;
+use runner_engine::schedule::Schedule;
+use runner_engine::scope::Scope;
+use runner_engine::time::Clock;
+use runner_jobs::context::{Place as Where, Tools};
+use runner_jobs::dream::DreamSpec;
+use runner_jobs::dream::proposal::Proposal;
+use runner_jobs::{Context, JobSpec, KindSpec, Progress, Settled, Silent, perform};
+use runner_text::redact::Redactor;
+use serde_json::Value;
+
+/// A project, and everything that runner keeps of it.
+pub struct Place {
+    folder: tempfile::TempDir,
+    /// The project's root.
+    pub root: PathBuf,
+    /// The settings of its dream.
+    pub spec: DreamSpec,
+    ledger: Ledger,
+    project: ProjectId,
+    passes: i64,
+}
+
+impl Place {
+    /// A repository without commits that ignores ideas and dreams.
+    pub fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap().join("project");
+        for name in ["project/ideas", "cache", "home"] {
+            fs::create_dir_all(folder.path().join(name)).unwrap();
+        }
+        let mut ledger = Ledger::open(&folder.path().join("ledger.db")).unwrap();
+        let project = ProjectId::new(start());
+        let known = Project {
+            id: project.clone(),
+            path: root.clone(),
+            device: 1,
+            inode: 1,
+            config_stamp: String::new(),
+        };
+        ledger.register(&known, start()).unwrap();
+        let job = NewJob {
+            name: "dream".into(),
+            kind: "dream".into(),
+            schedule: Schedule::manual(),
+            enabled: true,
+        };
+        ledger.project_jobs(&project, "", &[job], start()).unwrap();
+        let place = Self {
+            folder,
+            root,
+            spec: DreamSpec::default(),
+            ledger,
+            project,
+            passes: 0,
+        };
+        place.git(&["init", "-q", "-b", "main"]);
+        fs::write(place.root.join(".git/info/exclude"), "/ideas/\n/dreams/\n").unwrap();
+        place
+    }
+
+    /// The environment that git and children get.
+    pub fn env(&self) -> BTreeMap<String, String> {
+        let home = self.folder.path().join("home").display().to_string();
+        let path = std::env::var("PATH").expect("tests are run with a PATH");
+        BTreeMap::from([("PATH".into(), path), ("HOME".into(), home)])
+    }
+
+    /// Questions to the repository.
+    pub fn ask(&self) -> Git {
+        Git::new(&self.root, &self.env(), "test")
+    }
+
+    /// Runs git with fixed names and dates, and gives back what it prints.
+    pub fn git(&self, args: &[&str]) -> String {
+        let mut git = Command::new("git");
+        git.current_dir(&self.root)
+            .env_clear()
+            .envs(self.env())
+            .args(args);
+        for who in ["AUTHOR", "COMMITTER"] {
+            git.env(format!("GIT_{who}_NAME"), "dev")
+                .env(format!("GIT_{who}_EMAIL"), "dev@example.org")
+                .env(format!("GIT_{who}_DATE"), "2026-01-02T03:04:05Z");
+        }
+        let out = git.env("GIT_CONFIG_NOSYSTEM", "1").output().unwrap();
+        assert!(
+            out.status.success(),
+            "git {args:?}: {}",
+            String::from_utf8_lossy(&out.stderr)
+        );
+        String::from_utf8(out.stdout).unwrap()
+    }
+
+    /// Writes a file of the project.
+    pub fn write(&self, path: &str, content: impl AsRef<[u8]>) {
+        let path = self.root.join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, content).unwrap();
+    }
+
+    /// Commits one changed line in each of `paths`; gives back the hash.
+    pub fn commit(&self, subject: &str, paths: &[&str]) -> String {
+        for path in paths {
+            self.write(path, format!("{subject}\n"));
+        }
+        self.git(&["add", "--", "."]);
+        self.git(&["commit", "-q", "--allow-empty", "-m", subject]);
+        self.git(&["rev-parse", "HEAD"]).trim().to_owned()
+    }
+
+    /// A pass with the built-in backend.
+    pub fn pass(&mut self) -> Settled {
+        self.pass_with(Arc::new(Builtin::default()), &mut Silent)
+    }
+
+    /// A pass that is answered like this.
+    pub fn answered(&mut self, answer: Value) -> Settled {
+        self.pass_with(
+            Arc::new(Scripted::new("model", [Step::Answer(answer)])),
+            &mut Silent,
+        )
+    }
+
+    /// A pass, an hour after the one before.
+    pub fn pass_with(&mut self, backend: Arc<dyn Backend>, progress: &mut dyn Progress) -> Settled {
+        self.passes += 1;
+        let now = start()
+            .saturating_add(SignedDuration::from_hours(self.passes))
+            .unwrap();
+        let clock_file = self.folder.path().join("clock");
+        fs::write(&clock_file, now.to_string()).unwrap();
+        let clock = Clock::File(clock_file);
+        let run = self.enter(now);
+        let staging = format!("dreams/.staging/{run}");
+        let total = Duration::from_secs(1800);
+        let enter = Enter {
+            run: &run,
+            owner: &Owner::me(),
+            facts: &Facts {
+                by_hand: true,
+                free_bytes: u64::MAX,
+                ..Facts::default()
+            },
+            want: Budget {
+                calls: Some(3),
+                ideas: Some(1000),
+                ..Budget::default()
+            },
+            levels: &[],
+            total,
+            staging: &staging,
+            now: clock.read().unwrap(),
+        };
+        let Admission::Admitted(admitted) = self.ledger.admit(&enter).unwrap() else {
+            panic!("not admitted");
+        };
+        let env = self.env();
+        let cache = self.folder.path().join("cache");
+        let run_dir = self.folder.path().join("run");
+        fs::create_dir_all(&run_dir).unwrap();
+        let tools = Tools {
+            cancel: Cancel::new().unwrap(),
+            progress,
+            redactor: Redactor::new(Vec::new()),
+            env: &env,
+            clock: &clock,
+        };
+        let spec = JobSpec {
+            name: "dream".into(),
+            kind: KindSpec::Dream(self.spec.clone()),
+            backend: "builtin".into(),
+            budget: Budget::default(),
+            total,
+        };
+        let place = Where {
+            root: &self.root,
+            cache: &cache,
+            run_dir: &run_dir,
+        };
+        let scope = Scope::open(&self.root, &["dreams"], &staging).unwrap();
+        let git = Git::new(&self.root, &env, run.as_str());
+        let ctx = Context::new(
+            &admitted,
+            place,
+            scope,
+            git,
+            tools,
+            &mut self.ledger,
+            backend,
+        );
+        perform(ctx, &spec).unwrap()
+    }
+
+    fn enter(&mut self, now: Timestamp) -> RunId {
+        let job = self.ledger.job(&self.project, "dream").unwrap().id;
+        let new = NewOccurrence {
+            job,
+            key: format!("pass {}", self.passes),
+            due: now,
+            night: None,
+            by_hand: true,
+        };
+        match self.ledger.enter(&new, &Owner::me(), now).unwrap() {
+            Recorded::New(run) => run,
+            Recorded::Known(_) => panic!("the occurrence was known"),
+        }
+    }
+
+    /// The proposals of the newest pass, and its folder.
+    pub fn proposals(&self) -> (String, Vec<Proposal>) {
+        let folder = self.folders().pop().expect("there was a pass");
+        let bytes = fs::read(self.root.join(&folder).join("proposals.json")).unwrap();
+        (folder, serde_json::from_slice(&bytes).unwrap())
+    }
+
+    /// The folders of all passes, the oldest first.
+    pub fn folders(&self) -> Vec<String> {
+        let Ok(entries) = fs::read_dir(self.root.join("dreams")) else {
+            return Vec::new();
+        };
+        let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        let mut folders: Vec<String> = names
+            .filter(|name| name.starts_with("20"))
+            .map(|name| format!("dreams/{name}"))
+            .collect();
+        folders.sort();
+        folders
+    }
+
+    /// What `dreams/state.json` says of an idea.
+    pub fn state(&self, path: &str) -> Value {
+        let all: Vec<Value> = serde_json::from_slice(&self.read("dreams/state.json")).unwrap();
+        all.into_iter()
+            .find(|entry| entry["path"] == path)
+            .unwrap_or(Value::Null)
+    }
+
+    /// A file of the project.
+    pub fn read(&self, path: &str) -> Vec<u8> {
+        fs::read(self.root.join(path)).unwrap()
+    }
+
+    /// Everything below the project but git's own, with its content: to see that nothing changed.
+    pub fn everything(&self) -> BTreeMap<PathBuf, Vec<u8>> {
+        fn below(folder: &Path, all: &mut BTreeMap<PathBuf, Vec<u8>>) {
+            for entry in fs::read_dir(folder).unwrap().map(Result::unwrap) {
+                match entry.file_type().unwrap() {
+                    kind if kind.is_dir() && entry.file_name() != ".git" => {
+                        below(&entry.path(), all)
+                    }
+                    kind if kind.is_file() => {
+                        all.insert(entry.path(), fs::read(entry.path()).unwrap());
+                    }
+                    _ => {}
+                }
+            }
+        }
+        let mut all = BTreeMap::new();
+        below(&self.root, &mut all);
+        all
+    }
+}
+
+/// When everything begins.
+pub fn start() -> Timestamp {
+    "2026-11-21T22:00:00Z".parse().unwrap()
+}
