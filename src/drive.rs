@@ -7,22 +7,26 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::AsFd as _;
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
 use runner_engine::ids::RunId;
-use runner_engine::ledger::{Ledger, RunRow, RunState, Summary};
+use runner_engine::ledger::{Ledger, RunRow, RunState};
 use runner_engine::outcome::Outcome;
 use runner_engine::owner::Owner;
 use runner_engine::recover::{Driver, Recovered, recover};
-use runner_jobs::KindSpec;
+use runner_jobs::{KindSpec, failmark};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use crate::cli::Failure;
+use crate::commands::spec;
 use crate::home::{self, Home};
+use crate::project::Here;
+use crate::show;
 
 /// How a run's process is started.
 #[derive(Clone, Copy, Debug, Default)]
@@ -106,7 +110,12 @@ pub fn run_all(
     let mut all = Vec::new();
     let mut forwarder: Option<Forwarder> = None;
     loop {
-        for run in next(ledger)? {
+        // After a signal nothing new is started; what runs is waited for.
+        let fresh = match &forwarder {
+            Some(forwarder) if forwarder.pulled.load(Ordering::SeqCst) => Vec::new(),
+            _ => next(ledger)?,
+        };
+        for run in fresh {
             let forwarder = forwarder.get_or_insert_with(Forwarder::start);
             let started = spawn(&run, manner)?;
             all.push(run);
@@ -186,35 +195,71 @@ fn settle_after(
     match row.state {
         RunState::Settled => Ok(None),
         RunState::Requested => {
-            let outcome = Outcome::Lost {
-                why: format!("its process ended with {status} before it began"),
-            };
-            ledger.settle(run, None, &outcome, &Summary::default(), home.wall()?)?;
+            let why = format!("its process ended with {status} before it began");
+            if ledger.decline(run, &Outcome::Lost { why }, home.wall()?)? {
+                mark(home, ledger, run)?;
+            }
             Ok(None)
         }
         RunState::Running => match recover(ledger, &driver(home, me), &row, home.now()?)? {
-            Recovered::Settled { retry, .. } => Ok(retry),
-            Recovered::Alone | Recovered::Start(_) => Ok(None),
+            Recovered::Settled { retry, .. } => {
+                mark(home, ledger, run)?;
+                Ok(retry)
+            }
+            Recovered::Alone | Recovered::Start(_) => {
+                show::complain(&format!(
+                    "the process of run {run} ended with {status} and the run cannot be settled yet; \
+                     `runner tick` tries again"
+                ));
+                Ok(None)
+            }
         },
     }
+}
+
+/// Brings a job's failmark in line with a run that was settled for its dead process.
+pub fn mark(home: &Home, ledger: &Ledger, run: &RunId) -> Result<(), Failure> {
+    let row = ledger.run(run)?;
+    let (Some(outcome), Some(project)) = (&row.outcome, ledger.project(&row.project)?) else {
+        return Ok(());
+    };
+    // A project that is gone or cannot be read is told of by itself.
+    let Ok(here) = Here::at(home, &project.path) else {
+        return Ok(());
+    };
+    let Ok(spec) = spec(&here, &row) else {
+        return Ok(());
+    };
+    if let Err(error) = failmark::update(&here.root, &spec, run, outcome, home.wall()?) {
+        show::complain(&format!(
+            "the failmark of {} could not be written: {error}",
+            row.job_name
+        ));
+    }
+    Ok(())
 }
 
 /// While it exists, TERM and INT go to the runs, which settle themselves as cancelled; we stay to
 /// see it. INT reaches them by itself when it comes from a terminal; a second one does no harm.
 struct Forwarder {
     pids: Arc<Mutex<BTreeSet<u32>>>,
+    pulled: Arc<AtomicBool>,
 }
 
 impl Forwarder {
     fn start() -> Self {
         let pids = Arc::new(Mutex::new(BTreeSet::new()));
+        let pulled = Arc::new(AtomicBool::new(false));
+        let seen = Arc::clone(&pulled);
         let forwarder = Self {
             pids: Arc::clone(&pids),
+            pulled,
         };
         if let Ok(mut signals) = Signals::new([SIGTERM, SIGINT]) {
             // Without the thread the signals are only not forwarded; recovery is the net below.
             let _detached = thread::Builder::new().spawn(move || {
                 for _ in signals.forever() {
+                    seen.store(true, Ordering::SeqCst);
                     for pid in pids.lock().unwrap_or_else(PoisonError::into_inner).iter() {
                         if let Some(pid) = i32::try_from(*pid).ok().and_then(Pid::from_raw) {
                             let _already_gone = kill_process(pid, Signal::TERM);

@@ -11,9 +11,13 @@
 use std::collections::BTreeMap;
 use std::env;
 use std::ffi::OsString;
+use std::fs;
+use std::io;
+use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
+use runner_engine::files::write_atomic;
 use runner_engine::ids::OccurrenceId;
 use runner_engine::ledger::{Ledger, LedgerError};
 use runner_engine::time::{Clock, Moment};
@@ -70,8 +74,46 @@ impl Home {
     }
 
     /// The ledger, for writing.
-    pub fn ledger(&self) -> Result<Ledger, LedgerError> {
-        Ledger::open(&self.ledger_path())
+    pub fn ledger(&self) -> Result<Ledger, Failure> {
+        self.private_state()?;
+        Ok(Ledger::open(&self.ledger_path())?)
+    }
+
+    /// Makes the state folder, or makes it private: what lies below is read by nobody else, and
+    /// nobody else can hold its locks.
+    fn private_state(&self) -> Result<(), Failure> {
+        let cannot = |error: io::Error| {
+            Failure::cannot_write(format!("cannot make {}: {error}", self.state.display()))
+        };
+        match fs::metadata(&self.state) {
+            Ok(data) if data.permissions().mode() & 0o077 == 0 => Ok(()),
+            Ok(_) => {
+                fs::set_permissions(&self.state, fs::Permissions::from_mode(0o700)).map_err(cannot)
+            }
+            Err(_) => fs::DirBuilder::new()
+                .recursive(true)
+                .mode(0o700)
+                .create(&self.state)
+                .map_err(cannot),
+        }
+    }
+
+    /// Leaves a failmark in the state folder while the ledger is damaged, and removes it once a
+    /// command has got by without meeting damage.
+    pub fn mark_damage(&self, failure: Option<&Failure>) {
+        let path = self.state.join("damaged.json");
+        match failure {
+            Some(failure) if failure.is_damage() => {
+                let mark =
+                    serde_json::json!({ "class": "internal", "message": failure.to_string() });
+                let _said_on_stderr_too =
+                    write_atomic(&path, format!("{mark}\n").as_bytes(), 0o600);
+            }
+            Some(_) => {}
+            None => {
+                let _mostly_absent = fs::remove_file(&path);
+            }
+        }
     }
 
     /// The ledger, for reading; `None` when there is none yet.

@@ -77,6 +77,35 @@ fn make_temp(folder: &Path, name: &str) -> io::Result<(PathBuf, File)> {
     }
 }
 
+/// The path of `below` under `root`, if no component of it that exists is a symbolic link: what lies
+/// in a repository must not lead our own files elsewhere.
+///
+/// # Errors
+/// Names the link, or says that `below` is no path beneath a root.
+pub fn beneath(root: &Path, below: &Path) -> io::Result<PathBuf> {
+    let mut path = root.to_owned();
+    for component in below.components() {
+        let std::path::Component::Normal(name) = component else {
+            return Err(io::Error::other(format!(
+                "{} leads out of the project",
+                below.display()
+            )));
+        };
+        path.push(name);
+        match std::fs::symlink_metadata(&path) {
+            Ok(data) if data.is_symlink() => {
+                return Err(io::Error::other(format!(
+                    "{} is a symbolic link",
+                    path.display()
+                )));
+            }
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+    }
+    Ok(path)
+}
+
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::symlink;

@@ -60,6 +60,8 @@ impl Git {
             .collect();
         env.insert("LC_ALL".to_owned(), "C".to_owned());
         env.insert("GIT_TERMINAL_PROMPT".to_owned(), "0".to_owned());
+        // In a partial clone a question must not become a download.
+        env.insert("GIT_NO_LAZY_FETCH".to_owned(), "1".to_owned());
         Self {
             root: root.to_owned(),
             env,

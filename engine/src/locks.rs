@@ -10,7 +10,6 @@ use std::io::{self, Read as _, Seek as _, Write as _};
 use std::path::{Path, PathBuf};
 
 use jiff::{SignedDuration, Timestamp};
-use rustix::fs::{CWD, RenameFlags, renameat_with};
 use serde::{Deserialize, Serialize};
 
 use crate::ids::{ProjectId, RunId};
@@ -130,24 +129,6 @@ impl JobLock {
         }
     }
 
-    /// Waits for the lock: only for one whose holder has been killed, never inside a transaction.
-    ///
-    /// # Errors
-    /// [`LockError::Io`].
-    pub fn take_from_the_dead(path: &Path) -> Result<Self, LockError> {
-        let io = |source| LockError::Io {
-            path: path.to_owned(),
-            source,
-        };
-        let file = File::options()
-            .read(true)
-            .write(true)
-            .open(path)
-            .map_err(io)?;
-        file.lock().map_err(io)?;
-        Ok(Self { file })
-    }
-
     /// Writes into the file who holds it, for those who meet it held.
     ///
     /// # Errors
@@ -176,7 +157,7 @@ pub struct ContractLock {
 }
 
 impl ContractLock {
-    /// Takes it for others to see. A file that runner wrote is left until [`ContractLock::claim`]:
+    /// Takes it for others to see; `path` must be [`beneath`](crate::files::beneath) the project. A file that runner wrote is left until [`ContractLock::claim`]:
     /// the deciding lock tells whether its writer lives. Another program's is respected while it is
     /// younger than an hour.
     ///
@@ -207,7 +188,7 @@ impl ContractLock {
                 let found = head(path).map_err(io)?;
                 let changed = data.modified().map_err(io)?;
                 let age = Timestamp::try_from(changed).map(|at| now.duration_since(at));
-                if !ours(&found) && age.is_ok_and(|age| age < FOREIGN) {
+                if !ours(&found) && age.is_ok_and(|age| age.abs() < FOREIGN) {
                     let content = found.lines().next().unwrap_or_default().to_owned();
                     return Err(LockError::Foreign {
                         path: path.to_owned(),
@@ -250,23 +231,21 @@ impl ContractLock {
             path: self.path.clone(),
             source,
         };
+        // A name that nobody can have planted a link under; `create_new` follows none.
         let mut name = self.path.file_name().unwrap_or_default().to_owned();
-        name.push(format!(".{}", std::process::id()));
+        name.push(format!(".{}", ulid::Ulid::new()));
         let draft = self.path.with_file_name(name);
-        let made = fs::write(&draft, &self.content).and_then(|()| {
-            renameat_with(CWD, &draft, CWD, &self.path, RenameFlags::NOREPLACE)
-                .map_err(io::Error::from)
-        });
+        let made = File::options()
+            .create_new(true)
+            .write(true)
+            .open(&draft)
+            .and_then(|mut file| file.write_all(self.content.as_bytes()))
+            .and_then(|()| fs::hard_link(&draft, &self.path));
+        let _draft_is_spent = fs::remove_file(&draft);
         match made {
-            Ok(()) => Ok(()),
-            Err(error) => {
-                let _never_made = fs::remove_file(&draft);
-                match error.kind() {
-                    // Another starter of ours was faster; the deciding lock is next.
-                    io::ErrorKind::AlreadyExists => Ok(()),
-                    _ => Err(io(error)),
-                }
-            }
+            // Another starter of ours was faster; the deciding lock is next.
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+            done => done.map_err(io),
         }
     }
 }

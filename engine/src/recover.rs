@@ -18,10 +18,11 @@ use std::path::Path;
 use std::time::Duration;
 
 use jiff::Timestamp;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal};
 
 use crate::ids::{Fence, RunId};
-use crate::ledger::{Event, Ledger, LedgerError, RunRow, RunState, Summary, Unsettled};
+use crate::ledger::{Event, Ledger, LedgerError, RunRow, RunState, Unsettled};
 use crate::locks::{JobLock, LockError, job_lock_path};
 use crate::outcome::{Class, Outcome};
 use crate::owner::Owner;
@@ -31,6 +32,8 @@ use crate::time::Moment;
 
 /// How long after its total deadline a run may take to end by itself.
 pub const OVERRUN_GRACE: Duration = Duration::from_secs(30);
+/// How long a killed process may take to end, in seconds.
+const KILL_WAIT: i64 = 10;
 /// How many lost runs of one occurrence are made good by another attempt.
 const LOSSES_MADE_GOOD: u32 = 1;
 
@@ -79,22 +82,37 @@ pub fn recover(
             };
             kill(owner);
             tree::kill_marked(run.id.as_str());
-            match JobLock::take_from_the_dead(&path) {
+            // Another run of the job may have been faster; this one is looked at again then.
+            match JobLock::try_take(&path) {
                 Ok(lock) => (lock, true),
                 Err(_) => return Ok(Recovered::Alone),
             }
         }
         Err(_) => return Ok(Recovered::Alone),
     };
-    // Only now, with the lock held, is what the row says final.
-    let run = &ledger.run(&run.id)?;
-    let done = match run.state {
-        RunState::Settled => Recovered::Alone,
-        RunState::Requested => never_began(ledger, driver, run, now.wall)?,
-        RunState::Running => dead(ledger, driver, run, overran, now)?,
-    };
+    let done = recover_locked(ledger, driver, &run.id, overran, now);
     drop(lock);
-    Ok(done)
+    done
+}
+
+/// Does what is due about one run, with the deciding lock of its job held by the caller: only now is
+/// what its row says final.
+///
+/// # Errors
+/// [`LedgerError`].
+pub fn recover_locked(
+    ledger: &mut Ledger,
+    driver: &Driver<'_>,
+    run: &RunId,
+    overran: bool,
+    now: Moment,
+) -> Result<Recovered, LedgerError> {
+    let run = &ledger.run(run)?;
+    match run.state {
+        RunState::Settled => Ok(Recovered::Alone),
+        RunState::Requested => never_began(ledger, driver, run, now.wall),
+        RunState::Running => dead(ledger, driver, run, overran, now),
+    }
 }
 
 /// The owner of a run that is past its deadline and grace in this boot.
@@ -104,17 +122,23 @@ fn overrun(run: &RunRow, now: Moment) -> Option<&Owner> {
     (now.boot > over).then_some(owner)
 }
 
-/// Kills exactly the process that `owner` names: the descriptor is taken before the check, so that
-/// the number cannot change hands in between.
+/// Kills exactly the process that `owner` names, and waits for its end: the descriptor is taken
+/// before the check, so that the number cannot change hands in between.
 fn kill(owner: &Owner) {
     let Some(pid) = i32::try_from(owner.pid).ok().and_then(Pid::from_raw) else {
         return;
     };
-    let Ok(fd) = rustix::process::pidfd_open(pid, PidfdFlags::empty()) else {
+    let Ok(handle) = rustix::process::pidfd_open(pid, PidfdFlags::empty()) else {
         return;
     };
     if owner.is_alive() {
-        let _already_gone = rustix::process::pidfd_send_signal(&fd, Signal::KILL);
+        let _already_gone = rustix::process::pidfd_send_signal(&handle, Signal::KILL);
+        let limit = Timespec {
+            tv_sec: KILL_WAIT,
+            tv_nsec: 0,
+        };
+        // One that does not end in time is met again at the next tick.
+        let _ended = poll(&mut [PollFd::new(&handle, PollFlags::IN)], Some(&limit));
     }
 }
 
@@ -130,13 +154,17 @@ fn never_began(
     if run.by_hand && run.night.is_none() {
         let why = "the command that asked for it died before it began".to_owned();
         let outcome = Outcome::Lost { why };
-        ledger.settle(&run.id, None, &outcome, &Summary::default(), now)?;
+        if !ledger.decline(&run.id, &outcome, now)? {
+            return Ok(Recovered::Alone);
+        }
         return Ok(Recovered::Settled {
             outcome,
             retry: None,
         });
     }
-    ledger.adopt(&run.id, driver.me)?;
+    if !ledger.adopt(&run.id, driver.me)? {
+        return Ok(Recovered::Alone);
+    }
     Ok(Recovered::Start(run.id.clone()))
 }
 
@@ -198,7 +226,14 @@ fn dead(
             });
         }
         Ok(Replay::Nothing) => lost,
-        Ok(Replay::Refused(outcome)) => outcome,
+        Ok(Replay::Gone(outcome)) => outcome,
+        Ok(Replay::Conflict(outcome)) => {
+            ledger.settle_conflict(&run.id, fence, &outcome, &run.summary, now.wall)?;
+            return Ok(Recovered::Settled {
+                outcome,
+                retry: None,
+            });
+        }
         // Half of it may be in place: only a placement that can go on may settle it.
         Err(_) => return Ok(Recovered::Alone),
     };
@@ -221,8 +256,10 @@ enum Replay {
     RolledForward(Outcome),
     /// It had recorded nothing.
     Nothing,
-    /// It can never be placed.
-    Refused(Outcome),
+    /// Its project is gone, and its artifacts with it.
+    Gone(Outcome),
+    /// It can never be placed: what is staged is a person's now.
+    Conflict(Outcome),
 }
 
 /// Rolls the placement of a dead run forward, or discards what it staged.
@@ -248,7 +285,7 @@ fn replay(
             let log = ledger.placement_log(None, now);
             return match log.manifest(&run.id).map_err(|error| whole(&error))? {
                 None => Ok(Replay::Nothing),
-                Some(_) => Ok(Replay::Refused(Outcome::Failed {
+                Some(_) => Ok(Replay::Gone(Outcome::Failed {
                     class: Class::Environment,
                     why: format!("its project is gone: {}", project.path.display()),
                 })),
@@ -273,10 +310,7 @@ fn replay(
                 "{}; what was to be placed is kept in {staging}",
                 whole(&error)
             );
-            ledger
-                .note_conflict(&run.id, &why)
-                .map_err(|error| whole(&error))?;
-            Ok(Replay::Refused(Outcome::Failed {
+            Ok(Replay::Conflict(Outcome::Failed {
                 class: Class::Guard,
                 why,
             }))

@@ -30,6 +30,8 @@ pub const REPORT_JOB: &str = "report";
 pub struct Tick {
     /// Runs to spawn, oldest first; the caller answers for them until they are settled.
     pub start: Vec<RunId>,
+    /// What could not be done for one run or one job, while everything else was done.
+    pub troubles: Vec<String>,
     /// Runs that were settled for their dead owners, with the word of their outcome.
     pub settled: Vec<(RunId, String)>,
 }
@@ -51,7 +53,14 @@ pub fn report_job() -> NewJob {
 pub fn tick(ledger: &mut Ledger, driver: &Driver<'_>, now: Moment) -> Result<Tick, LedgerError> {
     let mut tick = Tick::default();
     for run in ledger.unsettled()? {
-        match recover(ledger, driver, &run, now)? {
+        let recovered = match recover(ledger, driver, &run, now) {
+            Err(error) if error.is_about_one_thing() => {
+                tick.troubles.push(format!("run {}: {error}", run.id));
+                continue;
+            }
+            recovered => recovered?,
+        };
+        match recovered {
             Recovered::Alone => {}
             Recovered::Start(run) => tick.start.push(run),
             Recovered::Settled { outcome, retry } => {
@@ -62,14 +71,21 @@ pub fn tick(ledger: &mut Ledger, driver: &Driver<'_>, now: Moment) -> Result<Tic
         }
     }
     sweep_all(ledger, driver, now.wall)?;
+    for name in ledger.reset_jobs_ahead(now.wall)? {
+        tick.troubles.push(format!(
+            "{name}: its schedule had run ahead of the clock, which was set back; it starts again from now"
+        ));
+    }
     for due_job in ledger.due_jobs(now.wall)? {
         let schedule = &due_job.job.schedule;
-        let due = schedule
-            .due(due_job.watermark, now.wall, WINDOW)
-            .map_err(|error| LedgerError::Nonsense {
-                path: ledger.path().to_owned(),
-                why: error.to_string(),
-            })?;
+        let due = match schedule.due(due_job.watermark, now.wall, WINDOW) {
+            Ok(due) => due,
+            Err(error) => {
+                tick.troubles
+                    .push(format!("job {}: {error}", due_job.job.name));
+                continue;
+            }
+        };
         let date = due.fire.map(|fire| civil_date(fire, &schedule.zone));
         tick.start.extend(ledger.enter_due(
             &due_job,

@@ -144,14 +144,7 @@ impl<'a> Context<'a> {
     pub fn ask(&mut self, request: &Request, ideas: u64) -> Result<Reply, AskError> {
         let run = self.admitted.run().clone();
         let left = self.ledger.left_of(&run)?;
-        // The tokens and the money of one answer are bounded by what the run has left.
-        let want = Amounts {
-            calls: 1,
-            tokens: left.tokens,
-            micros: left.micros,
-            seconds: 0,
-            ideas,
-        };
+        let want = most(request, left, ideas);
         let name = self.backend.name().to_owned();
         let reserved = self
             .ledger
@@ -166,7 +159,8 @@ impl<'a> Context<'a> {
                 let known = Amounts {
                     calls: 1,
                     tokens: usage.input_tokens.saturating_add(usage.output_tokens),
-                    micros: usage.cost_micros.unwrap_or(0),
+                    // Money that was not stated is charged as it was reserved.
+                    micros: usage.cost_micros.unwrap_or(want.micros),
                     seconds: 0,
                     ideas,
                 };
@@ -204,6 +198,20 @@ impl<'a> Context<'a> {
             .read()
             .map(|Moment { wall, .. }| wall)
             .unwrap_or(self.now)
+    }
+}
+
+/// The most that one request is charged, whatever comes of it: the call, its text and its longest
+/// answer in tokens (four bytes a token), and an even share of the money that the run has left.
+fn most(request: &Request, left: Amounts, ideas: u64) -> Amounts {
+    let written = serde_json::to_vec(request).map_or(0, |text| text.len() as u64);
+    let tokens = (written / 4).saturating_add(request.limits.max_output_tokens);
+    Amounts {
+        calls: 1,
+        tokens: tokens.min(left.tokens),
+        micros: left.micros / left.calls.max(1),
+        seconds: 0,
+        ideas,
     }
 }
 

@@ -9,7 +9,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
-use runner_engine::files::write_atomic;
+use runner_engine::files::{beneath, write_atomic};
 use runner_engine::ids::RunId;
 use runner_engine::outcome::{Class, Outcome};
 use serde::{Deserialize, Serialize};
@@ -53,7 +53,7 @@ pub fn update(
     outcome: &Outcome,
     now: Timestamp,
 ) -> io::Result<()> {
-    let path = root.join(path(spec));
+    let path = beneath(root, &path(spec))?;
     let class = match outcome {
         Outcome::Succeeded | Outcome::Degraded { .. } => {
             return match fs::remove_file(&path) {

@@ -189,9 +189,14 @@ fn failed_to_place(
     let outcome = Outcome::Failed { class, why };
     summary.headline = outcome.why().unwrap_or_default().to_owned();
     if class == Class::Guard {
-        ledger.note_conflict(admitted.run(), &summary.headline)?;
+        let (run, fence) = (admitted.run(), admitted.fence());
+        match ledger.settle_conflict(run, fence, &outcome, &summary, now) {
+            Err(LedgerError::StaleFence { .. }) => return Err(PerformError::TakenOver),
+            done => done?,
+        }
+    } else {
+        settle(ledger, admitted, &outcome, &summary, now)?;
     }
-    settle(ledger, admitted, &outcome, &summary, now)?;
     Ok(Settled { outcome, summary })
 }
 

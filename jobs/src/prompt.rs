@@ -26,7 +26,7 @@ pub struct PromptSpec {
     /// Files of the project that are shown with it.
     #[serde(default)]
     pub sources: Vec<String>,
-    /// The file that gets the answer; `{date}` is the UTC date of the run.
+    /// The file that gets the answer; the program has put the night's date for `{date}`.
     pub to: String,
 }
 
@@ -80,12 +80,10 @@ pub fn run(ctx: &mut Context<'_>, spec: &PromptSpec) -> Result<Finished, JobErro
     if text.trim().is_empty() {
         return Err(JobError::failed(Class::Malformed, "the answer is empty"));
     }
-    let to = spec
-        .to
-        .replace("{date}", &ctx.now.strftime("%Y-%m-%d").to_string());
+    let to = &spec.to;
     let mut body = ctx.redactor.redact(text.trim_end()).into_owned();
     body.push('\n');
-    ctx.scope.stage(&to, body.as_bytes(), Expect::Current)?;
+    ctx.scope.stage(to, body.as_bytes(), Expect::Current)?;
     let mut finished = Finished {
         headline: format!(
             "{} wrote {to} ({} words)",

@@ -14,14 +14,21 @@ pub struct Failure {
     pub exit: Exit,
     what: String,
     mend: Option<String>,
+    damage: bool,
 }
 
 impl Failure {
+    /// Whether the ledger is damaged, so that nothing may run until a person has acted.
+    pub fn is_damage(&self) -> bool {
+        self.damage
+    }
+
     fn new(exit: Exit, what: impl Into<String>) -> Self {
         Self {
             exit,
             what: what.into(),
             mend: None,
+            damage: false,
         }
     }
 
@@ -84,8 +91,13 @@ impl From<LedgerError> for Failure {
             what = format!("{what}: {source}");
         }
         match &error {
-            LedgerError::Damaged { path, .. } => Self::new(Exit::Internal, what).mend(format!(
-                "mv {0} {0}.damaged   (history and accounts start anew; no decision is lost, those are in your projects)",
+            LedgerError::Damaged { path, .. } => Self {
+                damage: true,
+                ..Self::new(Exit::Internal, what)
+            }
+            .mend(format!(
+                "mkdir {0}/damaged && mv {1}* {0}/damaged/   (history and accounts start anew; decisions are in your projects and stay)",
+                path.parent().unwrap_or(path).display(),
                 path.display()
             )),
             LedgerError::Newer { .. } => {

@@ -1,6 +1,8 @@
 //! `runner init`: make a repository a project. Says what it writes; a second time writes nothing.
 
+use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 use runner_engine::files::write_atomic;
@@ -76,7 +78,7 @@ pub fn make(home: &Home, dir: &Path) -> Result<(PathBuf, Vec<String>), Failure> 
             ignored.push(format!("/{folder}/"));
         }
     }
-    exclude(&git, &root, &ignored, &mut written)?;
+    exclude(&git, &ignored, &mut written)?;
     let here = Here::at(home, &root)?;
     here.register(&mut home.ledger()?, home.wall()?)?;
     Ok((root, written))
@@ -97,11 +99,20 @@ fn config_file(home: &Home, root: &Path, written: &mut Vec<String>) -> Result<()
             {
                 Some(true) => return Ok(()),
                 Some(false) => {
-                    return Err(Failure::configuration(format!(
-                        "{} has a [project] without an id",
-                        path.display()
-                    ))
-                    .mend(format!("add the line `id = \"{id}\"` below [project]")));
+                    written.push("added   [project] id to runner.toml".to_owned());
+                    let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+                    let header = lines
+                        .iter()
+                        .position(|line| line.trim_start().starts_with("[project]"));
+                    let Some(header) = header else {
+                        return Err(Failure::configuration(format!(
+                            "{} has a project without an id",
+                            path.display()
+                        ))
+                        .mend(format!("write `[project]` and below it `id = \"{id}\"`")));
+                    };
+                    lines.insert(header + 1, format!("id = \"{id}\""));
+                    lines.join("\n") + "\n"
                 }
                 None => {
                     written.push("added   [project] id to runner.toml".to_owned());
@@ -134,38 +145,43 @@ fn config_file(home: &Home, root: &Path, written: &mut Vec<String>) -> Result<()
 }
 
 /// Adds lines to the repository's own exclude file, which is never committed.
-fn exclude(
-    git: &Git,
-    root: &Path,
-    lines: &[String],
-    written: &mut Vec<String>,
-) -> Result<(), Failure> {
+fn exclude(git: &Git, lines: &[String], written: &mut Vec<String>) -> Result<(), Failure> {
     let answer = git
-        .ask(&["rev-parse", "--git-path", "info/exclude"])
+        .ask(&[
+            "rev-parse",
+            "--path-format=absolute",
+            "--git-path",
+            "info/exclude",
+        ])
         .map_err(|error| Failure::environment(error.to_string()))?;
-    let path = root.join(String::from_utf8_lossy(&answer).trim_end_matches('\n'));
-    let mut text = fs::read_to_string(&path).unwrap_or_default();
-    let missing: Vec<&String> = lines
-        .iter()
-        .filter(|line| !text.lines().any(|known| known == line.as_str()))
-        .collect();
+    let path = PathBuf::from(OsStr::from_bytes(answer.trim_ascii_end()));
+    let cannot =
+        |why: String| Failure::cannot_write(format!("cannot write {}: {why}", path.display()));
+    let mut text = match fs::read(&path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Vec::new(),
+        Err(error) => return Err(cannot(error.to_string())),
+    };
+    let known = |line: &str| {
+        text.split(|byte| *byte == b'\n')
+            .any(|known| known == line.as_bytes())
+    };
+    let missing: Vec<&String> = lines.iter().filter(|line| !known(line)).collect();
     if missing.is_empty() {
         return Ok(());
     }
-    if !text.is_empty() && !text.ends_with('\n') {
-        text.push('\n');
+    if text.last().is_some_and(|last| *last != b'\n') {
+        text.push(b'\n');
     }
     for line in missing {
-        text.push_str(line);
-        text.push('\n');
+        text.extend_from_slice(line.as_bytes());
+        text.push(b'\n');
         written.push(format!("ignored {line} in .git/info/exclude"));
     }
-    let cannot =
-        |why: String| Failure::cannot_write(format!("cannot write {}: {why}", path.display()));
     if let Some(folder) = path.parent() {
         fs::create_dir_all(folder).map_err(|error| cannot(error.to_string()))?;
     }
-    write_atomic(&path, text.as_bytes(), 0o644).map_err(|error| cannot(causes(&error)))
+    write_atomic(&path, &text, 0o644).map_err(|error| cannot(causes(&error)))
 }
 
 fn causes(error: &dyn std::error::Error) -> String {

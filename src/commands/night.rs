@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use runner_engine::ledger::{Filter, NewOccurrence, Recorded};
-use runner_engine::outcome::Exit;
+use runner_engine::outcome::{Exit, Outcome};
 use runner_engine::owner::Owner;
 use runner_engine::tick::{civil_date, close_nights};
 use runner_jobs::report;
@@ -47,47 +47,42 @@ pub fn run(home: &Home, here: &Path, manner: Manner, listing: Listing) -> Result
         }
     }
     let mut worst = Exit::Done;
-    for run in queue {
+    let mut queue = queue.into_iter();
+    for run in queue.by_ref() {
         let row = drive::run_to_end(home, &mut ledger, &me, &run, manner)?;
         let exit = row
             .outcome
             .as_ref()
             .map_or(Exit::Internal, |outcome| outcome.exit(true));
-        worst = worse(worst, exit);
+        worst = worst.max(exit);
         if !listing.json {
-            tell(
-                &row,
-                Manner {
-                    quiet: manner.quiet,
-                    ..manner
-                },
-                Listing::default(),
-            );
+            tell(&row, manner, Listing::default());
         }
         if exit == Exit::Cancelled {
             break;
         }
     }
-    for run in close_nights(
-        &mut ledger,
-        &drive::driver(home, &me),
-        home.now()?,
-        Some(&project.id),
-    )? {
+    for run in queue {
+        let outcome = Outcome::Cancelled {
+            why: "the night was cancelled before its turn".to_owned(),
+        };
+        ledger.decline(&run, &outcome, home.wall()?)?;
+    }
+    let driver = drive::driver(home, &me);
+    let mut reported = false;
+    for run in close_nights(&mut ledger, &driver, home.now()?, Some(&project.id))? {
         let row = drive::run_to_end(home, &mut ledger, &me, &run, manner)?;
-        let exit = row
-            .outcome
-            .as_ref()
-            .map_or(Exit::Internal, |outcome| outcome.exit(true));
-        worst = worse(worst, exit);
-        if exit != Exit::Done {
+        let placed = row.outcome.as_ref().is_some_and(Outcome::placed);
+        reported |= placed && row.night == Some(night.id);
+        if !placed {
+            worst = worst.max(Exit::Failed);
             tell(&row, manner, Listing::default());
         }
     }
     let told = report::gather(&ledger, night.id, &project.root, home.wall()?)?;
     if listing.json {
         show::json(&told);
-    } else {
+    } else if reported {
         let path = project
             .root
             .join(report::FOLDER)
@@ -97,6 +92,12 @@ pub fn run(home: &Home, here: &Path, manner: Manner, listing: Listing) -> Result
             manner.quiet,
             &format!("{} — {}", told.headline(), path.display()),
         );
+    } else {
+        show::complain(&format!(
+            "{}; the report of the night could not be made",
+            told.headline()
+        ));
+        worst = worst.max(Exit::Failed);
     }
     let left = ledger.runs(&Filter {
         night: Some(night.id),
@@ -107,9 +108,4 @@ pub fn run(home: &Home, here: &Path, manner: Manner, listing: Listing) -> Result
         worst = Exit::TryLater;
     }
     Ok(worst)
-}
-
-/// The worse of two ends; cancelled counts most, then the higher code.
-fn worse(a: Exit, b: Exit) -> Exit {
-    a.max(b)
 }

@@ -230,14 +230,18 @@ fn find(home: &Home, run: &str) -> Result<(Ledger, RunRow), Failure> {
         return Ok((ledger, row));
     }
     let wanted = run.to_ascii_uppercase();
-    let mut matches: Vec<RunRow> = ledger
-        .runs(&Filter::default())?
-        .into_iter()
-        .filter(|row| row.id.as_str().starts_with(&wanted))
-        .collect();
+    let filter = Filter {
+        prefix: Some(wanted),
+        limit: 9,
+        ..Filter::default()
+    };
+    let mut matches = ledger.runs(&filter)?;
     match matches.len() {
         1 => Ok((ledger, matches.remove(0))),
         0 => Err(nothing()),
-        n => Err(Failure::data(format!("{n} runs begin with {run}")).mend("give more of the id")),
+        n => {
+            Err(Failure::data(format!("{n} runs or more begin with {run}"))
+                .mend("give more of the id"))
+        }
     }
 }

@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use runner_engine::ledger::{Filter, Ledger, Project};
-use runner_engine::outcome::Exit;
+use runner_engine::outcome::{Exit, Outcome};
 use runner_jobs::{failmark, report};
 use serde::Serialize;
 
@@ -27,6 +27,7 @@ struct ProjectJson {
     last_night: Option<NightJson>,
     next: Option<NextJson>,
     failmarks: Vec<MarkJson>,
+    missed_this_week: Vec<String>,
     live: Vec<LiveJson>,
 }
 
@@ -134,6 +135,14 @@ fn one(home: &Home, ledger: &Ledger, known: &Project) -> Result<ProjectJson, Fai
             })
         }
     };
+    let week = now
+        .saturating_sub(SignedDuration::from_hours(7 * 24))
+        .unwrap_or(now);
+    let missed_this_week = ledger
+        .missed_since(&known.id, week)?
+        .into_iter()
+        .map(|(job, outcome)| format!("{job}: {}", span(&outcome)))
+        .collect();
     let next = ledger
         .jobs(&known.id)?
         .into_iter()
@@ -164,8 +173,26 @@ fn one(home: &Home, ledger: &Ledger, known: &Project) -> Result<ProjectJson, Fai
         last_night,
         next,
         failmarks,
+        missed_this_week,
         live,
     })
+}
+
+fn span(outcome: &Outcome) -> String {
+    match outcome {
+        Outcome::Missed {
+            first,
+            last,
+            count,
+            why,
+        } if *count > 1 => format!(
+            "{count} times from {} to {}: {why}",
+            show::moment(*first),
+            show::moment(*last)
+        ),
+        Outcome::Missed { first, why, .. } => format!("{}: {why}", show::moment(*first)),
+        other => other.to_string(),
+    }
 }
 
 fn text(status: &StatusJson) -> String {
@@ -188,6 +215,9 @@ fn text(status: &StatusJson) -> String {
                     mark.job, mark.class, mark.message, mark.hint
                 ),
             );
+        }
+        for missed in &project.missed_this_week {
+            row("missed", missed.clone());
         }
         match &project.last_night {
             None => row("last night", "none yet".to_owned()),

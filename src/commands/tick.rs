@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use runner_engine::ledger::Ledger;
+use runner_engine::ledger::{GONE, Ledger};
 use runner_engine::outcome::Exit;
 use runner_engine::owner::Owner;
 use runner_engine::tick::{Tick, tick};
@@ -20,6 +20,7 @@ struct TickJson {
     started: Vec<StartedJson>,
     settled_for_the_dead: BTreeMap<String, String>,
     unreadable_projects: BTreeMap<String, String>,
+    troubles: Vec<String>,
 }
 
 #[derive(Debug, Serialize)]
@@ -40,7 +41,19 @@ pub fn run(home: &Home, manner: Manner, listing: Listing) -> Result<Exit, Failur
     };
     let started = drive::run_all(home, &mut ledger, &me, manner, |ledger| {
         refresh(home, ledger, &mut told.unreadable_projects)?;
-        let Tick { start, settled } = tick(ledger, &drive::driver(home, &me), home.now()?)?;
+        let Tick {
+            start,
+            settled,
+            troubles,
+        } = tick(ledger, &drive::driver(home, &me), home.now()?)?;
+        for (run, _) in &settled {
+            drive::mark(home, ledger, run)?;
+        }
+        for trouble in troubles {
+            if !told.troubles.contains(&trouble) {
+                told.troubles.push(trouble);
+            }
+        }
         told.settled_for_the_dead.extend(
             settled
                 .into_iter()
@@ -73,6 +86,10 @@ pub fn run(home: &Home, manner: Manner, listing: Listing) -> Result<Exit, Failur
         show::complain(&format!("{path}: {why}"));
         worst = worst.max(Exit::Configuration);
     }
+    for trouble in &told.troubles {
+        show::complain(trouble);
+        worst = worst.max(Exit::Failed);
+    }
     if listing.json {
         show::json(&told);
     } else {
@@ -99,10 +116,14 @@ fn refresh(
         }
         let path = known.path.display().to_string();
         if !known.path.join(project::FILE).is_file() {
-            bad.insert(
-                path,
-                "the project is gone; what was due there fails until it is back".to_owned(),
-            );
+            // Said once; nothing of it is due until it is back.
+            if known.config_stamp != GONE {
+                ledger.project_jobs(&known.id, GONE, &[], home.wall()?)?;
+                bad.insert(
+                    path,
+                    "the project is gone; nothing of it is due until it is back".to_owned(),
+                );
+            }
             continue;
         }
         let fresh =

@@ -159,7 +159,12 @@ fn trigger(text: &str) -> Result<When, String> {
     match text.split_once(' ') {
         None if text == "night" => Ok(When::Night),
         None if text == "manual" => Ok(When::Clock(Trigger::Manual)),
-        Some(("every", period)) => Ok(When::Clock(Trigger::Every(units::duration(period)?))),
+        Some(("every", period)) => match units::duration(period)? {
+            short if short < SignedDuration::from_secs(1) => {
+                Err(format!("{text:?}: an interval is one second at least"))
+            }
+            period => Ok(When::Clock(Trigger::Every(period))),
+        },
         Some(("daily", time)) => Ok(When::Clock(Trigger::Daily(units::time(time)?))),
         _ => Err(format!(
             "{text:?} is no trigger (\"night\", \"manual\", \"every 15m\", \"daily 02:30\")"

@@ -238,20 +238,125 @@ fn a_damaged_ledger_stops_everything_with_the_command_that_mends_it() {
     file.write_all(&vec![0xa5; usize::try_from(size).unwrap() - 4096])
         .unwrap();
     drop(file);
-    for sidecar in ["ledger.sqlite-wal", "ledger.sqlite-shm"] {
-        let _absent = fs::remove_file(house.state().join(sidecar));
-    }
     let damaged = fs::read(&path).unwrap();
     for command in [&["tick"][..], &["status"], &["night"], &["run", "dream"]] {
         let said: Said = house.run(command).ends(70);
         assert!(
-            said.err.contains("damaged") && said.err.contains("to mend it: mv"),
+            said.err.contains("damaged") && said.err.contains("to mend it: mkdir"),
             "{said:?}"
         );
     }
     assert_eq!(fs::read(&path).unwrap(), damaged, "nothing was made anew");
+    assert!(
+        house.state().join("damaged.json").is_file(),
+        "a failmark says so"
+    );
+    // The command that it names, word for word.
+    let said = house.run(&["tick"]);
+    let mend = said
+        .err
+        .split("to mend it: ")
+        .nth(1)
+        .unwrap()
+        .split("   (")
+        .next()
+        .unwrap();
+    assert!(
+        house
+            .command("sh", &["-c", mend])
+            .status()
+            .unwrap()
+            .success(),
+        "{mend}"
+    );
+    house.run(&["night"]).ends(0);
+    assert!(!house.state().join("damaged.json").exists());
     fs::write(&path, "").unwrap();
     house.run(&["tick"]).ends(70).says("it is empty");
+}
+
+#[test]
+fn a_log_of_a_moved_ledger_is_not_replayed_onto_a_new_one() {
+    let house = dreaming();
+    house.run(&["dream", "run"]).ends(0);
+    let path = house.state().join("ledger.sqlite");
+    // A log with content, as a killed writer leaves it.
+    let held = house.ledger();
+    held.execute_batch("PRAGMA wal_autocheckpoint = 0; UPDATE projects SET created = created + 1")
+        .unwrap();
+    fs::copy(
+        house.state().join("ledger.sqlite-wal"),
+        house.root().join("wal"),
+    )
+    .unwrap();
+    drop(held);
+    fs::remove_file(&path).unwrap();
+    fs::copy(
+        house.root().join("wal"),
+        house.state().join("ledger.sqlite-wal"),
+    )
+    .unwrap();
+    house.run(&["night"]).ends(0);
+    let check: String = house
+        .ledger()
+        .query_row("PRAGMA integrity_check", [], |row| row.get(0))
+        .unwrap();
+    assert_eq!(check, "ok");
+    assert_eq!(house.count("SELECT count(*) FROM nights"), 1);
+}
+
+#[test]
+fn a_project_made_again_in_the_same_place_is_a_new_one() {
+    let house = dreaming();
+    house.run(&["night"]).ends(0);
+    fs::remove_file(house.path("runner.toml")).unwrap();
+    house.run(&["tick"]).ends(78).says("the project is gone");
+    house.run(&["tick"]).ends(0);
+    house.run(&["init"]).ends(0);
+    house.run(&["night"]).ends(0);
+    house.run(&["tick"]).ends(0);
+    assert_eq!(
+        house.run(&["status", "--json"]).json()["projects"]
+            .as_array()
+            .unwrap()
+            .len(),
+        1
+    );
+    // A project table without an id gets one.
+    house.write("runner.toml", "[project]\n\n[night]\nat = \"03:00\"\n");
+    house.run(&["init"]).ends(0).says("added");
+    assert!(house.read("runner.toml").starts_with("[project]\nid = \""));
+}
+
+#[test]
+fn init_keeps_every_byte_of_the_exclude_file() {
+    let house = House::new();
+    fs::write(house.path(".git/info/exclude"), b"caf\xe9/\n*.bak").unwrap();
+    fs::create_dir_all(house.path("a/b")).unwrap();
+    house.run(&["-C", "a/b", "init"]).ends(0);
+    let text = fs::read(house.path(".git/info/exclude")).unwrap();
+    assert_eq!(text, b"caf\xe9/\n*.bak\n/dreams/\n/.runner/\n");
+}
+
+#[test]
+fn the_state_folder_is_private() {
+    let house = dreaming();
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode(&house.state()), 0o700);
+    fs::set_permissions(house.state(), fs::Permissions::from_mode(0o755)).unwrap();
+    house.run(&["tick"]).ends(0);
+    assert_eq!(mode(&house.state()), 0o700);
+}
+
+#[test]
+fn a_lock_or_failmark_is_never_written_through_a_link() {
+    let house = dreaming();
+    let outside = house.root().join("outside");
+    fs::create_dir(&outside).unwrap();
+    fs::remove_dir(house.path("dreams")).unwrap();
+    symlink(&outside, house.path("dreams")).unwrap();
+    house.run(&["dream", "run"]).ends(78).says("symbolic link");
+    assert_eq!(fs::read_dir(&outside).unwrap().count(), 0);
 }
 
 #[test]

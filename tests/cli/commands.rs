@@ -134,6 +134,38 @@ fn secrets_in_a_programs_words_do_not_reach_the_report() {
 }
 
 #[test]
+fn what_was_handed_to_a_program_is_hidden_everywhere() {
+    let house = job("echo $MY_TOKEN >&2; exit 3", "env = [\"MY_TOKEN\"]\n");
+    let output = house
+        .runner(&["run", "tidy"])
+        .env("MY_TOKEN", "correct-horse-battery")
+        .output()
+        .unwrap();
+    let id = house.run(&["runs", "--json"]).json()[0]["id"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    let logs = house.run(&["runs", "logs", &id]).ends(0);
+    let sinks = [
+        String::from_utf8_lossy(&output.stderr).into_owned(),
+        house.read(".runner/failed/tidy.json"),
+        house.run(&["runs", "--json"]).out,
+        logs.out,
+    ];
+    for sink in sinks {
+        assert!(!sink.contains("correct-horse"), "{sink}");
+    }
+}
+
+#[test]
+fn a_killed_run_leaves_its_failmark() {
+    let house = job("kill -9 $PPID; sleep 1000", "");
+    house.run(&["run", "tidy"]).ends(1).says("lost");
+    assert!(house.read(".runner/failed/tidy.json").contains("lost"));
+    assert!(house.survivors().is_empty());
+}
+
+#[test]
 fn the_same_key_runs_once() {
     let house = job("echo x >> times", "");
     house.run(&["run", "tidy", "--key", "monday"]).ends(0);

@@ -10,7 +10,7 @@ use crate::house::{House, Said, ended_within, scaled};
 /// A job that says that it runs and then waits for a word.
 fn waiting() -> House {
     let house = House::with(
-        "[jobs.wait]\nkind = \"command\"\nprogram = \"sh\"\nargs = [\"-c\", \"echo up > up.fifo; read word < go.fifo; echo done > finished\"]\n",
+        "[jobs.wait]\nkind = \"command\"\nprogram = \"sh\"\nargs = [\"-c\", \"echo x >> began; echo up > up.fifo; read word < go.fifo; echo done > finished\"]\n",
     );
     house
         .command("mkfifo", &["up.fifo", "go.fifo"])
@@ -105,10 +105,8 @@ fn a_killed_holder_neither_blocks_nor_doubles_the_next() {
     first.wait().unwrap();
     kill(pid);
     assert!(ended_within(pid, Duration::from_secs(10)));
-    // The program that it had started waits on: recovery ends it before anything else begins.
-    house.run(&["tick"]).ends(0).says("lost");
-    assert_eq!(house.survivors(), Vec::<String>::new());
-    assert!(!house.path("finished").exists());
+    // The program that it had started waits on. The next run settles it first: its budget comes
+    // back, and there are never two at once.
     let mut second = house
         .runner(&["run", "wait"])
         .stdout(Stdio::null())
@@ -124,6 +122,47 @@ fn a_killed_holder_neither_blocks_nor_doubles_the_next() {
     assert_eq!(
         house.count("SELECT count(*) FROM runs WHERE outcome LIKE '%\"lost\"%'"),
         1
+    );
+    assert_eq!(house.read("began"), "x\nx\n");
+    assert_eq!(house.survivors(), Vec::<String>::new());
+    assert!(
+        house
+            .path(".runner")
+            .join("failed/wait.json")
+            .symlink_metadata()
+            .is_err()
+    );
+}
+
+#[test]
+fn a_run_that_another_process_began_is_left_to_it() {
+    let house = waiting();
+    let mut first = house
+        .runner(&["run", "wait"])
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    assert_eq!(
+        std::fs::read_to_string(house.path("up.fifo")).unwrap(),
+        "up\n"
+    );
+    let run: String = house
+        .ledger()
+        .query_row("SELECT id FROM runs WHERE state = 'running'", [], |row| {
+            row.get(0)
+        })
+        .unwrap();
+    // As if a tick had adopted it a moment before it began.
+    house.run(&["perform", &run]).ends(0);
+    assert_eq!(
+        house.count("SELECT count(*) FROM runs WHERE state = 'running'"),
+        1
+    );
+    std::fs::write(house.path("go.fifo"), "go\n").unwrap();
+    assert!(first.wait().unwrap().success());
+    assert_eq!(
+        house.run(&["runs", "--json"]).json()[0]["outcome"],
+        "succeeded"
     );
 }
 

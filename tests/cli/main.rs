@@ -15,3 +15,4 @@ mod house;
 mod kills;
 mod locks;
 mod look;
+mod nights;

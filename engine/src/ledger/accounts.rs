@@ -2,7 +2,8 @@
 //!
 //! A run reserves its maximum at every level at once (its job, its night, its day, the pool it
 //! spends from) and holds it until it is settled; each model request draws on that reservation.
-//! What a request used and never told is charged at its reserved maximum.
+//! What a request used and never told is charged at its reserved maximum. A unit that neither the run
+//! nor any level bounds is reserved at [`DEFAULT`]: nothing is ever unbounded.
 
 use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension as _, Transaction, params};
@@ -47,9 +48,9 @@ pub struct Budget {
 /// One account that a run spends from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Level {
-    /// `job`, `night`, `day`, `pool`.
+    /// `night` or `day`.
     pub level: &'static str,
-    /// Which job, night, day or pool.
+    /// Which night or day.
     pub key: String,
     /// What it may hold in all.
     pub cap: Budget,
@@ -190,7 +191,7 @@ impl Ledger {
         self.write(|tx| {
             match spent {
                 Spent::Known(amounts) => tx.execute(
-                    "UPDATE requests SET calls = ?2, tokens = ?3, micros = ?4, ideas = ?5, settled = ?6, note = ?7
+                    "UPDATE requests SET calls = ?2, tokens = ?3, micros = ?4, ideas = ?5, settled = ?6, note = ?7, stated = 1
                      WHERE id = ?1 AND settled IS NULL",
                     params![
                         request.0,
@@ -208,6 +209,18 @@ impl Ledger {
                 )?,
             };
             Ok(())
+        })
+    }
+
+    /// Model calls of a run whose usage nobody stated, so that they are charged as reserved.
+    pub fn unstated_calls(&self, run: &RunId) -> Result<u64> {
+        self.view(|db| {
+            let count: i64 = db.query_row(
+                "SELECT count(*) FROM requests WHERE run = ?1 AND NOT stated",
+                [run.as_str()],
+                |row| row.get(0),
+            )?;
+            Ok(count.max(0).cast_unsigned())
         })
     }
 
@@ -257,27 +270,30 @@ pub(super) fn fit(
                 }));
             }
             (Some(wanted), _) => wanted,
-            (None, Some((left, level))) => {
-                if left == 0 {
-                    let level = format!("{} {}", level.level, level.key);
-                    return Ok(Err(Shortfall {
-                        level,
-                        unit: UNITS[unit],
-                        wanted: 1,
-                        left,
-                    }));
-                }
-                left
+            (None, Some((left, level))) if left == 0 => {
+                let level = format!("{} {}", level.level, level.key);
+                return Ok(Err(Shortfall {
+                    level,
+                    unit: UNITS[unit],
+                    wanted: 1,
+                    left,
+                }));
             }
-            // Bounded nowhere: nothing to hold, nothing to refuse.
-            (None, None) => UNBOUNDED,
+            (None, Some((left, _))) => left.min(DEFAULT.array()[unit]),
+            (None, None) => DEFAULT.array()[unit],
         };
     }
     Ok(Ok(Amounts::from_array(amounts)))
 }
 
-/// What an unbounded unit is reserved at: more than anything can use, small enough to add up.
-const UNBOUNDED: u64 = 1 << 50;
+/// What a run reserves of a unit that its own budget leaves out.
+pub const DEFAULT: Amounts = Amounts {
+    calls: 10,
+    tokens: 1_000_000,
+    micros: 1_000_000,
+    seconds: 3_600,
+    ideas: 1_000,
+};
 
 pub(super) fn reserve(
     tx: &Transaction<'_>,

@@ -1,6 +1,6 @@
 //! Jobs: a projection of the config files, with what is due next.
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
 
 use super::{
@@ -51,6 +51,9 @@ pub struct DueJob {
     /// Moments up to here are recorded.
     pub watermark: Timestamp,
 }
+
+/// How far a clock may be set back before schedules start again from it.
+pub const AHEAD: SignedDuration = SignedDuration::from_hours(1);
 
 const COLUMNS: &str =
     "id, project, name, kind, schedule, enabled, next_due, paused_until, watermark";
@@ -120,6 +123,32 @@ impl Ledger {
             let rows = statement.query_map([project.as_str()], raw)?;
             rows.map(|row| Ok(due_job(row?)?.job)).collect()
         })
+    }
+
+    /// Starts the schedules again from `now` whose watermark lies more than [`AHEAD`] in the future:
+    /// the clock was set back since, and they would be silent until it has caught up. Returns their
+    /// names; the cost follows their number.
+    pub fn reset_jobs_ahead(&mut self, now: Timestamp) -> Result<Vec<String>> {
+        let limit = millis(now.saturating_add(AHEAD).unwrap_or(now));
+        let ahead: Vec<JobRow> = self.view(|db| {
+            let sql = format!("SELECT {COLUMNS} FROM jobs WHERE watermark > ?1 AND enabled");
+            let mut statement = db.prepare_cached(&sql)?;
+            let rows = statement.query_map([limit], raw)?;
+            rows.map(|row| Ok(due_job(row?)?.job)).collect()
+        })?;
+        let mut names = Vec::new();
+        for job in ahead {
+            let next = job.schedule.next_after(now, now).ok().flatten().map(millis);
+            self.write(|tx| {
+                tx.execute(
+                    "UPDATE jobs SET watermark = ?2, next_due = ?3 WHERE id = ?1",
+                    params![job.id.0, millis(now), next],
+                )?;
+                Ok(())
+            })?;
+            names.push(job.name);
+        }
+        Ok(names)
     }
 
     /// One job by name.

@@ -30,7 +30,7 @@ pub use events::Event;
 pub use jobs::{DueJob, JobRow, NewJob};
 pub use nights::{Night, NightId};
 pub use occurrences::{NewOccurrence, OccurrenceRow, Recorded};
-pub use projects::Project;
+pub use projects::{GONE, Project};
 pub use runs::{Filter, RunRow, RunState, Summary, Unsettled};
 
 /// The row number of a job; names are unique only within a project.
@@ -118,6 +118,19 @@ pub enum LedgerError {
         /// SQLite's answer.
         source: rusqlite::Error,
     },
+}
+
+impl LedgerError {
+    /// Whether only one row is the matter, so that others can still be served.
+    pub fn is_about_one_thing(&self) -> bool {
+        matches!(
+            self,
+            Self::Nonsense { .. }
+                | Self::NotFound { .. }
+                | Self::StaleFence { .. }
+                | Self::Sql { .. }
+        )
+    }
 }
 
 /// The result of a ledger call.

@@ -167,6 +167,17 @@ fn make_or_migrate(path: &Path) -> Result<()> {
     migrate(&mut db, path)?;
     db.close()
         .map_err(|(_, error)| Fault::Sql(error).at(path))?;
+    // A log of an earlier ledger that was moved away must not be replayed onto this one.
+    for ending in ["-wal", "-shm"] {
+        let mut stale = path.as_os_str().to_owned();
+        stale.push(ending);
+        let stale = Path::new(&stale);
+        if stale.exists() {
+            let mut kept = stale.as_os_str().to_owned();
+            kept.push(".orphaned");
+            fs::rename(stale, kept).map_err(cannot)?;
+        }
+    }
     fs::rename(&unborn, path).map_err(cannot)?;
     let folder = path.parent().unwrap_or(Path::new("."));
     File::open(folder)

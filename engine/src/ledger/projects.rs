@@ -41,7 +41,7 @@ impl Ledger {
                 params![project.id.as_str(), path],
             )?;
             tx.execute(
-                "UPDATE projects SET path = path || '/\0' || id, config_stamp = ?3
+                "UPDATE projects SET path = path || ' was ' || id, config_stamp = ?3
                  WHERE path = ?2 AND id <> ?1",
                 params![project.id.as_str(), path, GONE],
             )?;
@@ -64,7 +64,8 @@ impl Ledger {
     pub fn projects(&self) -> Result<Vec<Project>> {
         self.view(|db| {
             let mut statement = db.prepare(
-                "SELECT id, path, device, inode, config_stamp FROM projects ORDER BY path",
+                "SELECT id, path, device, inode, config_stamp FROM projects
+                 WHERE path NOT LIKE '% was ' || id ORDER BY path",
             )?;
             let rows = statement.query_map([], raw)?;
             rows.map(|row| project(row?)).collect()

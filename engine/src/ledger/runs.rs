@@ -168,7 +168,11 @@ impl Ledger {
             wheres.push("r.state <> 'settled'");
         }
         wheres.push("1");
-        let limit = if filter.limit == 0 { -1 } else { i64::from(filter.limit) };
+        let limit = if filter.limit == 0 {
+            -1
+        } else {
+            i64::from(filter.limit)
+        };
         self.view(|db| {
             let sql = format!(
                 "SELECT {COLUMNS} FROM {TABLES} WHERE {} ORDER BY r.id DESC LIMIT {limit}",
@@ -187,7 +191,10 @@ impl Ledger {
 
     /// Settled runs whose staging folder nobody has removed yet; the cost follows their number.
     pub fn unswept(&self) -> Result<Vec<RunRow>> {
-        self.listed("INDEXED BY runs_unswept", "r.state = 'settled' AND r.staging IS NOT NULL")
+        self.listed(
+            "INDEXED BY runs_unswept",
+            "r.state = 'settled' AND r.staging IS NOT NULL",
+        )
     }
 
     fn listed(&self, index: &str, wheres: &str) -> Result<Vec<RunRow>> {
@@ -260,7 +267,10 @@ impl Ledger {
                 "UPDATE placements SET conflict = ?2 WHERE run = ?1",
                 params![run.as_str(), outcome.why().unwrap_or_default()],
             )?;
-            tx.execute("UPDATE runs SET staging = NULL WHERE id = ?1", [run.as_str()])?;
+            tx.execute(
+                "UPDATE runs SET staging = NULL WHERE id = ?1",
+                [run.as_str()],
+            )?;
             settle_row(tx, run, outcome, summary, now)
         })
     }

@@ -129,6 +129,7 @@ CREATE TABLE requests (
     tokens   INTEGER NOT NULL,
     micros   INTEGER NOT NULL,
     ideas    INTEGER NOT NULL,
+    stated   INTEGER NOT NULL DEFAULT 0,  -- the backend said what it used
     settled  INTEGER,
     note     TEXT
 ) STRICT;

@@ -51,6 +51,13 @@ fn write(out: &mut String, report: &NightReport) -> std::fmt::Result {
     for run in &report.runs {
         section(out, run)?;
     }
+    if !report.missed.is_empty() {
+        writeln!(out, "## Missed\n")?;
+        for line in &report.missed {
+            writeln!(out, "- {}", one_line(line))?;
+        }
+        writeln!(out)?;
+    }
     if !report.open.is_empty() {
         writeln!(out, "## Unfinished\n")?;
         for job in &report.open {
@@ -95,6 +102,12 @@ fn section(out: &mut String, run: &RunLine) -> std::fmt::Result {
         writeln!(out, "Placed: {}\n", names.join(", "))?;
     }
     let mut facts = vec![format!("run `{}`", run.run)];
+    if run.unstated_calls > 0 {
+        facts.push(format!(
+            "usage of {} not stated and charged as reserved",
+            calls(run.unstated_calls)
+        ));
+    }
     for (name, value) in [("backend", &run.backend), ("confinement", &run.containment)] {
         if !value.is_empty() {
             facts.push(format!("{name}: {value}"));
@@ -107,11 +120,7 @@ fn section(out: &mut String, run: &RunLine) -> std::fmt::Result {
 pub(crate) fn amounts(spent: Amounts) -> String {
     let mut parts = Vec::new();
     if spent.calls > 0 {
-        parts.push(format!(
-            "{} model call{}",
-            spent.calls,
-            if spent.calls == 1 { "" } else { "s" }
-        ));
+        parts.push(format!("model {}", calls(spent.calls)));
     }
     if spent.tokens > 0 {
         parts.push(format!("{} tokens", spent.tokens));
@@ -122,6 +131,14 @@ pub(crate) fn amounts(spent: Amounts) -> String {
     }
     parts.push(format!("{} s", spent.seconds));
     parts.join(", ")
+}
+
+fn calls(count: u64) -> String {
+    if count == 1 {
+        "1 call".to_owned()
+    } else {
+        format!("{count} calls")
+    }
 }
 
 fn one_line(text: &str) -> String {
@@ -157,6 +174,7 @@ mod tests {
                 micros: 12_345,
                 ..Amounts::default()
             },
+            unstated_calls: 1,
             headline: "did | it\nall".into(),
             lines: vec!["one\n# two".into()],
             facts: Map::new(),
@@ -192,13 +210,14 @@ mod tests {
                 ),
             ],
             open: vec![],
+            missed: vec!["tidy at noon".into()],
         };
         let text = render(&report);
         assert!(
             text.starts_with("# Night 2026-11-21 — demo\n\n**1 succeeded, 1 failed**\n"),
             "{text}"
         );
-        assert!(text.contains("Spent 2 model calls, $0.03, 3 s."), "{text}");
+        assert!(text.contains("Spent model 2 calls, $0.03, 3 s."), "{text}");
         assert!(text.contains("did \\| it all"), "{text}");
         assert!(text.contains("- one # two\n"), "{text}");
         assert!(text.contains("failed (crash): exit 3"), "{text}");

@@ -33,6 +33,9 @@ pub struct NightReport {
     pub runs: Vec<RunLine>,
     /// What was due and has no outcome yet.
     pub open: Vec<String>,
+    /// Moments that passed with nothing there to run them, found when this night was recorded.
+    #[serde(default)]
+    pub missed: Vec<String>,
 }
 
 /// One run, told.
@@ -54,6 +57,9 @@ pub struct RunLine {
     pub finished: Option<Timestamp>,
     /// What it spent.
     pub spent: Amounts,
+    /// How many of its calls did not state their usage and are charged as they were reserved.
+    #[serde(default)]
+    pub unstated_calls: u64,
     /// One line.
     pub headline: String,
     /// More lines.
@@ -159,6 +165,22 @@ pub fn gather(
         spent = spent.plus(line.spent);
         runs.push(line);
     }
+    let mut missed = Vec::new();
+    for occurrence in ledger.occurrences_of(night)? {
+        if let Some(
+            outcome @ Outcome::Missed {
+                first, last, count, ..
+            },
+        ) = &occurrence.outcome
+        {
+            let job = ledger.job_by_id(occurrence.job)?.name;
+            let why = outcome.why().unwrap_or_default();
+            missed.push(match count {
+                1 => format!("{job} at {first}: {why}"),
+                _ => format!("{job}, {count} times from {first} to {last}: {why}"),
+            });
+        }
+    }
     let mut report = NightReport {
         schema_version: SCHEMA,
         night: row.name,
@@ -171,6 +193,7 @@ pub fn gather(
         spent,
         runs,
         open,
+        missed,
     };
     let worst = report
         .last_attempts()
@@ -194,6 +217,7 @@ fn told(ledger: &Ledger, run: RunRow) -> Result<RunLine, LedgerError> {
         started: run.started,
         finished: run.finished,
         spent,
+        unstated_calls: ledger.unstated_calls(&run.id)?,
         headline: run.summary.headline,
         lines: run.summary.lines,
         facts: run.summary.facts,

@@ -1,0 +1,353 @@
+//! `runner perform RUN`: the process of one run.
+//!
+//! ```text
+//! contract's lock ──> deciding lock ──> recover what died here ──> facts ──> Ledger::admit ──> jobs::perform
+//!      │                   │                                                    │                   │
+//!      └── held: skipped ──┘                                                    └── declined        └── failmark, sweep
+//! ```
+//!
+//! The locks are held until the outcome is committed and swept after. A run that was never admitted
+//! is only ever *declined*: if another process has admitted it meanwhile, its outcome is not ours.
+
+mod setting;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::thread;
+
+use runner_backends::{Backend, build};
+use runner_engine::files::beneath;
+use runner_engine::git::Git;
+use runner_engine::ids::RunId;
+use runner_engine::ledger::{Admission, Admitted, Enter, Ledger, RunRow, RunState, Summary};
+use runner_engine::locks::{ContractLock, Holder, JobLock, LockError, job_lock_path};
+use runner_engine::outcome::{Class, Exit, Outcome};
+use runner_engine::owner::Owner;
+use runner_engine::process::Cancel;
+use runner_engine::recover::{Driver, recover_locked, sweep};
+use runner_engine::scope::Scope;
+use runner_jobs::context::{Place, Tools};
+use runner_jobs::{Context, KindSpec, PerformError, failmark, perform};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+use crate::cli::Failure;
+use crate::home::Home;
+use crate::{log, show};
+use setting::Setting;
+pub use setting::spec;
+
+/// How a run that was not admitted stands, or why nothing can be said of it.
+enum Stop {
+    /// Its outcome, unless another process has it.
+    Before(Outcome),
+    /// It is left as it is; whoever started it, or the next tick, settles it.
+    Hard(Failure),
+}
+
+impl<T: Into<Failure>> From<T> for Stop {
+    fn from(failure: T) -> Self {
+        Self::Hard(failure.into())
+    }
+}
+
+/// A failure before admission, with the class that says who must act.
+fn refuse(class: Class, why: impl Into<String>) -> Stop {
+    Stop::Before(Outcome::Failed {
+        class,
+        why: why.into(),
+    })
+}
+
+/// Runs one requested run.
+pub fn run(home: &Home, run: &str, quiet: bool, verbose: u8) -> Result<Exit, Failure> {
+    let id: RunId = run
+        .parse()
+        .map_err(|error| Failure::usage(format!("{error}")))?;
+    let mut ledger = home.ledger()?;
+    let row = ledger.run(&id)?;
+    if row.state != RunState::Requested {
+        show::say(
+            quiet,
+            &format!("run {id} was begun before; there is nothing to do"),
+        );
+        return Ok(Exit::Done);
+    }
+    let setting = match Setting::of(home, &ledger, &row) {
+        Ok(setting) => setting,
+        Err(failure) => {
+            let why = failure.to_string();
+            let outcome = Outcome::Failed {
+                class: Class::Environment,
+                why,
+            };
+            ledger.decline(&id, &outcome, home.wall()?)?;
+            return Ok(outcome.exit(true));
+        }
+    };
+    let outcome = attempt(home, &mut ledger, &setting, quiet, verbose)?;
+    tracing::info!(outcome = outcome.to_string(), "settled");
+    Ok(outcome.exit(true))
+}
+
+/// From the log to the sweeping; an error leaves the run to its starter.
+fn attempt(
+    home: &Home,
+    ledger: &mut Ledger,
+    setting: &Setting<'_>,
+    quiet: bool,
+    verbose: u8,
+) -> Result<Outcome, Failure> {
+    let row = setting.row;
+    let holder = Holder {
+        owner: Owner::me(),
+        run: row.id.clone(),
+        since: home.wall()?,
+    };
+    // Dropped, and so freed, only after the outcome is committed.
+    let mut locks = None;
+    let done = log::start(&setting.run_dir, verbose, setting.redactor.clone())
+        .map_err(|error| {
+            let folder = setting.run_dir.display();
+            refuse(
+                Class::Environment,
+                format!("cannot write the log in {folder}: {error}"),
+            )
+        })
+        .and_then(|()| {
+            tracing::info!(job = setting.spec.name, project = %setting.here.root.display(), "begins");
+            locks = Some(take_locks(home, setting, &holder)?);
+            locked(home, ledger, setting, &holder.owner, quiet, verbose)
+        });
+    let outcome = match done {
+        Ok(outcome) => outcome,
+        Err(Stop::Before(outcome)) => {
+            let outcome = setting.redacted(outcome);
+            if !ledger.decline(&row.id, &outcome, home.wall()?)? {
+                // Another process has it: what became of it is in the ledger.
+                let row = ledger.run(&row.id)?;
+                return Ok(row.outcome.unwrap_or(Outcome::Skipped {
+                    why: "another process runs it".to_owned(),
+                }));
+            }
+            outcome
+        }
+        Err(Stop::Hard(failure)) => return Err(failure),
+    };
+    let now = home.wall()?;
+    if let Err(error) = failmark::update(&setting.here.root, &setting.spec, &row.id, &outcome, now)
+    {
+        tracing::error!(%error, "the failmark could not be written");
+        show::complain(&format!(
+            "the failmark of {} could not be written: {error}",
+            setting.spec.name
+        ));
+    }
+    if locks.is_some() {
+        let row = ledger.run(&row.id)?;
+        sweep(ledger, &row, now)?;
+    }
+    drop(locks);
+    Ok(outcome)
+}
+
+/// Takes both locks in their order: the contract's, then the deciding one.
+fn take_locks(
+    home: &Home,
+    setting: &Setting<'_>,
+    holder: &Holder,
+) -> Result<(JobLock, Option<ContractLock>), Stop> {
+    let contract = match &setting.spec.kind {
+        KindSpec::Dream(dream) => {
+            let path = Path::new(&dream.dreams).join(".lock");
+            let path = beneath(&setting.here.root, &path)
+                .map_err(|error| refuse(Class::Environment, error.to_string()))?;
+            Some(ContractLock::take(&path, holder, holder.since).map_err(not_ours)?)
+        }
+        _ => None,
+    };
+    // By the ledger's own names: recovery looks for it there.
+    let path = job_lock_path(&home.state, &setting.row.project, &setting.row.job_name);
+    let mut lock = JobLock::try_take(&path).map_err(not_ours)?;
+    lock.sign(holder)
+        .map_err(|error| Failure::cannot_write(format!("cannot write the lock file: {error}")))?;
+    if let Some(contract) = &contract
+        && let Some(left) = contract.claim().map_err(not_ours)?
+    {
+        tracing::warn!(left, "another program's old lock file was replaced");
+    }
+    Ok((lock, contract))
+}
+
+/// A lock that somebody has is a skip; one that cannot be used is a failure.
+fn not_ours(error: LockError) -> Stop {
+    match &error {
+        LockError::Held { .. } | LockError::Foreign { .. } => Stop::Before(Outcome::Skipped {
+            why: error.to_string(),
+        }),
+        LockError::Io { source, .. } => refuse(Class::Environment, format!("{error}: {source}")),
+    }
+}
+
+/// What happens with both locks held, up to the outcome.
+fn locked(
+    home: &Home,
+    ledger: &mut Ledger,
+    setting: &Setting<'_>,
+    me: &Owner,
+    quiet: bool,
+    verbose: u8,
+) -> Result<Outcome, Stop> {
+    let Setting {
+        here, spec, row, ..
+    } = setting;
+    bury_the_dead(home, ledger, row, me)?;
+    let git = Git::new(&here.root, &setting.environment, row.id.as_str());
+    let Some(backend) = here.config.backends.get(&spec.backend) else {
+        return Err(refuse(
+            Class::Environment,
+            format!("there is no [backends.{}]", spec.backend),
+        ));
+    };
+    let backend = build(backend, &setting.environment)
+        .map_err(|error| refuse(error.class(), error.to_string()))?;
+    let cancel = Cancel::new()
+        .map_err(|error| Failure::internal(format!("cannot make a cancel token: {error}")))?;
+    cancel_on_signals(&cancel);
+    let facts = setting.facts(ledger, &git, backend.as_ref(), home.wall()?)?;
+    let staging = setting.staging();
+    let levels = setting.levels(home.wall()?);
+    let entered = ledger.admit(&Enter {
+        run: &row.id,
+        owner: me,
+        facts: &facts,
+        want: setting.want(&backend.describe().kind),
+        levels: &levels,
+        total: spec.total,
+        staging: &staging,
+        now: home.now()?,
+    })?;
+    match entered {
+        Admission::Declined(outcome) => Ok(outcome),
+        Admission::Admitted(admitted) => {
+            let work = Work {
+                git,
+                backend,
+                cancel,
+                staging,
+            };
+            work.done(
+                home,
+                ledger,
+                setting,
+                &admitted,
+                show::Steps::new(&spec.name, quiet, verbose > 0),
+            )
+        }
+    }
+}
+
+/// An earlier run of this job whose process died is settled before another is admitted: it may hold
+/// budget, live processes and a placement half done. It gets no further attempt; this run is one.
+fn bury_the_dead(home: &Home, ledger: &mut Ledger, row: &RunRow, me: &Owner) -> Result<(), Stop> {
+    let driver = Driver {
+        state: &home.state,
+        me,
+        retries_lost: &|_| false,
+    };
+    for dead in ledger.unsettled()? {
+        if dead.job == row.job && dead.id != row.id && dead.state == RunState::Running {
+            tracing::info!(run = %dead.id, "its process is gone; it is settled first");
+            recover_locked(ledger, &driver, &dead.id, false, home.now()?)?;
+            if ledger.run(&dead.id)?.state != RunState::Settled {
+                return Err(refuse(
+                    Class::Environment,
+                    format!(
+                        "run {} of this job is half placed and cannot be finished yet",
+                        dead.id
+                    ),
+                ));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// What an admitted run is lent.
+struct Work {
+    git: Git,
+    backend: Arc<dyn Backend>,
+    cancel: Cancel,
+    staging: String,
+}
+
+impl Work {
+    /// The admitted part: from here on only the run's own settlement or its recovery ends it.
+    fn done(
+        self,
+        home: &Home,
+        ledger: &mut Ledger,
+        setting: &Setting<'_>,
+        admitted: &Admitted,
+        mut steps: show::Steps,
+    ) -> Result<Outcome, Stop> {
+        let Setting { here, spec, .. } = setting;
+        let cache = home.state.join("projects").join(here.id.as_str());
+        std::fs::create_dir_all(&cache).map_err(|error| {
+            Failure::cannot_write(format!("cannot make {}: {error}", cache.display()))
+        })?;
+        let allowed = setting.writes();
+        let allowed: Vec<&str> = allowed.iter().map(String::as_str).collect();
+        let scope = match Scope::open(&here.root, &allowed, &self.staging) {
+            Ok(scope) => scope,
+            Err(error) => {
+                let outcome = Outcome::Failed {
+                    class: Class::Environment,
+                    why: error.to_string(),
+                };
+                let (run, fence) = (admitted.run(), Some(admitted.fence()));
+                ledger.settle(run, fence, &outcome, &Summary::default(), home.wall()?)?;
+                return Ok(outcome);
+            }
+        };
+        let context = Context::new(
+            admitted,
+            Place {
+                root: &here.root,
+                cache: &cache,
+                run_dir: &setting.run_dir,
+            },
+            scope,
+            self.git,
+            Tools {
+                cancel: self.cancel,
+                progress: &mut steps,
+                redactor: setting.redactor.clone(),
+                env: &setting.environment,
+                clock: &home.clock,
+            },
+            ledger,
+            self.backend,
+        );
+        match perform(context, spec) {
+            Ok(settled) => Ok(settled.outcome),
+            Err(error @ (PerformError::TakenOver | PerformError::Unfinished(_))) => {
+                Err(Stop::Hard(Failure::internal(error.to_string())))
+            }
+            Err(PerformError::Ledger(error)) => Err(Stop::Hard(error.into())),
+        }
+    }
+}
+
+/// TERM, INT and HUP end the run, which then settles itself as cancelled.
+fn cancel_on_signals(cancel: &Cancel) {
+    let cancel = cancel.clone();
+    let Ok(mut signals) = Signals::new([SIGTERM, SIGINT, SIGHUP]) else {
+        return;
+    };
+    let _detached = thread::Builder::new().spawn(move || {
+        if let Some(signal) = signals.forever().next() {
+            cancel.cancel(format!("signal {signal}"));
+        }
+    });
+}

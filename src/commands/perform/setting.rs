@@ -1,0 +1,211 @@
+//! What a run works with, read out of the configuration: its specification, what it may see, write
+//! and spend, and the facts that decide on its admission.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use jiff::Timestamp;
+use runner_backends::Backend;
+use runner_engine::admission::Facts;
+use runner_engine::git::Git;
+use runner_engine::ledger::{Budget, Ledger, Level, RunRow};
+use runner_engine::outcome::{Class, Outcome};
+use runner_engine::tick::{REPORT_JOB, civil_date};
+use runner_jobs::{JobSpec, KindSpec, dream};
+use runner_text::redact::Redactor;
+
+use super::{Stop, refuse};
+use crate::cli::Failure;
+use crate::home::{self, Home};
+use crate::project::Here;
+
+/// A run in its place.
+pub(super) struct Setting<'a> {
+    /// The run.
+    pub row: &'a RunRow,
+    /// Its project.
+    pub here: Here,
+    /// What it does.
+    pub spec: JobSpec,
+    /// Its private folder.
+    pub run_dir: PathBuf,
+    /// What its children may see.
+    pub environment: BTreeMap<String, String>,
+    /// Hides what was handed to them besides the ordinary.
+    pub redactor: Redactor,
+}
+
+impl<'a> Setting<'a> {
+    /// Reads the project's configuration again, as it is now.
+    pub fn of(home: &Home, ledger: &Ledger, row: &'a RunRow) -> Result<Self, Failure> {
+        let project = ledger.project(&row.project)?.ok_or_else(|| {
+            Failure::internal(format!("the ledger has no project {}", row.project))
+        })?;
+        let here = Here::at(home, &project.path)?;
+        if here.id != row.project {
+            return Err(Failure::configuration(format!(
+                "{} is another project now: its id is {}, this run belongs to {}",
+                here.root.display(),
+                here.id,
+                row.project
+            ))
+            .mend("run the job again there"));
+        }
+        let mut spec = spec(&here, row)?;
+        if let KindSpec::Prompt(prompt) = &mut spec.kind {
+            let date = match row.night {
+                Some(night) => ledger.night(night)?.name,
+                None => civil_date(home.wall()?, &here.config.night.zone),
+            };
+            prompt.to = prompt.to.replace("{date}", &date);
+        }
+        let mut environment = home::child_environment();
+        let handed = home::named(asked_for(&spec, &here).into_iter());
+        let secrets = handed
+            .values()
+            .filter(|value| !value.is_empty())
+            .cloned()
+            .collect();
+        environment.extend(handed);
+        Ok(Self {
+            row,
+            run_dir: home.run_folder(row.id.as_str()),
+            here,
+            spec,
+            environment,
+            redactor: Redactor::new(secrets),
+        })
+    }
+
+    /// What is known at admission.
+    pub fn facts(
+        &self,
+        ledger: &Ledger,
+        git: &Git,
+        backend: &dyn Backend,
+        now: Timestamp,
+    ) -> Result<Facts, Stop> {
+        let root = &self.here.root;
+        let dirty = match &self.spec.kind {
+            KindSpec::Dream(own) => dream::dirty(root, git, own, self.row.by_hand, now)
+                .map_err(|error| refuse(Class::Environment, error.whole()))?,
+            _ => Vec::new(),
+        };
+        let free = rustix::fs::statvfs(root)
+            .map_err(|error| refuse(Class::Environment, format!("{}: {error}", root.display())))?;
+        // A report tells of failures: none may keep it from being made.
+        let failures_in_a_row = match self.spec.kind {
+            KindSpec::Report => 0,
+            _ => ledger.failures_in_a_row(self.row.job)?,
+        };
+        Ok(Facts {
+            by_hand: self.row.by_hand,
+            paused_until: ledger.job_by_id(self.row.job)?.paused_until,
+            dirty,
+            failures_in_a_row,
+            free_bytes: free.f_bavail.saturating_mul(free.f_frsize),
+            preflight: backend
+                .preflight()
+                .err()
+                .map(|error| (error.class(), error.to_string())),
+            nothing_to_do: None,
+        })
+    }
+
+    /// The accounts that it spends from; a report costs nothing and is never refused.
+    pub fn levels(&self, now: Timestamp) -> Vec<Level> {
+        if matches!(self.spec.kind, KindSpec::Report) {
+            return Vec::new();
+        }
+        let config = &self.here.config;
+        let date = civil_date(now, &config.night.zone);
+        let mut levels = vec![Level {
+            level: "day",
+            key: format!("{} {date}", self.here.id),
+            cap: config.day,
+        }];
+        if let Some(night) = self.row.night {
+            levels.push(Level {
+                level: "night",
+                key: night.0.to_string(),
+                cap: config.night.budget,
+            });
+        }
+        levels
+    }
+
+    /// The most that it may spend: nothing of what its kind or its backend cannot use.
+    pub fn want(&self, backend: &str) -> Budget {
+        let mut want = self.spec.budget;
+        if matches!(self.spec.kind, KindSpec::Command(_) | KindSpec::Report) {
+            (want.calls, want.ideas) = (Some(0), Some(0));
+            (want.tokens, want.micros) = (Some(0), Some(0));
+        } else if backend == "builtin" {
+            (want.tokens, want.micros) = (Some(0), Some(0));
+        }
+        want
+    }
+
+    /// What it may write, below the project.
+    pub fn writes(&self) -> Vec<String> {
+        match &self.spec.kind {
+            KindSpec::Dream(dream) => vec![dream.dreams.clone()],
+            KindSpec::Command(command) => command
+                .artifacts
+                .iter()
+                .map(|artifact| artifact.to.clone())
+                .collect(),
+            KindSpec::Prompt(prompt) => vec![prompt.to.clone()],
+            KindSpec::Report => vec![runner_jobs::report::FOLDER.to_owned()],
+        }
+    }
+
+    /// Where it stages: under the root of its targets, so that renames stay on one file system.
+    pub fn staging(&self) -> String {
+        match &self.spec.kind {
+            KindSpec::Dream(dream) => format!("{}/.staging/{}", dream.dreams, self.row.id),
+            _ => format!(".runner/staging/{}", self.row.id),
+        }
+    }
+
+    /// An outcome without the secrets that were handed out.
+    pub fn redacted(&self, outcome: Outcome) -> Outcome {
+        let clean = |text: String| self.redactor.redact(&text).into_owned();
+        match outcome {
+            Outcome::Failed { class, why } => Outcome::Failed {
+                class,
+                why: clean(why),
+            },
+            Outcome::Skipped { why } => Outcome::Skipped { why: clean(why) },
+            other => other,
+        }
+    }
+}
+
+/// The job that a run is of.
+pub fn spec(here: &Here, row: &RunRow) -> Result<JobSpec, Failure> {
+    if row.kind == REPORT_JOB {
+        return Ok(JobSpec {
+            name: REPORT_JOB.to_owned(),
+            kind: KindSpec::Report,
+            backend: "builtin".to_owned(),
+            budget: Budget::default(),
+            total: std::time::Duration::from_secs(300),
+        });
+    }
+    here.config.job(&row.job_name).map(|job| job.spec.clone())
+}
+
+/// The variables that a job and its backend name besides the ordinary ones.
+fn asked_for<'c>(spec: &'c JobSpec, here: &'c Here) -> Vec<&'c str> {
+    let own: &[String] = match &spec.kind {
+        KindSpec::Command(command) => &command.env,
+        _ => &[],
+    };
+    let backend = here
+        .config
+        .backends
+        .get(&spec.backend)
+        .map_or(&[][..], |backend| &backend.env);
+    own.iter().chain(backend).map(String::as_str).collect()
+}
