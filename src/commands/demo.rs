@@ -81,7 +81,12 @@ pub fn run(home: &Home, dir: &Path, manner: Manner) -> Result<Exit, Failure> {
         fs::write(&path, text).map_err(|error| cannot(&path, error))?;
     }
     let (root, _) = init::make(home, &dir)?;
-    let exit = night::run(home, &root, manner, Listing::default())?;
+    // Its own account would stand in the report once more.
+    let hushed = Manner {
+        quiet: true,
+        ..manner
+    };
+    let exit = night::run(home, &root, hushed, Listing::default())?;
     let reports = root.join(report::FOLDER);
     let newest = fs::read_dir(&reports).ok().and_then(|entries| {
         entries

@@ -96,7 +96,10 @@ fn a_model_that_states_no_usage_is_charged_what_was_reserved_for_one_call() {
     assert_eq!(told["started"].as_array().unwrap().len(), 3, "{told}");
     assert_eq!(house.read("notes/2026-11-22.md"), "yes\n");
     let report = house.read(".runner/reports/2026-11-22/report.md");
-    assert!(report.contains("usage of 1 call not stated"), "{report}");
+    assert!(
+        report.contains("usage of 1 model call not stated"),
+        "{report}"
+    );
     // A tenth of a run's default dollar, and the tokens of one request.
     assert_eq!(
         house.count("SELECT max(micros) FROM accounts WHERE level = 'night'"),

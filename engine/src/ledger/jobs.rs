@@ -125,13 +125,13 @@ impl Ledger {
         })
     }
 
-    /// Starts the schedules again from `now` whose watermark lies more than [`AHEAD`] in the future:
+    /// Starts the schedules again from `now` whose watermark lies more than an hour in the future:
     /// the clock was set back since, and they would be silent until it has caught up. Returns their
     /// names; the cost follows their number.
     pub fn reset_jobs_ahead(&mut self, now: Timestamp) -> Result<Vec<String>> {
         let limit = millis(now.saturating_add(AHEAD).unwrap_or(now));
         let ahead: Vec<JobRow> = self.view(|db| {
-            let sql = format!("SELECT {COLUMNS} FROM jobs WHERE watermark > ?1 AND enabled");
+            let sql = format!("SELECT {COLUMNS} FROM jobs WHERE watermark > ?1 AND enabled AND next_due IS NOT NULL");
             let mut statement = db.prepare_cached(&sql)?;
             let rows = statement.query_map([limit], raw)?;
             rows.map(|row| Ok(due_job(row?)?.job)).collect()

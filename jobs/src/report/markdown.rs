@@ -120,7 +120,7 @@ fn section(out: &mut String, run: &RunLine) -> std::fmt::Result {
 pub(crate) fn amounts(spent: Amounts) -> String {
     let mut parts = Vec::new();
     if spent.calls > 0 {
-        parts.push(format!("model {}", calls(spent.calls)));
+        parts.push(calls(spent.calls));
     }
     if spent.tokens > 0 {
         parts.push(format!("{} tokens", spent.tokens));
@@ -135,9 +135,9 @@ pub(crate) fn amounts(spent: Amounts) -> String {
 
 fn calls(count: u64) -> String {
     if count == 1 {
-        "1 call".to_owned()
+        "1 model call".to_owned()
     } else {
-        format!("{count} calls")
+        format!("{count} model calls")
     }
 }
 
@@ -217,7 +217,7 @@ mod tests {
             text.starts_with("# Night 2026-11-21 — demo\n\n**1 succeeded, 1 failed**\n"),
             "{text}"
         );
-        assert!(text.contains("Spent model 2 calls, $0.03, 3 s."), "{text}");
+        assert!(text.contains("Spent 2 model calls, $0.03, 3 s."), "{text}");
         assert!(text.contains("did \\| it all"), "{text}");
         assert!(text.contains("- one # two\n"), "{text}");
         assert!(text.contains("failed (crash): exit 3"), "{text}");
