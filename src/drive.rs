@@ -22,8 +22,7 @@ use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-use crate::cli::Failure;
-use crate::commands::spec;
+use crate::failure::Failure;
 use crate::home::{self, Home};
 use crate::project::Here;
 use crate::show;
@@ -227,7 +226,7 @@ pub fn mark(home: &Home, ledger: &Ledger, run: &RunId) -> Result<(), Failure> {
     let Ok(here) = Here::at(home, &project.path) else {
         return Ok(());
     };
-    let Ok(spec) = spec(&here, &row) else {
+    let Ok(spec) = here.spec(&row) else {
         return Ok(());
     };
     if let Err(error) = failmark::update(&here.root, &spec, run, outcome, home.wall()?) {

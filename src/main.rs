@@ -1,9 +1,10 @@
 //! The program: parse, call, map to an exit code.
 
-mod cli;
+mod args;
 mod commands;
 mod config;
 mod drive;
+mod failure;
 mod home;
 mod log;
 mod project;
@@ -12,5 +13,12 @@ mod show;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    cli::run(std::env::args_os())
+    let code = match args::parse(std::env::args_os()) {
+        Err(code) => code,
+        Ok(args) => commands::run(&args).unwrap_or_else(|failure| {
+            show::complain(&failure.to_string());
+            failure.exit
+        }),
+    };
+    ExitCode::from(code as u8)
 }

@@ -3,13 +3,16 @@
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use jiff::Timestamp;
 use runner_engine::ids::ProjectId;
-use runner_engine::ledger::{Ledger, Project};
+use runner_engine::ledger::{Budget, Ledger, Project, RunRow};
+use runner_engine::tick::REPORT_JOB;
+use runner_jobs::{JobSpec, KindSpec};
 
-use crate::cli::Failure;
 use crate::config::{self, Config};
+use crate::failure::Failure;
 use crate::home::Home;
 
 /// The file that makes a folder a project.
@@ -64,6 +67,20 @@ impl Here {
             config,
             stamp,
         })
+    }
+
+    /// The job that a run is of, as the configuration describes it now.
+    pub fn spec(&self, row: &RunRow) -> Result<JobSpec, Failure> {
+        if row.kind == REPORT_JOB {
+            return Ok(JobSpec {
+                name: REPORT_JOB.to_owned(),
+                kind: KindSpec::Report,
+                backend: "builtin".to_owned(),
+                budget: Budget::default(),
+                total: Duration::from_secs(300),
+            });
+        }
+        self.config.job(&row.job_name).map(|job| job.spec.clone())
     }
 
     /// Brings the ledger to what the project's files say.

@@ -21,6 +21,7 @@ use jiff::Timestamp;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal};
 
+use crate::causes::whole;
 use crate::ids::{Fence, RunId};
 use crate::ledger::{Event, Ledger, LedgerError, RunRow, RunState, Unsettled};
 use crate::locks::{JobLock, LockError, job_lock_path};
@@ -367,15 +368,4 @@ pub fn sweep_all(
         }
     }
     Ok(())
-}
-
-/// An error and its causes in one line.
-fn whole(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text = format!("{text}: {error}");
-        cause = error.source();
-    }
-    text
 }

@@ -8,6 +8,7 @@
 //! Whatever happens in between, the run is settled here once, under its fence; if this process dies
 //! before that, recovery does it. Must never place anything of a run that failed.
 
+use runner_engine::causes::whole;
 use runner_engine::ids::RunId;
 use runner_engine::ledger::{Ledger, LedgerError, Summary};
 use runner_engine::outcome::{Class, Outcome};
@@ -213,18 +214,4 @@ fn place_why(error: &PlaceError) -> (Class, String) {
         PlaceError::Fs(_) => Class::Environment,
     };
     (class, whole(error))
-}
-
-/// An error and its causes in one line.
-pub(crate) fn whole(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        let more = error.to_string();
-        if !text.contains(&more) {
-            text = format!("{text}: {more}");
-        }
-        cause = error.source();
-    }
-    text
 }

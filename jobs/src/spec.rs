@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use runner_backends::BackendError;
+use runner_engine::causes::whole;
 use runner_engine::git::GitError;
 use runner_engine::ledger::Budget;
 use runner_engine::outcome::{Class, Outcome};
@@ -177,16 +178,7 @@ impl JobError {
 
     /// The error and all its causes in one line.
     pub fn whole(&self) -> String {
-        let mut text = self.to_string();
-        let mut cause = std::error::Error::source(self);
-        while let Some(error) = cause {
-            let more = error.to_string();
-            if !text.contains(&more) {
-                text = format!("{text}: {more}");
-            }
-            cause = error.source();
-        }
-        text
+        whole(self)
     }
 }
 

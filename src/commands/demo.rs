@@ -8,8 +8,9 @@ use runner_engine::process::{self, Cancel, ChildSpec, Limits, Status, Stdin, Ver
 use runner_jobs::report;
 
 use super::{init, night};
-use crate::cli::{Failure, Listing};
+use crate::args::Listing;
 use crate::drive::Manner;
+use crate::failure::Failure;
 use crate::home::{self, Home};
 use crate::show;
 

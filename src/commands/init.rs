@@ -5,12 +5,13 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
+use runner_engine::causes::whole;
 use runner_engine::files::write_atomic;
 use runner_engine::git::{Git, GitError};
 use runner_engine::ids::ProjectId;
 use runner_engine::outcome::Exit;
 
-use crate::cli::Failure;
+use crate::failure::Failure;
 use crate::home::{self, Home};
 use crate::project::{self, Here};
 use crate::show;
@@ -55,11 +56,7 @@ pub fn make(home: &Home, dir: &Path) -> Result<(PathBuf, Vec<String>), Failure> 
                 Failure::data(error.to_string()).mend(format!("git init {}", dir.display()))
             );
         }
-        Err(error) => {
-            let cause = std::error::Error::source(&error)
-                .map_or_else(String::new, |cause| format!(": {cause}"));
-            return Err(Failure::environment(format!("{error}{cause}")));
-        }
+        Err(error) => return Err(Failure::environment(whole(&error))),
     };
     let root = fs::canonicalize(&root)
         .map_err(|error| Failure::environment(format!("{}: {error}", root.display())))?;
@@ -139,7 +136,7 @@ fn config_file(home: &Home, root: &Path, written: &mut Vec<String>) -> Result<()
         Failure::cannot_write(format!(
             "cannot write {}: {}",
             path.display(),
-            causes(&error)
+            whole(&error)
         ))
     })
 }
@@ -181,15 +178,5 @@ fn exclude(git: &Git, lines: &[String], written: &mut Vec<String>) -> Result<(),
     if let Some(folder) = path.parent() {
         fs::create_dir_all(folder).map_err(|error| cannot(error.to_string()))?;
     }
-    write_atomic(&path, &text, 0o644).map_err(|error| cannot(causes(&error)))
-}
-
-fn causes(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text = format!("{text}: {error}");
-        cause = error.source();
-    }
-    text
+    write_atomic(&path, &text, 0o644).map_err(|error| cannot(whole(&error)))
 }

@@ -10,14 +10,13 @@ mod runs;
 mod status;
 mod tick;
 
-pub use perform::spec;
-
 use std::path::Path;
 
 use runner_engine::outcome::Exit;
 
-use crate::cli::{Args, Command, DreamCommand, Failure, RunsCommand};
+use crate::args::{Args, Command, DreamCommand, RunsCommand};
 use crate::drive::Manner;
+use crate::failure::Failure;
 use crate::home::Home;
 
 /// Carries out one command.

@@ -9,8 +9,9 @@ use runner_engine::tick::{civil_date, close_nights};
 use runner_jobs::report;
 
 use super::run::tell;
-use crate::cli::{Failure, Listing};
+use crate::args::Listing;
 use crate::drive::{self, Manner};
+use crate::failure::Failure;
 use crate::home::Home;
 use crate::project::Here;
 use crate::show;

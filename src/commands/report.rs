@@ -5,7 +5,8 @@ use std::path::Path;
 use runner_engine::outcome::Exit;
 use runner_jobs::report;
 
-use crate::cli::{Failure, Listing};
+use crate::args::Listing;
+use crate::failure::Failure;
 use crate::home::Home;
 use crate::project::Here;
 use crate::show;

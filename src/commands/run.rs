@@ -9,8 +9,9 @@ use runner_engine::owner::Owner;
 use runner_jobs::KindSpec;
 
 use super::runs;
-use crate::cli::{Failure, Listing};
+use crate::args::Listing;
 use crate::drive::{self, Manner};
+use crate::failure::Failure;
 use crate::home::Home;
 use crate::project::Here;
 use crate::show;

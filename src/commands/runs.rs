@@ -9,7 +9,8 @@ use runner_engine::ledger::{Filter, Ledger, RunRow, RunState};
 use runner_engine::outcome::{Exit, Outcome};
 use serde::Serialize;
 
-use crate::cli::{Failure, Listing};
+use crate::args::Listing;
+use crate::failure::Failure;
 use crate::home::Home;
 use crate::project::Here;
 use crate::{log, show};

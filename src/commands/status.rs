@@ -9,7 +9,8 @@ use runner_jobs::{failmark, report};
 use serde::Serialize;
 
 use super::runs::word;
-use crate::cli::{Failure, Listing};
+use crate::args::Listing;
+use crate::failure::Failure;
 use crate::home::Home;
 use crate::project::{self, Here};
 use crate::show;

@@ -8,8 +8,9 @@ use runner_engine::owner::Owner;
 use runner_engine::tick::{Tick, tick};
 use serde::Serialize;
 
-use crate::cli::{Failure, Listing};
+use crate::args::Listing;
 use crate::drive::{self, Manner};
+use crate::failure::Failure;
 use crate::home::Home;
 use crate::project::{self, Here};
 use crate::show;

@@ -94,7 +94,7 @@ pub fn run(ctx: &mut Context<'_>, spec: &DreamSpec) -> Result<Finished, JobError
     let room = Room::open(&ctx.git, &Bounds::default()).map_err(|error| match error {
         EvidenceError::Git(error) => JobError::Git(error),
         EvidenceError::Index(error) => {
-            JobError::failed(Class::Internal, crate::perform::whole(&error))
+            JobError::failed(Class::Internal, runner_engine::causes::whole(&error))
         }
     })?;
     let troubles = told.troubles.len();

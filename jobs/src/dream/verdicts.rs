@@ -108,7 +108,7 @@ pub fn judge_all(
     let total = texts.len() as u64;
     for ((idea, text, stat, digest), features) in texts.into_iter().zip(features) {
         let path = idea.path.to_string();
-        let index = |error| JobError::failed(Class::Internal, crate::perform::whole(&error));
+        let index = |error| JobError::failed(Class::Internal, runner_engine::causes::whole(&error));
         let grounds = room.about(&path, &text).map_err(index)?;
         let near = near.remove(&path).unwrap_or_default();
         let chosen = into

@@ -31,11 +31,10 @@ use runner_jobs::{Context, KindSpec, PerformError, failmark, perform};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-use crate::cli::Failure;
+use crate::failure::Failure;
 use crate::home::Home;
 use crate::{log, show};
 use setting::Setting;
-pub use setting::spec;
 
 /// How a run that was not admitted stands, or why nothing can be said of it.
 enum Stop {

@@ -10,12 +10,12 @@ use runner_engine::admission::Facts;
 use runner_engine::git::Git;
 use runner_engine::ledger::{Budget, Ledger, Level, RunRow};
 use runner_engine::outcome::{Class, Outcome};
-use runner_engine::tick::{REPORT_JOB, civil_date};
+use runner_engine::tick::civil_date;
 use runner_jobs::{JobSpec, KindSpec, dream};
 use runner_text::redact::Redactor;
 
 use super::{Stop, refuse};
-use crate::cli::Failure;
+use crate::failure::Failure;
 use crate::home::{self, Home};
 use crate::project::Here;
 
@@ -51,7 +51,7 @@ impl<'a> Setting<'a> {
             ))
             .mend("run the job again there"));
         }
-        let mut spec = spec(&here, row)?;
+        let mut spec = here.spec(row)?;
         if let KindSpec::Prompt(prompt) = &mut spec.kind {
             let date = match row.night {
                 Some(night) => ledger.night(night)?.name,
@@ -180,20 +180,6 @@ impl<'a> Setting<'a> {
             other => other,
         }
     }
-}
-
-/// The job that a run is of.
-pub fn spec(here: &Here, row: &RunRow) -> Result<JobSpec, Failure> {
-    if row.kind == REPORT_JOB {
-        return Ok(JobSpec {
-            name: REPORT_JOB.to_owned(),
-            kind: KindSpec::Report,
-            backend: "builtin".to_owned(),
-            budget: Budget::default(),
-            total: std::time::Duration::from_secs(300),
-        });
-    }
-    here.config.job(&row.job_name).map(|job| job.spec.clone())
 }
 
 /// The variables that a job and its backend name besides the ordinary ones.

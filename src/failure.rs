@@ -2,10 +2,9 @@
 
 use std::fmt;
 
+use runner_engine::causes::whole;
 use runner_engine::ledger::LedgerError;
 use runner_engine::outcome::Exit;
-
-use crate::show;
 
 /// Why a command could not do what it was asked.
 #[derive(Clone, Debug)]
@@ -67,11 +66,6 @@ impl Failure {
         self.mend = Some(command.into());
         self
     }
-
-    /// Tells it on standard error.
-    pub fn print(&self) {
-        show::complain(&self.to_string());
-    }
 }
 
 impl fmt::Display for Failure {
@@ -86,10 +80,7 @@ impl fmt::Display for Failure {
 
 impl From<LedgerError> for Failure {
     fn from(error: LedgerError) -> Self {
-        let mut what = error.to_string();
-        if let Some(source) = std::error::Error::source(&error) {
-            what = format!("{what}: {source}");
-        }
+        let what = whole(&error);
         match &error {
             LedgerError::Damaged { path, .. } => Self {
                 damage: true,

@@ -1,8 +1,23 @@
 //! Every command and flag; their help is the reference documentation.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{ArgAction, Parser, Subcommand};
+use runner_engine::outcome::Exit;
+
+/// Reads a command line. Help and mistakes are printed here; the error is the exit code.
+pub fn parse(line: impl Iterator<Item = OsString>) -> Result<Args, Exit> {
+    Args::try_parse_from(line).map_err(|error| {
+        // A closed pipe is the reader's choice.
+        let _closed = error.print();
+        if error.use_stderr() {
+            Exit::Usage
+        } else {
+            Exit::Done
+        }
+    })
+}
 
 /// The night shift for coding agents: runs jobs on time, inside limits, and tells the story in the
 /// morning.
