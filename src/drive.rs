@@ -22,10 +22,10 @@ use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-use crate::failure::Failure;
+use crate::cli::Failure;
+use crate::cli::show;
 use crate::home::{self, Home};
 use crate::project::Here;
-use crate::show;
 
 /// How a run's process is started.
 #[derive(Clone, Copy, Debug, Default)]

@@ -22,7 +22,7 @@ use runner_engine::ids::OccurrenceId;
 use runner_engine::ledger::{Ledger, LedgerError};
 use runner_engine::time::{Clock, Moment};
 
-use crate::failure::Failure;
+use crate::cli::Failure;
 
 /// What a child may see of our environment, besides what its backend names.
 const ALLOWED: &[&str] = &["PATH", "HOME", "USER", "LOGNAME", "LANG", "TZ", "TMPDIR"];

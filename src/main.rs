@@ -1,22 +1,19 @@
 //! The program: parse, call, map to an exit code.
 
-mod args;
+mod cli;
 mod commands;
 mod config;
 mod drive;
-mod failure;
 mod home;
-mod log;
 mod project;
-mod show;
 
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let code = match args::parse(std::env::args_os()) {
+    let code = match cli::args::parse(std::env::args_os()) {
         Err(code) => code,
         Ok(args) => commands::run(&args).unwrap_or_else(|failure| {
-            show::complain(&failure.to_string());
+            cli::show::complain(&failure.to_string());
             failure.exit
         }),
     };

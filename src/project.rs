@@ -11,8 +11,8 @@ use runner_engine::ledger::{Budget, Ledger, Project, RunRow};
 use runner_engine::tick::REPORT_JOB;
 use runner_jobs::{JobSpec, KindSpec};
 
+use crate::cli::Failure;
 use crate::config::{self, Config};
-use crate::failure::Failure;
 use crate::home::Home;
 
 /// The file that makes a folder a project.

@@ -8,11 +8,11 @@ use runner_engine::process::{self, Cancel, ChildSpec, Limits, Status, Stdin, Ver
 use runner_jobs::report;
 
 use super::{init, night};
-use crate::args::Listing;
+use crate::cli::Failure;
+use crate::cli::args::Listing;
+use crate::cli::show;
 use crate::drive::Manner;
-use crate::failure::Failure;
 use crate::home::{self, Home};
-use crate::show;
 
 /// How many lines of the report are shown.
 const SHOWN: usize = 40;

@@ -11,10 +11,10 @@ use runner_engine::git::{Git, GitError};
 use runner_engine::ids::ProjectId;
 use runner_engine::outcome::Exit;
 
-use crate::failure::Failure;
+use crate::cli::Failure;
+use crate::cli::show;
 use crate::home::{self, Home};
 use crate::project::{self, Here};
-use crate::show;
 
 /// Folders that a project has, and whether git is told to ignore them: what runner writes is kept
 /// out of the repository's own business.

@@ -14,9 +14,9 @@ use std::path::Path;
 
 use runner_engine::outcome::Exit;
 
-use crate::args::{Args, Command, DreamCommand, RunsCommand};
+use crate::cli::Failure;
+use crate::cli::args::{Args, Command, DreamCommand, RunsCommand};
 use crate::drive::Manner;
-use crate::failure::Failure;
 use crate::home::Home;
 
 /// Carries out one command.

@@ -9,12 +9,12 @@ use runner_engine::tick::{civil_date, close_nights};
 use runner_jobs::report;
 
 use super::run::tell;
-use crate::args::Listing;
+use crate::cli::Failure;
+use crate::cli::args::Listing;
+use crate::cli::show;
 use crate::drive::{self, Manner};
-use crate::failure::Failure;
 use crate::home::Home;
 use crate::project::Here;
-use crate::show;
 
 /// Runs a night by hand.
 pub fn run(home: &Home, here: &Path, manner: Manner, listing: Listing) -> Result<Exit, Failure> {

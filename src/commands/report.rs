@@ -5,11 +5,11 @@ use std::path::Path;
 use runner_engine::outcome::Exit;
 use runner_jobs::report;
 
-use crate::args::Listing;
-use crate::failure::Failure;
+use crate::cli::Failure;
+use crate::cli::args::Listing;
+use crate::cli::show;
 use crate::home::Home;
 use crate::project::Here;
-use crate::show;
 
 /// Prints a report.
 pub fn run(

@@ -9,12 +9,12 @@ use runner_engine::owner::Owner;
 use runner_jobs::KindSpec;
 
 use super::runs;
-use crate::args::Listing;
+use crate::cli::Failure;
+use crate::cli::args::Listing;
+use crate::cli::show;
 use crate::drive::{self, Manner};
-use crate::failure::Failure;
 use crate::home::Home;
 use crate::project::Here;
-use crate::show;
 
 /// Runs one job by name.
 pub fn run(

@@ -9,11 +9,11 @@ use runner_engine::ledger::{Filter, Ledger, RunRow, RunState};
 use runner_engine::outcome::{Exit, Outcome};
 use serde::Serialize;
 
-use crate::args::Listing;
-use crate::failure::Failure;
+use crate::cli::Failure;
+use crate::cli::args::Listing;
+use crate::cli::{log, show};
 use crate::home::Home;
 use crate::project::Here;
-use crate::{log, show};
 
 /// A run as scripts see it.
 #[derive(Debug, Serialize)]

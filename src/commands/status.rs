@@ -9,11 +9,11 @@ use runner_jobs::{failmark, report};
 use serde::Serialize;
 
 use super::runs::word;
-use crate::args::Listing;
-use crate::failure::Failure;
+use crate::cli::Failure;
+use crate::cli::args::Listing;
+use crate::cli::show;
 use crate::home::Home;
 use crate::project::{self, Here};
-use crate::show;
 
 #[derive(Debug, Serialize)]
 struct StatusJson {

@@ -8,12 +8,12 @@ use runner_engine::owner::Owner;
 use runner_engine::tick::{Tick, tick};
 use serde::Serialize;
 
-use crate::args::Listing;
+use crate::cli::Failure;
+use crate::cli::args::Listing;
+use crate::cli::show;
 use crate::drive::{self, Manner};
-use crate::failure::Failure;
 use crate::home::Home;
 use crate::project::{self, Here};
-use crate::show;
 
 /// What a tick did, for scripts.
 #[derive(Debug, Default, Serialize)]

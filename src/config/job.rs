@@ -16,7 +16,7 @@ use serde::de::DeserializeOwned;
 use toml::{Table, Value};
 
 use super::{Section, units, wrong};
-use crate::failure::Failure;
+use crate::cli::Failure;
 
 const KINDS: [&str; 3] = ["dream", "command", "prompt"];
 

@@ -22,7 +22,7 @@ use runner_engine::tick::{REPORT_JOB, report_job};
 use runner_text::nearest::nearest;
 use toml::{Table, Value};
 
-use crate::failure::Failure;
+use crate::cli::Failure;
 
 pub use job::{Job, When};
 

@@ -31,9 +31,9 @@ use runner_jobs::{Context, KindSpec, PerformError, failmark, perform};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-use crate::failure::Failure;
-use crate::home::Home;
-use crate::{log, show};
+use crate::cli::Failure;
+use crate::cli::{log, show};
+use crate::home::{self, Home};
 use setting::Setting;
 
 /// How a run that was not admitted stands, or why nothing can be said of it.
@@ -105,19 +105,25 @@ fn attempt(
     };
     // Dropped, and so freed, only after the outcome is committed.
     let mut locks = None;
-    let done = log::start(&setting.run_dir, verbose, setting.redactor.clone())
-        .map_err(|error| {
-            let folder = setting.run_dir.display();
-            refuse(
-                Class::Environment,
-                format!("cannot write the log in {folder}: {error}"),
-            )
-        })
-        .and_then(|()| {
-            tracing::info!(job = setting.spec.name, project = %setting.here.root.display(), "begins");
-            locks = Some(take_locks(home, setting, &holder)?);
-            locked(home, ledger, setting, &holder.owner, quiet, verbose)
-        });
+    let wanted = home::setting("RUNNER_LOG").and_then(|value| value.into_string().ok());
+    let done = log::start(
+        &setting.run_dir,
+        verbose,
+        wanted.as_deref(),
+        setting.redactor.clone(),
+    )
+    .map_err(|error| {
+        let folder = setting.run_dir.display();
+        refuse(
+            Class::Environment,
+            format!("cannot write the log in {folder}: {error}"),
+        )
+    })
+    .and_then(|()| {
+        tracing::info!(job = setting.spec.name, project = %setting.here.root.display(), "begins");
+        locks = Some(take_locks(home, setting, &holder)?);
+        locked(home, ledger, setting, &holder.owner, quiet, verbose)
+    });
     let outcome = match done {
         Ok(outcome) => outcome,
         Err(Stop::Before(outcome)) => {

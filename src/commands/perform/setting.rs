@@ -15,7 +15,7 @@ use runner_jobs::{JobSpec, KindSpec, dream};
 use runner_text::redact::Redactor;
 
 use super::{Stop, refuse};
-use crate::failure::Failure;
+use crate::cli::Failure;
 use crate::home::{self, Home};
 use crate::project::Here;
 

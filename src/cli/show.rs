@@ -10,8 +10,6 @@ use jiff::Timestamp;
 use runner_jobs::Progress;
 use serde::Serialize;
 
-use crate::home;
-
 /// Prints a result.
 pub fn out(text: &str) {
     let mut stdout = io::stdout().lock();
@@ -92,8 +90,7 @@ pub struct Steps {
 impl Steps {
     /// For a run of `job`.
     pub fn new(job: &str, quiet: bool, verbose: bool) -> Self {
-        let terminal = io::stderr().is_terminal() && home::setting("NO_COLOR").is_none();
-        let shown = terminal && !quiet;
+        let shown = io::stderr().is_terminal() && !quiet;
         let target = if shown {
             ProgressDrawTarget::stderr()
         } else {

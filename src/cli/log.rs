@@ -10,13 +10,16 @@ use std::sync::Mutex;
 use runner_text::redact::Redactor;
 use tracing_subscriber::EnvFilter;
 
-use crate::home;
-
 /// The file's name in a run's folder.
 pub const FILE: &str = "log";
 
 /// Sends everything that is traced from here on to the run's log.
-pub fn start(folder: &Path, verbose: u8, redactor: Redactor) -> io::Result<()> {
+pub fn start(
+    folder: &Path,
+    verbose: u8,
+    wanted: Option<&str>,
+    redactor: Redactor,
+) -> io::Result<()> {
     fs::create_dir_all(folder)?;
     let file = File::options()
         .create(true)
@@ -27,9 +30,11 @@ pub fn start(folder: &Path, verbose: u8, redactor: Redactor) -> io::Result<()> {
         1 => "debug",
         _ => "trace",
     };
-    let wanted = home::setting("RUNNER_LOG").and_then(|value| value.into_string().ok());
-    let filter = EnvFilter::try_new(wanted.as_deref().unwrap_or(level))
-        .unwrap_or_else(|_| EnvFilter::new(level));
+    let filter = match wanted {
+        None => EnvFilter::new(level),
+        Some(wanted) => EnvFilter::try_new(wanted)
+            .map_err(|error| io::Error::other(format!("RUNNER_LOG={wanted}: {error}")))?,
+    };
     let sink = Mutex::new(Redacted {
         file,
         redactor,

@@ -1,0 +1,9 @@
+//! The terminal's side: what can be said on a command line, what is shown, what an error looks like,
+//! what a run's log gets. Must never know what a command does.
+
+pub mod args;
+mod failure;
+pub mod log;
+pub mod show;
+
+pub use failure::Failure;
