@@ -161,3 +161,47 @@ fn a_clock_that_was_set_back_does_not_silence_a_job() {
         .says("2026-11-22 02:30");
     at(&house, "2026-11-22T00:01:00Z", &["tick"]).ends(0);
 }
+
+#[test]
+fn an_idea_saved_a_moment_ago_defers_a_pass_of_a_clock_and_not_of_a_person() {
+    let house = old("");
+    house
+        .command("touch", &["-d", "2026-11-22T02:28:00Z", "ideas/note.md"])
+        .status()
+        .unwrap();
+    let told = at(&house, "2026-11-22T02:30:00Z", &["tick", "--json"])
+        .ends(0)
+        .json();
+    let outcome = told["started"][0]["outcome"].as_str().unwrap();
+    assert!(
+        outcome.starts_with("deferred until 2026-11-22T02:33:00Z"),
+        "{outcome}"
+    );
+    assert!(
+        outcome.contains("ideas/note.md (just changed)"),
+        "{outcome}"
+    );
+    // Its time comes; the night is reported only then.
+    assert!(!house.path(".runner/reports").exists());
+    let told = at(&house, "2026-11-22T02:33:00Z", &["tick", "--json"])
+        .ends(0)
+        .json();
+    assert_eq!(told["started"].as_array().unwrap().len(), 2, "{told}");
+    assert!(
+        house
+            .read(".runner/reports/2026-11-22/report.md")
+            .contains("1 succeeded")
+    );
+    house
+        .command("touch", &["-d", "2026-11-22T02:40:00Z", "ideas/note.md"])
+        .status()
+        .unwrap();
+    house.write("ideas/new.md", "Perhaps a shorter one still?\n");
+    house
+        .command("touch", &["-d", "2026-11-22T02:40:00Z", "ideas/new.md"])
+        .status()
+        .unwrap();
+    at(&house, "2026-11-22T02:41:00Z", &["dream", "run"])
+        .ends(0)
+        .says("succeeded");
+}

@@ -51,6 +51,7 @@ pub struct Admitted {
     run: RunId,
     job: JobId,
     night: Option<NightId>,
+    by_hand: bool,
     fence: Fence,
     reserved: Amounts,
     deadline: Duration,
@@ -70,6 +71,10 @@ impl Admitted {
     /// Its night.
     pub fn night(&self) -> Option<NightId> {
         self.night
+    }
+    /// Whether a person asked for it.
+    pub fn by_hand(&self) -> bool {
+        self.by_hand
     }
     /// Its fence: every later commit carries it.
     pub fn fence(&self) -> Fence {
@@ -140,6 +145,7 @@ impl Ledger {
                 run: enter.run.clone(),
                 job: waiting.job,
                 night: occurrence.night,
+                by_hand: occurrence.by_hand,
                 fence: Fence(fence),
                 reserved,
                 deadline,

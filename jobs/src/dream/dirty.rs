@@ -1,16 +1,16 @@
 //! Is someone in the midst of something? (contracts/dream.md, rule 7.)
 //!
-//! Facts for admission, gathered and not judged: an unfinished merge, changes that git sees below
-//! the dream's paths, an idea that was saved a moment ago. Must never write, and never call work in
+//! Facts for admission, gathered and not judged: an unfinished merge, changes that git sees below the
+//! dream's paths; and, once the changed ideas are known, those that were saved a moment ago. Must never write, and never call work in
 //! progress what a pass itself leaves behind: state, proposals and decisions are ignored by git.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use runner_engine::git::Git;
 
 use super::spec::{Dirty, DreamSpec};
-use super::walk::walk;
+use super::survey::Idea;
 use crate::JobError;
 
 /// What lies in git's folder while something is going on there, and what that is.
@@ -23,18 +23,11 @@ const IN_PROGRESS: [(&str, &str); 6] = [
     ("REVERT_HEAD", "a revert is unfinished"),
 ];
 
-/// Why a pass has to wait, one entry a reason or a file; empty when it need not. Recent changes
-/// hold up only a pass that was not started `by_hand`.
+/// Why a pass has to wait, one entry a reason or a file; empty when it need not.
 ///
 /// # Errors
 /// Git gave no answer.
-pub fn dirty(
-    root: &Path,
-    git: &Git,
-    spec: &DreamSpec,
-    by_hand: bool,
-    now: Timestamp,
-) -> Result<Vec<String>, JobError> {
+pub fn dirty(git: &Git, spec: &DreamSpec) -> Result<Vec<String>, JobError> {
     let mut found = Vec::new();
     let folder = git.ask(&["rev-parse", "--absolute-git-dir"])?;
     let folder = PathBuf::from(
@@ -77,20 +70,28 @@ pub fn dirty(
             note(&mut found, path.to_owned());
         }
     }
-    if !by_hand {
-        found.extend(recent(root, spec, now));
-    }
     Ok(found)
 }
 
-/// Ideas that were saved within the quiet time. A date in the future is no reason to wait for it.
-fn recent(root: &Path, spec: &DreamSpec, now: Timestamp) -> impl Iterator<Item = String> {
-    let quiet = i128::from(spec.quiet_minutes) * 60 * 1_000_000_000;
-    let now = now.as_nanosecond();
-    let walked = walk(root, spec).found.into_iter();
-    walked
-        .filter(move |found| (now - i128::from(found.stat.mtime)).abs() < quiet)
-        .map(|found| format!("{} (just changed)", found.path))
+/// The changed ideas that were saved within the quiet time, and when the last of them has had its
+/// quiet; `None` when there is none. A date in the future is no reason to wait for it.
+pub(super) fn just_changed(
+    ideas: &[Idea],
+    selected: &[usize],
+    quiet_minutes: u32,
+    now: Timestamp,
+) -> Option<(Timestamp, Vec<String>)> {
+    let quiet = SignedDuration::from_mins(i64::from(quiet_minutes));
+    let mut until = now;
+    let mut names = Vec::new();
+    for idea in selected.iter().map(|place| &ideas[*place]) {
+        let saved = Timestamp::from_nanosecond(i128::from(idea.stat.mtime)).unwrap_or(now);
+        if now.duration_since(saved).abs() < quiet {
+            until = until.max(saved.saturating_add(quiet).unwrap_or(now));
+            names.push(format!("{} (just changed)", idea.path));
+        }
+    }
+    (!names.is_empty()).then_some((until, names))
 }
 
 fn note(found: &mut Vec<String>, entry: String) {

@@ -77,6 +77,13 @@ pub fn run(ctx: &mut Context<'_>, spec: &DreamSpec) -> Result<Finished, JobError
             &survey.troubles,
         )));
     }
+    if !ctx.admitted.by_hand()
+        && let Some((until, names)) =
+            dirty::just_changed(&survey.ideas, &delta.selected, spec.quiet_minutes, ctx.now)
+    {
+        let why = format!("work is in progress: {}", named(&names));
+        return Err(JobError::Wait { until, why });
+    }
     let folder = pass_folder(ctx, spec);
     let proposals_path = format!("{folder}/proposals.json");
     for target in [&proposals_path, &spec.state_path()] {
@@ -396,4 +403,16 @@ fn changes<'a>(
         )
     };
     judged.shown.iter().map(change).collect()
+}
+
+/// The first few names, and how many more there are.
+fn named(names: &[String]) -> String {
+    const SHOWN: usize = 5;
+    let more = names.len().saturating_sub(SHOWN);
+    let shown = names[..names.len() - more].join(", ");
+    if more == 0 {
+        shown
+    } else {
+        format!("{shown} and {more} more")
+    }
 }

@@ -219,7 +219,7 @@ fn locked(
     let cancel = Cancel::new()
         .map_err(|error| Failure::internal(format!("cannot make a cancel token: {error}")))?;
     cancel_on_signals(&cancel);
-    let facts = setting.facts(ledger, &git, backend.as_ref(), home.wall()?)?;
+    let facts = setting.facts(ledger, &git, backend.as_ref())?;
     let staging = setting.staging();
     let levels = setting.levels(home.wall()?);
     let entered = ledger.admit(&Enter {

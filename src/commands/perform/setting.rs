@@ -78,17 +78,12 @@ impl<'a> Setting<'a> {
     }
 
     /// What is known at admission.
-    pub fn facts(
-        &self,
-        ledger: &Ledger,
-        git: &Git,
-        backend: &dyn Backend,
-        now: Timestamp,
-    ) -> Result<Facts, Stop> {
+    pub fn facts(&self, ledger: &Ledger, git: &Git, backend: &dyn Backend) -> Result<Facts, Stop> {
         let root = &self.here.root;
         let dirty = match &self.spec.kind {
-            KindSpec::Dream(own) => dream::dirty(root, git, own, self.row.by_hand, now)
-                .map_err(|error| refuse(Class::Environment, error.whole()))?,
+            KindSpec::Dream(own) => {
+                dream::dirty(git, own).map_err(|error| refuse(Class::Environment, error.whole()))?
+            }
             _ => Vec::new(),
         };
         let free = rustix::fs::statvfs(root)
