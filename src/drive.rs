@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
 use runner_engine::ids::RunId;
-use runner_engine::ledger::{Ledger, RunRow, RunState};
+use runner_engine::ledger::{Filter, Ledger, RunRow, RunState};
 use runner_engine::outcome::Outcome;
 use runner_engine::owner::Owner;
 use runner_engine::recover::{Driver, Recovered, recover};
@@ -138,6 +138,10 @@ pub fn run_all(
             })?;
             if let Some(again) = settle_after(home, ledger, me, &started.run, &status.to_string())?
             {
+                if forwarder.pulled.load(Ordering::SeqCst) {
+                    // Its time is another tick's.
+                    continue;
+                }
                 let started = spawn(&again, manner)?;
                 all.push(again);
                 forwarder.add(started.child.id());
@@ -192,7 +196,13 @@ fn settle_after(
 ) -> Result<Option<RunId>, Failure> {
     let row = ledger.run(run)?;
     match row.state {
-        RunState::Settled => Ok(None),
+        RunState::Settled => {
+            if row.staging.is_some() {
+                // It died between its outcome and what comes after it.
+                mark(home, ledger, run)?;
+            }
+            Ok(None)
+        }
         RunState::Requested => {
             let why = format!("its process ended with {status} before it began");
             if ledger.decline(run, &Outcome::Lost { why }, home.wall()?)? {
@@ -219,6 +229,23 @@ fn settle_after(
 /// Brings a job's failmark in line with a run that was settled for its dead process.
 pub fn mark(home: &Home, ledger: &Ledger, run: &RunId) -> Result<(), Failure> {
     let row = ledger.run(run)?;
+    // A later run's word counts more.
+    let newest = Filter {
+        job: Some(row.job),
+        limit: 20,
+        ..Filter::default()
+    };
+    let later = ledger
+        .runs(&newest)?
+        .into_iter()
+        .take_while(|later| later.id != row.id);
+    let overtaken = |later: &RunRow| {
+        let outcome = later.outcome.as_ref();
+        outcome.is_some_and(|it| !matches!(it, Outcome::Skipped { .. } | Outcome::Deferred { .. }))
+    };
+    if later.into_iter().any(|later| overtaken(&later)) {
+        return Ok(());
+    }
     let (Some(outcome), Some(project)) = (&row.outcome, ledger.project(&row.project)?) else {
         return Ok(());
     };
@@ -271,6 +298,12 @@ impl Forwarder {
     }
 
     fn add(&self, pid: u32) {
+        // A signal that came between its start and now would never reach it.
+        if self.pulled.load(Ordering::SeqCst)
+            && let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw)
+        {
+            let _already_gone = kill_process(pid, Signal::TERM);
+        }
         self.pids
             .lock()
             .unwrap_or_else(PoisonError::into_inner)

@@ -350,7 +350,7 @@ pub fn sweep(ledger: &mut Ledger, run: &RunRow, now: Timestamp) -> Result<(), Le
     if gone { ledger.swept(&run.id) } else { Ok(()) }
 }
 
-/// Sweeps after all settled runs that nobody swept after.
+/// Sweeps after all settled runs that nobody swept after, and names them.
 ///
 /// # Errors
 /// [`LedgerError`].
@@ -358,14 +358,16 @@ pub fn sweep_all(
     ledger: &mut Ledger,
     driver: &Driver<'_>,
     now: Timestamp,
-) -> Result<(), LedgerError> {
+) -> Result<Vec<RunId>, LedgerError> {
+    let mut swept = Vec::new();
     for run in ledger.unswept()? {
         let path = job_lock_path(driver.state, &run.project, &run.job_name);
         if let Ok(lock) = JobLock::try_take(&path) {
             let run = ledger.run(&run.id)?;
             sweep(ledger, &run, now)?;
+            swept.push(run.id);
             drop(lock);
         }
     }
-    Ok(())
+    Ok(swept)
 }

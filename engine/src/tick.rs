@@ -30,6 +30,9 @@ pub const REPORT_JOB: &str = "report";
 pub struct Tick {
     /// Runs to spawn, oldest first; the caller answers for them until they are settled.
     pub start: Vec<RunId>,
+    /// Settled runs that nobody had swept after: their process died before it could bring their
+    /// failmark in line.
+    pub swept: Vec<RunId>,
     /// What could not be done for one run or one job, while everything else was done.
     pub troubles: Vec<String>,
     /// Runs that were settled for their dead owners, with the word of their outcome.
@@ -70,7 +73,7 @@ pub fn tick(ledger: &mut Ledger, driver: &Driver<'_>, now: Moment) -> Result<Tic
             }
         }
     }
-    sweep_all(ledger, driver, now.wall)?;
+    tick.swept = sweep_all(ledger, driver, now.wall)?;
     for name in ledger.reset_jobs_ahead(now.wall)? {
         tick.troubles.push(format!(
             "{name}: its schedule had run ahead of the clock, which was set back; it starts again from now"

@@ -144,7 +144,8 @@ impl<'a> Context<'a> {
     pub fn ask(&mut self, request: &Request, ideas: u64) -> Result<Reply, AskError> {
         let run = self.admitted.run().clone();
         let left = self.ledger.left_of(&run)?;
-        let want = most(request, left, ideas);
+        let free = self.backend.describe().kind == "builtin";
+        let want = most(request, left, ideas, free);
         let name = self.backend.name().to_owned();
         let reserved = self
             .ledger
@@ -202,14 +203,20 @@ impl<'a> Context<'a> {
 }
 
 /// The most that one request is charged, whatever comes of it: the call, its text and its longest
-/// answer in tokens (four bytes a token), and an even share of the money that the run has left.
-fn most(request: &Request, left: Amounts, ideas: u64) -> Amounts {
+/// answer in tokens (four bytes a token), and an even share of the money that the run has left, which
+/// is never nothing. A backend that is `free` asks nobody. Nothing is clamped to what is left: a
+/// request that may need more is refused before it is made.
+fn most(request: &Request, left: Amounts, ideas: u64, free: bool) -> Amounts {
     let written = serde_json::to_vec(request).map_or(0, |text| text.len() as u64);
     let tokens = (written / 4).saturating_add(request.limits.max_output_tokens);
     Amounts {
         calls: 1,
-        tokens: tokens.min(left.tokens),
-        micros: left.micros / left.calls.max(1),
+        tokens: if free { 0 } else { tokens },
+        micros: if free {
+            0
+        } else {
+            (left.micros / left.calls.max(1)).max(1)
+        },
         seconds: 0,
         ideas,
     }

@@ -2,6 +2,7 @@
 //!
 //! The only place that prints. A closed pipe is the reader's choice and never an error.
 
+use std::borrow::Cow;
 use std::io::{self, IsTerminal as _, Write as _};
 use std::time::Duration;
 
@@ -39,7 +40,17 @@ pub fn complain(text: &str) {
 
 fn complain_raw(text: &str) {
     let mut stderr = io::stderr().lock();
-    let _closed = writeln!(stderr, "{text}");
+    let _closed = writeln!(stderr, "{}", printable(text));
+}
+
+/// The text without what a terminal would obey: names, lock files and models' words are shown here.
+fn printable(text: &str) -> Cow<'_, str> {
+    let obeyed = |c: char| c.is_control() && c != '\n' && c != '\t';
+    if text.contains(obeyed) {
+        Cow::Owned(text.replace(obeyed, "\u{fffd}"))
+    } else {
+        Cow::Borrowed(text)
+    }
 }
 
 /// A moment for people: their own zone, to the second.
@@ -138,6 +149,14 @@ impl Drop for Steps {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_terminal_is_told_nothing_to_obey() {
+        assert_eq!(
+            printable("a\u{1b}[2Jb\u{7}\tc\n"),
+            "a\u{fffd}[2Jb\u{fffd}\tc\n"
+        );
+    }
 
     #[test]
     fn columns_line_up() {

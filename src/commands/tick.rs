@@ -46,8 +46,9 @@ pub fn run(home: &Home, manner: Manner, listing: Listing) -> Result<Exit, Failur
             start,
             settled,
             troubles,
+            swept,
         } = tick(ledger, &drive::driver(home, &me), home.now()?)?;
-        for (run, _) in &settled {
+        for run in settled.iter().map(|(run, _)| run).chain(&swept) {
             drive::mark(home, ledger, run)?;
         }
         for trouble in troubles {

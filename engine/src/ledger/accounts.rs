@@ -328,7 +328,11 @@ pub(super) fn reserve(
 
 /// Moves what a run used from its reservation to its accounts; a request that was never settled is
 /// charged at its maximum.
-pub(super) fn settle(tx: &Transaction<'_>, run: &RunId, seconds: u64) -> Result<(), Fault> {
+pub(super) fn settle(tx: &Transaction<'_>, run: &RunId, elapsed: u64) -> Result<(), Fault> {
+    // The wall clock may have jumped, and a dead run may be found late: no run is charged more time
+    // than it was allowed.
+    let allowed = reserved_by(tx, run)?.map_or(0, |reserved| reserved.seconds);
+    let seconds = elapsed.min(allowed);
     let used = Amounts {
         seconds,
         ..used_by(tx, run)?

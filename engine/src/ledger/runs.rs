@@ -418,12 +418,24 @@ pub(super) fn settle_row(
             .div_ceil(1000);
         accounts::settle(tx, run, seconds)?;
     }
-    match outcome {
-        Outcome::Deferred { until, .. } => tx.execute(
+    let comes_back = match outcome {
+        Outcome::Deferred { until, .. } => {
+            // A person who asked for one run, once, has been told; nobody else is waiting for it.
+            let told: bool = tx.query_row(
+                "SELECT by_hand AND night IS NULL AND key NOT GLOB 'key *' FROM occurrences WHERE id = ?1",
+                [&occurrence],
+                |row| row.get(0),
+            )?;
+            (!told).then_some(*until)
+        }
+        _ => None,
+    };
+    match comes_back {
+        Some(until) => tx.execute(
             "UPDATE occurrences SET again_at = ?2 WHERE id = ?1",
-            params![occurrence, millis(*until)],
+            params![occurrence, millis(until)],
         )?,
-        _ => tx.execute(
+        None => tx.execute(
             "UPDATE occurrences SET outcome = ?2, settled = ?3, again_at = NULL WHERE id = ?1",
             params![occurrence, to_json(outcome), millis(now)],
         )?,

@@ -310,7 +310,7 @@ fn settled_means_settled() {
 #[test]
 fn a_deferral_keeps_its_occurrence_open_until_its_time() {
     let mut house = house();
-    let run = house.requested("dream", "a");
+    let run = house.requested("dream", "key a");
     let facts = Facts {
         dirty: vec!["ideas/a.md".into()],
         free_bytes: u64::MAX,
@@ -748,4 +748,54 @@ fn ids_in_the_ledger_are_ids() {
     ));
     let unknown: OccurrenceId = OccurrenceId::new(now());
     assert!(house.ledger.occurrence(&unknown).is_err());
+}
+
+#[test]
+fn a_deferral_that_a_person_was_told_does_not_come_back() {
+    let mut house = house();
+    let run = house.requested("dream", "a");
+    let facts = Facts {
+        dirty: vec!["ideas/a.md".into()],
+        free_bytes: u64::MAX,
+        ..Facts::default()
+    };
+    house
+        .admit_with(&run, Budget::default(), &[], &facts)
+        .unwrap();
+    let me = house.me.clone();
+    assert!(
+        house
+            .ledger
+            .resume_deferred(&me, later(600))
+            .unwrap()
+            .is_empty()
+    );
+    let occurrence = house.ledger.run(&run).unwrap().occurrence;
+    let outcome = house.ledger.occurrence(&occurrence).unwrap().outcome;
+    assert!(
+        matches!(outcome, Some(Outcome::Deferred { .. })),
+        "{outcome:?}"
+    );
+}
+
+#[test]
+fn nobody_is_charged_more_time_than_was_allowed() {
+    let mut house = house();
+    let run = house.requested("dream", "a");
+    let want = Budget {
+        seconds: Some(90),
+        ..Budget::default()
+    };
+    house.admit(&run, want, &[day(calls(99))]).unwrap();
+    let lost = Outcome::Lost {
+        why: "found eight hours later".into(),
+    };
+    house
+        .ledger
+        .settle_dead(&run, &lost, &Summary::default(), None, later(480))
+        .unwrap();
+    assert_eq!(
+        house.ledger.account("day", "2026-11-21").unwrap().seconds,
+        90
+    );
 }

@@ -141,12 +141,23 @@ fn calls(count: u64) -> String {
     }
 }
 
+/// Text from elsewhere on one line, with nothing in it that markdown, HTML or a terminal would obey.
 fn one_line(text: &str) -> String {
-    text.split(['\n', '\r'])
-        .map(str::trim)
+    let parts = text.split(['\n', '\r']).map(str::trim);
+    let line = parts
         .filter(|part| !part.is_empty())
         .collect::<Vec<_>>()
-        .join(" ")
+        .join(" ");
+    let mut out = String::with_capacity(line.len());
+    for c in line.chars() {
+        match c {
+            '<' => out.push_str("&lt;"),
+            '[' | ']' | '`' => out.extend(['\\', c]),
+            c if c.is_control() => out.push('\u{fffd}'),
+            c => out.push(c),
+        }
+    }
+    out
 }
 
 fn cell(text: &str) -> String {
@@ -176,7 +187,7 @@ mod tests {
             },
             unstated_calls: 1,
             headline: "did | it\nall".into(),
-            lines: vec!["one\n# two".into()],
+            lines: vec!["one\n# two ![x](http://evil.example) <img src=x>".into()],
             facts: Map::new(),
             artifacts: vec!["out/a.json".into()],
             backend: "builtin".into(),
@@ -219,7 +230,10 @@ mod tests {
         );
         assert!(text.contains("Spent 2 model calls, $0.03, 3 s."), "{text}");
         assert!(text.contains("did \\| it all"), "{text}");
-        assert!(text.contains("- one # two\n"), "{text}");
+        assert!(
+            text.contains("- one # two !\\[x\\](http://evil.example) &lt;img src=x>\n"),
+            "{text}"
+        );
         assert!(text.contains("failed (crash): exit 3"), "{text}");
     }
 }

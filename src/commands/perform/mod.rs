@@ -11,7 +11,7 @@
 
 mod setting;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread;
 
@@ -33,6 +33,7 @@ use signal_hook::iterator::Signals;
 
 use crate::cli::Failure;
 use crate::cli::{log, show};
+use crate::drive;
 use crate::home::{self, Home};
 use setting::Setting;
 
@@ -137,7 +138,15 @@ fn attempt(
             }
             outcome
         }
-        Err(Stop::Hard(failure)) => return Err(failure),
+        Err(Stop::Hard(failure)) => {
+            // Admitted, it is recovered; not admitted, this is what becomes of it.
+            let outcome = Outcome::Failed {
+                class: Class::Environment,
+                why: failure.to_string(),
+            };
+            ledger.decline(&row.id, &setting.redacted(outcome), home.wall()?)?;
+            return Err(failure);
+        }
     };
     let now = home.wall()?;
     if let Err(error) = failmark::update(&setting.here.root, &setting.spec, &row.id, &outcome, now)
@@ -221,6 +230,11 @@ fn locked(
     cancel_on_signals(&cancel);
     let facts = setting.facts(ledger, &git, backend.as_ref())?;
     let staging = setting.staging();
+    let cache = home.state.join("projects").join(here.id.as_str());
+    std::fs::create_dir_all(&cache).map_err(|error| {
+        let what = format!("cannot make {}: {error}", cache.display());
+        refuse(Class::Environment, what)
+    })?;
     let levels = setting.levels(home.wall()?);
     let entered = ledger.admit(&Enter {
         run: &row.id,
@@ -240,6 +254,7 @@ fn locked(
                 backend,
                 cancel,
                 staging,
+                cache,
             };
             work.done(
                 home,
@@ -264,6 +279,7 @@ fn bury_the_dead(home: &Home, ledger: &mut Ledger, row: &RunRow, me: &Owner) -> 
         if dead.job == row.job && dead.id != row.id && dead.state == RunState::Running {
             tracing::info!(run = %dead.id, "its process is gone; it is settled first");
             recover_locked(ledger, &driver, &dead.id, false, home.now()?)?;
+            drive::mark(home, ledger, &dead.id)?;
             if ledger.run(&dead.id)?.state != RunState::Settled {
                 return Err(refuse(
                     Class::Environment,
@@ -284,6 +300,7 @@ struct Work {
     backend: Arc<dyn Backend>,
     cancel: Cancel,
     staging: String,
+    cache: PathBuf,
 }
 
 impl Work {
@@ -297,10 +314,6 @@ impl Work {
         mut steps: show::Steps,
     ) -> Result<Outcome, Stop> {
         let Setting { here, spec, .. } = setting;
-        let cache = home.state.join("projects").join(here.id.as_str());
-        std::fs::create_dir_all(&cache).map_err(|error| {
-            Failure::cannot_write(format!("cannot make {}: {error}", cache.display()))
-        })?;
         let allowed = setting.writes();
         let allowed: Vec<&str> = allowed.iter().map(String::as_str).collect();
         let scope = match Scope::open(&here.root, &allowed, &self.staging) {
@@ -319,7 +332,7 @@ impl Work {
             admitted,
             Place {
                 root: &here.root,
-                cache: &cache,
+                cache: &self.cache,
                 run_dir: &setting.run_dir,
             },
             scope,
