@@ -205,3 +205,25 @@ fn an_idea_saved_a_moment_ago_defers_a_pass_of_a_clock_and_not_of_a_person() {
         .ends(0)
         .says("succeeded");
 }
+
+#[test]
+fn a_request_that_the_budget_cannot_cover_is_never_made() {
+    for budget in ["tokens = 10", "calls = 0", "money = 0.0"] {
+        let house = old(&format!(
+            "[backends.mine]\ntype = \"command\"\nprogram = \"sh\"\nargs = [\"-c\", \"touch asked; echo '\\\"yes\\\"'\"]\n\
+             [jobs.ask]\nkind = \"prompt\"\nprompt = \"?\"\nto = \"notes/a.md\"\nbackend = \"mine\"\n\
+             [jobs.ask.budget]\n{budget}\n"
+        ));
+        house
+            .run(&["run", "ask"])
+            .ends(1)
+            .says("over-budget")
+            .says("budget of run");
+        assert!(!house.path("notes/a.md").exists());
+        let found = std::process::Command::new("find")
+            .args([house.root().as_os_str(), "-name".as_ref(), "asked".as_ref()])
+            .output()
+            .unwrap();
+        assert!(found.stdout.is_empty(), "{budget}: the program was run");
+    }
+}
