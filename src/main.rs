@@ -9,6 +9,8 @@ mod project;
 
 use std::process::ExitCode;
 
+use runner_engine::outcome::Exit;
+
 fn main() -> ExitCode {
     let code = match cli::args::parse(std::env::args_os()) {
         Err(code) => code,
@@ -16,6 +18,10 @@ fn main() -> ExitCode {
             cli::show::complain(&failure.to_string());
             failure.exit
         }),
+    };
+    let code = match code {
+        Exit::Done if cli::show::lost() => Exit::CannotWrite,
+        code => code,
     };
     ExitCode::from(code as u8)
 }

@@ -63,7 +63,9 @@ fn held(holder: Option<&Holder>, path: &Path) -> String {
     match holder {
         Some(holder) => format!(
             "lock held by PID {} since {} (run {})",
-            holder.owner.pid, holder.since, holder.run
+            holder.owner.pid,
+            holder.since.strftime("%Y-%m-%dT%H:%M:%SZ"),
+            holder.run
         ),
         None => format!("lock held ({})", path.display()),
     }

@@ -95,20 +95,20 @@ pub fn hint(outcome: &Outcome) -> &'static str {
         Some(Class::NotInstalled) => "install the program or correct its path in runner.toml",
         Some(Class::Environment) => "mend what the message names, then run the job by hand",
         Some(Class::RateLimited) => "wait, or give the job another backend",
-        Some(Class::OverBudget) => "raise the budget in runner.toml, or wait for the next day",
-        Some(Class::Silent) => {
-            "see the log with `runner runs logs`; the backend may hang or be unreachable"
+        Some(Class::OverBudget) => {
+            "raise the budget that the message names in runner.toml, or wait for the next one"
         }
-        Some(Class::Malformed) => "see what came with `runner runs logs`; nothing of it was used",
+        Some(Class::Silent) => "the backend may hang or be unreachable; the run's log has more",
+        Some(Class::Malformed) => "nothing of what came was used; try the backend by hand",
         Some(Class::ArtifactMissing) => {
-            "the program ended without what it declares; see `runner runs logs`"
+            "the program ended without what it declares; the run's log has its words"
         }
         Some(Class::Guard) => {
             "something else changed the same files, or a write was refused; look at them first"
         }
-        Some(Class::Crash) => "see the program's own words with `runner runs logs`",
+        Some(Class::Crash) => "the run's log has the program's own words",
         Some(Class::Internal) => "please report this with the output of `runner runs show`",
-        None => "see `runner runs show`",
+        None => "the run's log has more",
     }
 }
 

@@ -4,6 +4,7 @@
 
 use std::borrow::Cow;
 use std::io::{self, IsTerminal as _, Write as _};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -11,12 +12,25 @@ use jiff::Timestamp;
 use runner_jobs::Progress;
 use serde::Serialize;
 
+static LOST: AtomicBool = AtomicBool::new(false);
+
+/// Whether some of a result could not be written.
+pub fn lost() -> bool {
+    LOST.load(Ordering::SeqCst)
+}
+
 /// Prints a result.
 pub fn out(text: &str) {
     let mut stdout = io::stdout().lock();
-    let _closed = stdout
+    let done = stdout
         .write_all(text.as_bytes())
         .and_then(|()| stdout.flush());
+    if let Err(error) = done
+        && error.kind() != io::ErrorKind::BrokenPipe
+        && !LOST.swap(true, Ordering::SeqCst)
+    {
+        complain(&format!("cannot write standard output: {error}"));
+    }
 }
 
 /// Prints a result as JSON.
@@ -56,7 +70,7 @@ fn printable(text: &str) -> Cow<'_, str> {
 /// A moment for people: their own zone, to the second.
 pub fn moment(at: Timestamp) -> String {
     at.to_zoned(jiff::tz::TimeZone::system())
-        .strftime("%Y-%m-%d %H:%M:%S")
+        .strftime("%Y-%m-%d %H:%M:%S %Z")
         .to_string()
 }
 

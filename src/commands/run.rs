@@ -87,6 +87,11 @@ fn once(
                 manner.quiet,
                 &format!("{job} was asked for with this key before: {stands}"),
             );
+            if listing.json
+                && let Some(row) = ledger.last_run_of(&occurrence)?
+            {
+                show::json(&runs::RunJson::of(&row));
+            }
             return Ok(outcome.map_or(Exit::TryLater, |outcome| outcome.exit(deferral_is_normal)));
         }
     };
@@ -131,9 +136,11 @@ pub fn tell(row: &RunRow, manner: Manner, listing: Listing) {
             "{line}\n  to see more: runner runs show {}",
             row.id
         ));
-        show::say(
-            false,
-            &format!("  {}", runner_jobs::failmark::hint(outcome)),
-        );
+        if outcome.class().is_some() {
+            show::say(
+                false,
+                &format!("  {}", runner_jobs::failmark::hint(outcome)),
+            );
+        }
     }
 }

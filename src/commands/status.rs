@@ -88,6 +88,11 @@ pub fn run(
     }
     if listing.json {
         show::json(&status);
+    } else if let (Some(root), true) = (&only, status.projects.is_empty()) {
+        show::out(&format!(
+            "{} is a project that has not run here yet; `runner night` or `runner init` makes it known\n",
+            root.display()
+        ));
     } else {
         show::out(&text(&status));
     }
@@ -163,7 +168,12 @@ fn one(home: &Home, ledger: &Ledger, known: &Project) -> Result<ProjectJson, Fai
         .into_iter()
         .map(|row| LiveJson {
             run: row.id.to_string(),
-            state: word(&row).to_owned(),
+            state: match &row.owner {
+                Some(owner) if !owner.is_alive() => {
+                    "running, but its process is gone; the next tick settles it".to_owned()
+                }
+                _ => word(&row).to_owned(),
+            },
             since: row.started.unwrap_or(row.requested),
             job: row.job_name,
         })

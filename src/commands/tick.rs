@@ -75,8 +75,15 @@ pub fn run(home: &Home, manner: Manner, listing: Listing) -> Result<Exit, Failur
                 .as_ref()
                 .map_or(Exit::Internal, |outcome| outcome.exit(true)),
         );
-        if !listing.json {
-            show::say(manner.quiet, &format!("{}: {outcome}", row.job_name));
+        let line = format!("{}: {outcome}", row.job_name);
+        let well = row
+            .outcome
+            .as_ref()
+            .is_some_and(|it| it.exit(true) == Exit::Done);
+        if !well {
+            show::complain(&line);
+        } else if !listing.json {
+            show::say(manner.quiet, &line);
         }
         told.started.push(StartedJson {
             run: run.to_string(),

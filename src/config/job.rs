@@ -6,6 +6,7 @@ use std::time::Duration;
 use jiff::SignedDuration;
 use runner_backends::BackendSpec;
 use runner_engine::ledger::Budget;
+use runner_engine::placement::RelPath;
 use runner_engine::schedule::Trigger;
 use runner_jobs::command::CommandSpec;
 use runner_jobs::dream::DreamSpec;
@@ -96,6 +97,18 @@ pub(super) fn job(name: &str, mut table: Table, files: &[PathBuf]) -> Result<Job
         "command" => KindSpec::Command(own::<CommandSpec>(&path, rest, files)?),
         _ => KindSpec::Prompt(own::<PromptSpec>(&path, rest, files)?),
     };
+    match &kind {
+        KindSpec::Command(command) => {
+            for artifact in &command.artifacts {
+                target(&artifact.to).map_err(|why| wrong(files, &key("artifacts"), &why))?;
+            }
+        }
+        KindSpec::Prompt(prompt) => {
+            let to = prompt.to.replace("{date}", "date");
+            target(&to).map_err(|why| wrong(files, &key("to"), &why))?;
+        }
+        KindSpec::Dream(_) | KindSpec::Report => {}
+    }
     if let (KindSpec::Dream(dream), None) = (&kind, budget.ideas) {
         budget.ideas = Some(dream.max_ideas as u64);
     }
@@ -114,6 +127,32 @@ pub(super) fn job(name: &str, mut table: Table, files: &[PathBuf]) -> Result<Job
         when,
         enabled,
     })
+}
+
+/// What no job places anything in: git's own, runner's own, the proposals and journals that only
+/// checked data reaches, and what agents obey.
+const NEVER: [&str; 8] = [
+    ".git",
+    ".runner",
+    "runner.toml",
+    "dreams",
+    "rem",
+    "_steps.jsonl",
+    ".claude",
+    ".codex",
+];
+
+/// Whether a job may be told to place something at `to`.
+fn target(to: &str) -> Result<(), String> {
+    RelPath::new(to).map_err(|error| error.to_string())?;
+    if to.contains(['{', '}']) {
+        return Err(format!("{to:?} has a placeholder that is not {{date}}"));
+    }
+    let first = to.split('/').next().unwrap_or(to);
+    match NEVER.iter().find(|never| never.eq_ignore_ascii_case(first)) {
+        Some(never) => Err(format!("{to:?}: no job places anything in {never}")),
+        None => Ok(()),
+    }
 }
 
 /// The settings that only this kind has.

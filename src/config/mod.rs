@@ -449,6 +449,21 @@ mod tests {
             ("[night]\nzone = \"Mars/Olympus\"\n", ":2", "time zone"),
             ("[jobs.report]\nkind = \"prompt\"\n", ":1", "not \"report\""),
             ("[night\n", ":1", "runner.toml"),
+            (
+                "[jobs.a]\nkind = \"command\"\nprogram = \"x\"\nartifacts = [{ from = \"a\", to = \".Git/config\" }]\n",
+                ":4",
+                "no job places anything in .git",
+            ),
+            (
+                "[jobs.a]\nkind = \"prompt\"\nprompt = \"x\"\nto = \"../x.md\"\n",
+                ":4",
+                "..",
+            ),
+            (
+                "[jobs.a]\nkind = \"prompt\"\nprompt = \"x\"\nto = \"n/{dat}.md\"\n",
+                ":4",
+                "placeholder",
+            ),
             ("night = 3\n", ":1", "table"),
         ];
         for (text, line, hint) in cases {

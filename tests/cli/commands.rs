@@ -233,3 +233,29 @@ fn a_command_backend_answers_a_prompt() {
     );
     assert_eq!(row["containment"], "unconfined: not yet");
 }
+
+/// The guide's smallest backend, word for word, as both kinds of job would use it.
+#[test]
+fn the_guides_backend_works() {
+    let guide = include_str!("../../docs/guide/command-backend.md");
+    let script = guide
+        .split("```python\n")
+        .nth(1)
+        .unwrap()
+        .split("```")
+        .next()
+        .unwrap();
+    let house = House::with("");
+    house.write("echo.py", script);
+    let path = house.path("echo.py").display().to_string();
+    house.configure(&format!(
+        "[backends.mine]\ntype = \"command\"\nprogram = \"python3\"\nargs = [{path:?}]\nquiet = true\n\
+         [jobs.dream]\nbackend = \"mine\"\n\
+         [jobs.digest]\nkind = \"prompt\"\nprompt = \"What?\"\nsources = [\"README.md\"]\nto = \"d.md\"\nbackend = \"mine\"\n"
+    ));
+    house.write("ideas/note.md", "Maybe use a shorter name?\n");
+    let night = house.run(&["night", "--json"]).ends(0).json();
+    assert_eq!(night["worst"], "succeeded", "{night:#}");
+    assert!(house.read("d.md").contains("README.md: a project"));
+    assert_eq!(night["runs"][1]["unstated_calls"], 1);
+}

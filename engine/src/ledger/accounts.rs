@@ -52,6 +52,8 @@ pub struct Level {
     pub level: &'static str,
     /// Which night or day.
     pub key: String,
+    /// What people call it: `night 2026-11-21`.
+    pub label: String,
     /// What it may hold in all.
     pub cap: Budget,
 }
@@ -261,7 +263,7 @@ pub(super) fn fit(
         let wanted = want.array()[unit];
         amounts[unit] = match (wanted, tightest) {
             (Some(wanted), Some((left, level))) if wanted > left => {
-                let level = format!("{} {}", level.level, level.key);
+                let level = level.label.clone();
                 return Ok(Err(Shortfall {
                     level,
                     unit: UNITS[unit],
@@ -271,7 +273,7 @@ pub(super) fn fit(
             }
             (Some(wanted), _) => wanted,
             (None, Some((left, level))) if left == 0 => {
-                let level = format!("{} {}", level.level, level.key);
+                let level = level.label.clone();
                 return Ok(Err(Shortfall {
                     level,
                     unit: UNITS[unit],
@@ -305,6 +307,7 @@ pub(super) fn reserve(
     let own = Level {
         level: "run",
         key: run.to_string(),
+        label: format!("run {run}"),
         cap: Budget::default(),
     };
     for level in levels.iter().chain([&own]) {

@@ -184,6 +184,19 @@ impl Ledger {
         })
     }
 
+    /// The last attempt at an occurrence.
+    pub fn last_run_of(&self, occurrence: &OccurrenceId) -> Result<Option<RunRow>> {
+        self.view(|db| {
+            let sql = format!(
+                "SELECT {COLUMNS} FROM {TABLES} WHERE r.occurrence = ?1 ORDER BY r.attempt DESC LIMIT 1"
+            );
+            db.query_row(&sql, [occurrence.as_str()], raw)
+                .optional()?
+                .map(run_row)
+                .transpose()
+        })
+    }
+
     /// Runs that nobody has settled; the cost follows their number.
     pub fn unsettled(&self) -> Result<Vec<Unsettled>> {
         self.listed("INDEXED BY runs_unsettled", "r.state <> 'settled'")

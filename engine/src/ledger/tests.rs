@@ -138,6 +138,7 @@ fn day(cap: Budget) -> Level {
     Level {
         level: "day",
         key: "2026-11-21".to_owned(),
+        label: "day 2026-11-21".to_owned(),
         cap,
     }
 }

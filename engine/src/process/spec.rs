@@ -138,6 +138,7 @@ impl std::fmt::Display for Searched<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self.0 {
             [] => f.write_str("(the child's PATH is empty)"),
+            many if many.len() > 3 => write!(f, "(looked in the {} folders of PATH)", many.len()),
             folders => {
                 let folders: Vec<_> = folders.iter().map(|path| path.to_string_lossy()).collect();
                 write!(f, "(looked in {})", folders.join(", "))

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use runner_engine::ledger::Amounts;
 
 use super::model::{NightReport, RunLine};
+use crate::failmark;
 
 /// Renders the report. Text that came from models or repositories is shown, never interpreted: line
 /// breaks are folded and markup characters at the start of a line are harmless in a list item.
@@ -28,7 +29,7 @@ fn write(out: &mut String, report: &NightReport) -> std::fmt::Result {
         "Opened {}, told {}. Spent {}.\n",
         report.opened.strftime("%Y-%m-%d %H:%M UTC"),
         report.closed.strftime("%Y-%m-%d %H:%M UTC"),
-        amounts(report.spent)
+        spent(report)
     )?;
     if !report.runs.is_empty() {
         writeln!(
@@ -43,7 +44,7 @@ fn write(out: &mut String, report: &NightReport) -> std::fmt::Result {
                 run.word(),
                 run.spent.seconds,
                 run.spent.calls,
-                cell(&run.headline)
+                cell(run.told())
             )?;
         }
         writeln!(out)?;
@@ -68,6 +69,19 @@ fn write(out: &mut String, report: &NightReport) -> std::fmt::Result {
     Ok(())
 }
 
+/// What the night spent, and how much of that nobody stated.
+fn spent(report: &NightReport) -> String {
+    let unstated: u64 = report.runs.iter().map(|run| run.unstated_calls).sum();
+    let mut text = amounts(report.spent);
+    if unstated > 0 {
+        text.push_str(&format!(
+            "; {} did not state their usage and are counted as reserved",
+            calls(unstated)
+        ));
+    }
+    text
+}
+
 fn section(out: &mut String, run: &RunLine) -> std::fmt::Result {
     let attempt = if run.attempt > 1 {
         format!(", attempt {}", run.attempt)
@@ -86,6 +100,11 @@ fn section(out: &mut String, run: &RunLine) -> std::fmt::Result {
             .class()
             .map_or_else(String::new, |class| format!(" ({class})"));
         writeln!(out, "{}{class}: {}\n", outcome.word(), one_line(why))?;
+    }
+    if let Some(outcome) = &run.outcome
+        && outcome.class().is_some()
+    {
+        writeln!(out, "To do: {}\n", failmark::hint(outcome))?;
     }
     for line in &run.lines {
         writeln!(out, "- {}", one_line(line))?;

@@ -131,6 +131,16 @@ impl NightReport {
 }
 
 impl RunLine {
+    /// The one line that tells most: its headline, else why it ended as it did.
+    pub fn told(&self) -> &str {
+        let why = self.outcome.as_ref().and_then(Outcome::why);
+        if self.headline.is_empty() {
+            why.unwrap_or_default()
+        } else {
+            &self.headline
+        }
+    }
+
     /// The word of its outcome; `running` while it has none.
     pub fn word(&self) -> &str {
         self.outcome.as_ref().map_or("running", Outcome::word)

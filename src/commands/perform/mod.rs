@@ -235,7 +235,7 @@ fn locked(
         let what = format!("cannot make {}: {error}", cache.display());
         refuse(Class::Environment, what)
     })?;
-    let levels = setting.levels(home.wall()?);
+    let levels = setting.levels(ledger, home.wall()?)?;
     let entered = ledger.admit(&Enter {
         run: &row.id,
         owner: me,

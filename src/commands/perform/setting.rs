@@ -108,25 +108,27 @@ impl<'a> Setting<'a> {
     }
 
     /// The accounts that it spends from; a report costs nothing and is never refused.
-    pub fn levels(&self, now: Timestamp) -> Vec<Level> {
+    pub fn levels(&self, ledger: &Ledger, now: Timestamp) -> Result<Vec<Level>, Failure> {
         if matches!(self.spec.kind, KindSpec::Report) {
-            return Vec::new();
+            return Ok(Vec::new());
         }
         let config = &self.here.config;
         let date = civil_date(now, &config.night.zone);
         let mut levels = vec![Level {
             level: "day",
             key: format!("{} {date}", self.here.id),
+            label: format!("day {date} ([day.budget])"),
             cap: config.day,
         }];
         if let Some(night) = self.row.night {
             levels.push(Level {
                 level: "night",
                 key: night.0.to_string(),
+                label: format!("night {} ([night.budget])", ledger.night(night)?.name),
                 cap: config.night.budget,
             });
         }
-        levels
+        Ok(levels)
     }
 
     /// The most that it may spend: nothing of what its kind or its backend cannot use.
