@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use runner_engine::ledger::{Filter, NewOccurrence, Recorded};
+use runner_engine::ledger::{NewOccurrence, Recorded, RunRow};
 use runner_engine::outcome::{Exit, Outcome};
 use runner_engine::owner::Owner;
 use runner_engine::tick::{civil_date, close_nights};
@@ -100,11 +100,11 @@ pub fn run(home: &Home, here: &Path, manner: Manner, listing: Listing) -> Result
         ));
         worst = worst.max(Exit::Failed);
     }
-    let left = ledger.runs(&Filter {
-        night: Some(night.id),
-        unsettled: true,
-        ..Filter::default()
-    })?;
+    let left: Vec<RunRow> = ledger
+        .unsettled()?
+        .into_iter()
+        .filter(|row| row.night == Some(night.id))
+        .collect();
     if !left.is_empty() && worst == Exit::Done {
         worst = Exit::TryLater;
     }

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use jiff::{SignedDuration, Timestamp};
-use runner_engine::ledger::{Filter, Ledger, Project};
+use runner_engine::ledger::{Ledger, Project};
 use runner_engine::outcome::{Exit, Outcome};
 use runner_jobs::{failmark, report};
 use serde::Serialize;
@@ -160,12 +160,9 @@ fn one(home: &Home, ledger: &Ledger, known: &Project) -> Result<ProjectJson, Fai
         })
         .min_by_key(|next| next.at);
     let live = ledger
-        .runs(&Filter {
-            project: Some(known.id.clone()),
-            unsettled: true,
-            ..Filter::default()
-        })?
+        .unsettled()?
         .into_iter()
+        .filter(|row| row.project == known.id)
         .map(|row| LiveJson {
             run: row.id.to_string(),
             state: match &row.owner {

@@ -110,8 +110,6 @@ pub struct Filter {
     pub job: Option<JobId>,
     /// Of this night only.
     pub night: Option<NightId>,
-    /// Not settled ones only.
-    pub unsettled: bool,
     /// Whose id begins like this.
     pub prefix: Option<String>,
     /// At most so many, newest first; 0 means all.
@@ -156,16 +154,14 @@ impl Ledger {
             values.push(job.0.into());
         }
         if let Some(project) = &filter.project {
-            wheres.push("r.job IN (SELECT id FROM jobs WHERE project = ?)");
+            // The plus keeps the order of ids, newest first, so that a limit ends the search.
+            wheres.push("+r.job IN (SELECT id FROM jobs WHERE project = ?)");
             values.push(project.to_string().into());
         }
         if let Some(prefix) = &filter.prefix {
             wheres.push("r.id BETWEEN ? AND ?");
             values.push(prefix.clone().into());
             values.push(format!("{prefix}~").into());
-        }
-        if filter.unsettled {
-            wheres.push("r.state <> 'settled'");
         }
         wheres.push("1");
         let limit = if filter.limit == 0 {
