@@ -207,7 +207,7 @@ impl Ledger {
     ) -> Result<Vec<(String, Outcome)>> {
         self.view(|db| {
             let mut statement = db.prepare(
-                "SELECT j.name, o.outcome FROM occurrences o JOIN jobs j ON j.id = o.job
+                "SELECT j.name, o.outcome FROM occurrences o INDEXED BY occurrences_missed JOIN jobs j ON j.id = o.job
                  WHERE o.missed AND o.recorded >= ?2 AND j.project = ?1 ORDER BY o.recorded DESC",
             )?;
             let rows = statement.query_map(params![project.as_str(), millis(since)], |row| {

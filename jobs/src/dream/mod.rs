@@ -37,6 +37,7 @@ use runner_engine::outcome::Class;
 use runner_engine::placement::Trouble as DiskTrouble;
 use runner_engine::scope::{Expect, ScopeError};
 use runner_text::json_extract::extract_array;
+use runner_text::redact::Redactor;
 use serde_json::Value;
 
 use crate::evidence::{Bounds, EvidenceError, Room, references};
@@ -45,7 +46,7 @@ pub use dirty::dirty;
 pub use spec::{Dirty, DreamSpec};
 
 use decisions::Decisions;
-use proposal::{Action, Checked, Offer, Proposal, Refused, Status};
+use proposal::{Action, Checked, Offer, Proposal, Refused};
 use state::{Change, State, Triaged};
 use survey::Reader;
 use told::{Told, listed};
@@ -56,6 +57,10 @@ use walk::Trouble;
 const LONGEST: u64 = 256 * 1024 * 1024;
 /// What of a run's time is kept for what comes after the answer.
 const AFTERWARDS: Duration = Duration::from_secs(30);
+/// The longest reply that is looked at, in bytes, whatever was asked.
+const LONGEST_REPLY: usize = 4 * 1024 * 1024;
+/// What of a reply one shown idea may take, in bytes, where that comes to more.
+const PER_ANSWER: usize = 1024;
 /// How many elements of a reply are looked at.
 const ELEMENTS: usize = 5000;
 
@@ -74,6 +79,7 @@ pub fn run(ctx: &mut Context<'_>, spec: &DreamSpec) -> Result<Finished, JobError
     if delta.selected.is_empty() {
         return Err(JobError::Nothing(nothing(
             delta.unchanged,
+            survey.own,
             &survey.troubles,
         )));
     }
@@ -87,6 +93,10 @@ pub fn run(ctx: &mut Context<'_>, spec: &DreamSpec) -> Result<Finished, JobError
     let folder = pass_folder(ctx, spec);
     let proposals_path = format!("{folder}/proposals.json");
     for target in [&proposals_path, &spec.state_path()] {
+        if let Some(canonical) = spec.canonical_over(target) {
+            let why = format!("{target} would be written, and {canonical} is canonical");
+            return Err(JobError::failed(Class::Guard, why));
+        }
         leak::check(&ctx.git, target).map_err(|leak| match leak {
             leak::Leak::Git(error) => JobError::Git(error),
             leak => JobError::failed(Class::Guard, leak.to_string()),
@@ -95,6 +105,7 @@ pub fn run(ctx: &mut Context<'_>, spec: &DreamSpec) -> Result<Finished, JobError
     let reader = reader(ctx, spec)?;
     let mut told = Told {
         troubles: survey.troubles,
+        own: survey.own,
         waiting: delta.waiting,
         ..Told::default()
     };
@@ -126,7 +137,9 @@ pub fn run(ctx: &mut Context<'_>, spec: &DreamSpec) -> Result<Finished, JobError
     told.waiting += delta.selected.len() - judged.shown.len() - unread;
     told.compared = judged.compared;
     let reply = ask(ctx, &room, &judged)?;
-    told.notes = reply.notes.clone();
+    told.notes = room.notes().to_vec();
+    told.notes.extend_from_slice(&reply.notes);
+    fits(&reply, judged.shown.len())?;
     let Checked { proposals, refused } = proposal::check(elements(&reply), &judged.offer);
     if proposals.is_empty() {
         return Err(JobError::failed(Class::Malformed, none_good(&refused)));
@@ -136,6 +149,7 @@ pub fn run(ctx: &mut Context<'_>, spec: &DreamSpec) -> Result<Finished, JobError
         .into_iter()
         .map(|proposal| proposal.redacted(&ctx.redactor))
         .map(|proposal| grounded(&room, proposal, &mut told.downgraded))
+        .map(|proposal| worded(&judged, proposal, &ctx.redactor))
         .collect();
     let answered = |one: &verdicts::One| proposals.iter().any(|it| it.targets[0] == one.path);
     told.unanswered = judged.shown.iter().filter(|one| !answered(one)).count();
@@ -209,8 +223,12 @@ fn decisions(ctx: &Context<'_>, spec: &DreamSpec) -> Result<Decisions, JobError>
     ))
 }
 
-fn nothing(unchanged: usize, troubles: &[Trouble]) -> String {
+fn nothing(unchanged: usize, own: usize, troubles: &[Trouble]) -> String {
     let mut why = format!("no delta ({unchanged} ideas unchanged)");
+    if let Some(left_out) = told::left_out(own) {
+        why.push_str("; ");
+        why.push_str(&left_out);
+    }
     if !troubles.is_empty() {
         why.push_str(&format!(
             "; {} could not be taken in: {}",
@@ -261,6 +279,18 @@ fn ask(ctx: &mut Context<'_>, room: &Room, judged: &Judged) -> Result<Reply, Job
     Ok(ctx.ask(&request, shown.len() as u64)?)
 }
 
+/// A reply is no longer than there is anything to say: [`LONGEST_REPLY`], or more where so many
+/// ideas were shown.
+fn fits(reply: &Reply, shown: usize) -> Result<(), JobError> {
+    let most = LONGEST_REPLY.max(shown.saturating_mul(PER_ANSWER));
+    let bytes = reply.text.len();
+    if bytes <= most {
+        return Ok(());
+    }
+    let why = format!("the reply is {bytes} bytes long, {most} are read");
+    Err(JobError::failed(Class::Malformed, why))
+}
+
 /// The elements of a reply: an array, one in an object around it, or one in the text.
 fn elements(reply: &Reply) -> Vec<Result<Value, String>> {
     let given = match &reply.value {
@@ -309,9 +339,18 @@ fn none_good(refused: &[Refused]) -> String {
     )
 }
 
-/// A claim that something is done must rest on what exists; without, nothing is proposed to happen.
+/// The rule's words where the answer repeats its hashes.
+fn worded(judged: &Judged, proposal: Proposal, redactor: &Redactor) -> Proposal {
+    let mut shown = judged.shown.iter();
+    match shown.find(|one| one.path == proposal.targets[0]) {
+        Some(one) => request::with_words(proposal, &one.verdict, redactor),
+        None => proposal,
+    }
+}
+
+/// What is proposed to go must rest on what exists; without, nothing is proposed to happen.
 fn grounded(room: &Room, proposal: Proposal, downgraded: &mut usize) -> Proposal {
-    if proposal.status != Status::Implemented || proposal.action == Action::Keep {
+    if proposal.action != Action::Archive {
         return proposal;
     }
     let own: Vec<&str> = proposal.targets.iter().map(String::as_str).collect();

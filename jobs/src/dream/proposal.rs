@@ -11,10 +11,8 @@ use runner_text::redact::Redactor;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// More targets than this are refused.
-const TARGETS: usize = 8;
 /// The longest evidence and rationale, in characters; what is longer is cut.
-const LONGEST: usize = 2000;
+pub(super) const LONGEST: usize = 2000;
 
 /// What an idea was found to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -69,6 +67,19 @@ impl Status {
         Self::Sidenote,
         Self::BlogCandidate,
     ];
+
+    /// Whether this may be proposed for what was found to be so. What is done and what is only a
+    /// note may go, the rest each has an action of its own; to keep is always allowed.
+    pub fn allows(self, action: Action) -> bool {
+        matches!(
+            (self, action),
+            (_, Action::Keep)
+                | (Self::Implemented | Self::Sidenote, Action::Archive)
+                | (Self::Duplicate, Action::Merge)
+                | (Self::Meritorious, Action::Promote)
+                | (Self::BlogCandidate, Action::MarkBlog)
+        )
+    }
 
     /// As it is written.
     pub fn word(self) -> &'static str {
@@ -166,18 +177,22 @@ struct Said {
     rationale: String,
 }
 
-/// Checks the elements of a reply.
+/// Checks the elements of a reply. Of several good ones about one idea the first counts.
 pub fn check(elements: impl IntoIterator<Item = Result<Value, String>>, offer: &Offer) -> Checked {
     let mut checked = Checked::default();
-    let mut seen = BTreeSet::new();
+    // By idea, and so by id too, whatever action a claim is brought down to later.
+    let mut seen: BTreeMap<String, String> = BTreeMap::new();
     for (index, element) in elements.into_iter().enumerate() {
         let proposal = element
             .and_then(|value| one(value, offer))
             .and_then(|proposal| {
-                if seen.insert(proposal.id.clone()) {
-                    Ok(proposal)
-                } else {
-                    Err(format!("it says again what {} says", proposal.id))
+                let source = &proposal.targets[0];
+                match seen.get(source) {
+                    Some(id) => Err(format!("{source:?} has a proposal already, {id}")),
+                    None => {
+                        seen.insert(source.clone(), proposal.id.clone());
+                        Ok(proposal)
+                    }
                 }
             });
         match proposal {
@@ -209,8 +224,12 @@ fn one(value: Value, offer: &Offer) -> Result<Proposal, String> {
             "{source:?} is not one of the ideas that were shown"
         ));
     }
-    if targets.len() > TARGETS {
-        return Err(format!("it has {} targets", targets.len()));
+    let (most, what) = match action {
+        Action::Merge => (2, "a merge has an idea and a destination"),
+        _ => (1, "only a merge has more than the idea"),
+    };
+    if targets.len() != most {
+        return Err(format!("it has {} targets; {what}", targets.len()));
     }
     for (at, target) in targets.iter().enumerate() {
         if !offer.sources.contains(target) && !offer.destinations.contains(target) {
@@ -220,14 +239,12 @@ fn one(value: Value, offer: &Offer) -> Result<Proposal, String> {
             return Err(format!("the target {target:?} is there twice"));
         }
     }
-    if action == Action::Merge && targets.len() != 2 {
-        return Err(format!(
-            "a merge has an idea and a destination, this has {} targets",
-            targets.len()
-        ));
-    }
     if action == Action::Merge && !offer.destinations.contains(&targets[1]) {
         return Err(format!("{:?} was not offered as a destination", targets[1]));
+    }
+    if !status.allows(action) {
+        let (status, action) = (status.word(), action.word());
+        return Err(format!("{action} is not what is done with {status}"));
     }
     let evidence = clean(&evidence, LONGEST);
     if evidence.is_empty() {
@@ -387,6 +404,8 @@ mod tests {
             merge(json!(["ideas/a.md", "README.md"])),
             merge(json!(["ideas/a.md", "ideas/b.md", "ideas/dest.md"])),
             merge(json!("ideas/a.md")),
+            json!({"targets": ["ideas/a.md", "ideas/b.md"], "status": "sidenote", "action": "keep",
+                   "evidence": "e", "confidence": "high"}),
             json!({"targets": ["ideas/a.md"], "status": "implemented", "action": "delete", "evidence": "e",
                    "confidence": "high"}),
         ] {
@@ -398,11 +417,52 @@ mod tests {
         }
         let good = checked(vec![
             merge(json!(["ideas/a.md", "ideas/dest.md"])),
-            merge(json!(["ideas/a.md", "ideas/b.md"])),
+            merge(json!(["ideas/b.md", "ideas/dest.md"])),
         ]);
         assert_eq!((good.proposals.len(), good.refused.len()), (2, 0));
         let twice = checked(vec![keep("ideas/a.md"), keep("ideas/a.md")]);
         assert_eq!((twice.proposals.len(), twice.refused.len()), (1, 1));
+    }
+
+    #[test]
+    fn each_status_has_its_own_actions() {
+        let mut allowed = Vec::new();
+        for status in Status::ALL {
+            for action in Action::ALL.into_iter().filter(|it| *it != Action::Keep) {
+                let mut targets = vec!["ideas/a.md"];
+                if action == Action::Merge {
+                    targets.push("ideas/b.md");
+                }
+                let value = json!({"targets": targets, "status": status, "action": action,
+                                   "evidence": "e", "confidence": "low"});
+                if checked(vec![value]).proposals.len() == 1 {
+                    allowed.push(format!("{} {}", status.word(), action.word()));
+                }
+            }
+            assert!(status.allows(Action::Keep));
+        }
+        let expected = [
+            "implemented archive",
+            "duplicate merge",
+            "meritorious promote",
+            "sidenote archive",
+            "blog-candidate mark-blog",
+        ];
+        assert_eq!(allowed, expected);
+    }
+
+    #[test]
+    fn the_first_good_one_about_an_idea_counts() {
+        let mut other = keep("ideas/a.md");
+        other["status"] = json!("meritorious");
+        let mut bad = keep("ideas/a.md");
+        bad["evidence"] = json!("");
+        let found = checked(vec![bad, keep("ideas/a.md"), other]);
+        assert_eq!(found.proposals.len(), 1);
+        assert_eq!(found.proposals[0].status, Status::Sidenote);
+        let why = &found.refused[1].why;
+        assert!(why.contains("has a proposal already"), "{why}");
+        assert!(why.contains(&found.proposals[0].id), "{why}");
     }
 
     #[test]

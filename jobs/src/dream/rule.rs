@@ -64,8 +64,10 @@ pub struct Verdict {
     pub action: Action,
     /// The destination of a merge.
     pub into: Option<String>,
-    /// What it rests on.
+    /// What it rests on, in words that anyone can look up.
     pub evidence: String,
+    /// The same in hashes, paths and figures alone: no word of a commit or of an idea.
+    pub bare: String,
     /// How sure.
     pub confidence: Confidence,
     /// Why, in one line.
@@ -80,13 +82,26 @@ pub fn judge(
     into: Option<&Neighbour>,
 ) -> Verdict {
     let own = own_features(features);
-    let verdict = |status, action, confidence, evidence: String, rationale: &str| Verdict {
-        status,
-        action,
-        into: None,
-        evidence,
-        confidence,
-        rationale: rationale.to_owned(),
+    let worded = |status, action, confidence, (evidence, bare): (String, String), why: &str| {
+        let rationale = why.to_owned();
+        Verdict {
+            status,
+            action,
+            into: None,
+            evidence,
+            bare,
+            confidence,
+            rationale,
+        }
+    };
+    let verdict = |status, action, confidence, evidence: String, why: &str| {
+        worded(
+            status,
+            action,
+            confidence,
+            (evidence.clone(), evidence),
+            why,
+        )
     };
     if features.template {
         return verdict(
@@ -99,12 +114,13 @@ pub fn judge(
     }
     if let Some(parent) = &features.parent {
         let evidence = format!("it says that it belongs to {parent}; {own}");
+        let bare = format!("it says that it belongs to another document; {own}");
         let why = "part of another document, with which it stays or goes";
-        return verdict(
+        return worded(
             Status::Sidenote,
             Action::Keep,
             Confidence::Med,
-            evidence,
+            (evidence, bare),
             why,
         );
     }
@@ -127,12 +143,13 @@ pub fn judge(
         );
     }
     if let Some((best, confidence)) = implemented(features, grounds) {
-        let evidence = cite(room, grounds, best);
-        return verdict(
+        let evidence = cite(grounds, best, |one| commit(room, one));
+        let bare = cite(grounds, best, |one| room.commit(one).short().to_owned());
+        return worded(
             Status::Implemented,
             Action::Archive,
             confidence,
-            evidence,
+            (evidence, bare),
             "commits did what it asks for",
         );
     }
@@ -142,23 +159,22 @@ pub fn judge(
         } else {
             Confidence::Med
         };
+        let evidence = format!(
+            "near {}: similarity {:.2}, {:.0} % of the shorter one is in the longer",
+            near.path,
+            near.similarity,
+            100.0 * near.containment
+        );
+        let why = "another idea says it in the same words";
         return Verdict {
-            status: Status::Duplicate,
-            action: Action::Merge,
             into: Some(near.path.clone()),
-            evidence: format!(
-                "near {}: similarity {:.2}, {:.0} % of the shorter one is in the longer",
-                near.path,
-                near.similarity,
-                100.0 * near.containment
-            ),
-            confidence,
-            rationale: "another idea says it in the same words".to_owned(),
+            ..verdict(Status::Duplicate, Action::Merge, confidence, evidence, why)
         };
     }
     let points = features.actionable();
-    let nearest = nearest(room, grounds);
-    let evidence = format!("{own}; {nearest}");
+    let nearest = |say: &dyn Fn(&Candidate) -> String| format!("{own}; {}", nearest(grounds, say));
+    let evidence = nearest(&|one| commit(room, one));
+    let bare = nearest(&|one| room.commit(one).short().to_owned());
     if points >= MERIT && features.words >= NOTE {
         let confidence = match points - MERIT {
             0 => Confidence::Low,
@@ -166,11 +182,11 @@ pub fn judge(
             _ => Confidence::High,
         };
         let why = "it asks for something that no commit has done";
-        return verdict(
+        return worded(
             Status::Meritorious,
             Action::Promote,
             confidence,
-            evidence,
+            (evidence, bare),
             why,
         );
     }
@@ -179,7 +195,8 @@ pub fn judge(
     } else {
         (Confidence::Low, "it asks for nothing in particular")
     };
-    verdict(Status::Sidenote, Action::Keep, confidence, evidence, why)
+    let evidence = (evidence, bare);
+    worded(Status::Sidenote, Action::Keep, confidence, evidence, why)
 }
 
 /// How much there is to an idea, from 0 to 1: for ranking only, never a reason to act.
@@ -243,16 +260,12 @@ fn did(features: &Features, best: &Candidate) -> Option<Confidence> {
     })
 }
 
-/// The commits that carry the verdict, the one that decided first, in words that anyone can look
-/// up.
-fn cite(room: &Room, grounds: &Grounds, best: &Candidate) -> String {
+/// The commits that carry the verdict, the one that decided first, each as `say` says it.
+fn cite(grounds: &Grounds, best: &Candidate, say: impl Fn(&Candidate) -> String) -> String {
     let others = grounds.candidates.iter();
     let others = others.filter(|one| one.at != best.at && one.strength >= ALSO * best.strength);
     let cited = std::iter::once(best).chain(others).take(CITED);
-    let mut text = cited
-        .map(|one| commit(room, one))
-        .collect::<Vec<_>>()
-        .join("; ");
+    let mut text = cited.map(say).collect::<Vec<_>>().join("; ");
     if let Some(namesake) = grounds.namesakes.first() {
         text.push_str(&format!("; {namesake} is named like it"));
     }
@@ -268,7 +281,7 @@ fn commit(room: &Room, candidate: &Candidate) -> String {
 }
 
 /// The best candidate of an idea that was not done, so that a reader can judge for himself.
-fn nearest(room: &Room, grounds: &Grounds) -> String {
+fn nearest(grounds: &Grounds, say: &dyn Fn(&Candidate) -> String) -> String {
     match grounds
         .candidates
         .first()
@@ -276,7 +289,7 @@ fn nearest(room: &Room, grounds: &Grounds) -> String {
     {
         Some(best) => format!(
             "the nearest commit, {}, fits too little ({:.2})",
-            commit(room, best),
+            say(best),
             best.strength
         ),
         None => "no commit comes near it".to_owned(),
@@ -359,6 +372,7 @@ mod tests {
                 .starts_with("000000000000 2023-11-14 feat: retry policy"),
             "{found:?}"
         );
+        assert_eq!(found.bare, "000000000000", "no word of a commit");
         for weaker in [
             ("spec: retry policy with jitter", &["docs/retry.md"][..]),
             ("idea: retry policy with jitter", &["ideas/retry-policy.md"]),

@@ -88,6 +88,15 @@ impl DreamSpec {
         Ok(())
     }
 
+    /// Which entry of `canonical` forbids to write this path: the path itself, or a folder above.
+    pub fn canonical_over(&self, path: &str) -> Option<&str> {
+        let over = |listed: &&String| {
+            let rest = path.strip_prefix(listed.as_str());
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        };
+        self.canonical.iter().find(over).map(String::as_str)
+    }
+
     /// `dreams/state.json`.
     pub fn state_path(&self) -> String {
         format!("{}/state.json", self.dreams)
@@ -115,6 +124,22 @@ mod tests {
         assert!(serde_json::from_str::<DreamSpec>(r#"{"max_idea": 3}"#).is_err());
         let strict: DreamSpec = serde_json::from_str(r#"{"dirty": "strict"}"#).unwrap();
         assert_eq!(strict.dirty, Dirty::Strict);
+    }
+
+    #[test]
+    fn what_is_canonical_covers_what_lies_beneath() {
+        let spec = DreamSpec {
+            canonical: vec!["dreams/state.json".into(), "docs".into()],
+            ..DreamSpec::default()
+        };
+        assert_eq!(spec.canonical_over("docs/a/b.md"), Some("docs"));
+        assert_eq!(spec.canonical_over("docs"), Some("docs"));
+        assert_eq!(
+            spec.canonical_over(&spec.state_path()),
+            Some("dreams/state.json")
+        );
+        assert_eq!(spec.canonical_over("docs.md"), None);
+        assert_eq!(spec.canonical_over("dreams/state.json.bad"), None);
     }
 
     #[test]

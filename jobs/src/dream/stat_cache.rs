@@ -16,7 +16,7 @@ use runner_engine::digest::Digest;
 use super::walk::Stat;
 
 /// The first bytes of the file, the format's version among them.
-const MAGIC: &[u8] = b"runner-dream-stat-cache 1\n";
+const MAGIC: &[u8] = b"runner-dream-stat-cache 2\n";
 /// A record without its path: length, stat, kind, digest.
 const FIXED: usize = 2 + 32 + 1 + 32;
 

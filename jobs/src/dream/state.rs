@@ -1,8 +1,9 @@
 //! `dreams/state.json`: what was known of each idea when it was last shown and last triaged.
 //!
 //! An array in a form that others read too (contracts/dream.md), so entries that a pass does not
-//! touch are kept byte for byte, unknown keys of touched ones stay, and a file that is not such an
-//! array is never overwritten. Reading is made for 100,000 entries: one pass over the text, paths
+//! touch are kept byte for byte, what a touched one says besides stays as it is written (numbers of
+//! any length, texts that are none in UTF-8), and a file that is not such an array is never
+//! overwritten. Reading is made for 100,000 entries: one pass over the text, paths
 //! and hashes borrowed from it.
 
 use std::borrow::Cow;
@@ -12,9 +13,10 @@ use std::ops::Range;
 
 use jiff::Timestamp;
 use runner_engine::digest::Digest;
-use serde::de::Visitor;
+use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
-use serde_json::{Map, Value};
+use serde_json::value::RawValue;
+use serde_json::{Value, to_string};
 
 /// Why a text is no state.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -124,6 +126,12 @@ impl<'a> State<'a> {
             let mut values =
                 serde_json::Deserializer::from_str(&text[at..]).into_iter::<Needed<'a>>();
             let number = state.entries.len();
+            // The form for `Needed` could be a list of its values, too.
+            if !text[at..].is_empty() && !text[at..].starts_with('{') {
+                return Err(BadState(format!(
+                    "entry {number} at byte {at} is not an object"
+                )));
+            }
             let needed = match values.next() {
                 Some(Ok(needed)) => needed,
                 Some(Err(error)) => {
@@ -234,11 +242,11 @@ impl<'a> State<'a> {
             let old = &self.text[entry.range.clone()];
             match touched.get(&at) {
                 None => put(old),
-                Some((path, change)) => put(&element(old_keys(old), path, change)),
+                Some((path, change)) => put(&element(Keys::of(old), path, change)),
             }
         }
         for (path, change) in added {
-            put(&element(Map::new(), path, change));
+            put(&element(Keys::default(), path, change));
         }
         text.push_str(if text.len() == 1 { "]\n" } else { "\n]\n" });
         text
@@ -270,45 +278,90 @@ fn skip_space(text: &str, from: usize) -> usize {
         .map_or(text.len(), |n| from + n)
 }
 
-fn old_keys(old: &str) -> Map<String, Value> {
-    serde_json::from_str(old).expect("the entry was read as an object before")
+/// The keys of an entry with their values, as they are written.
+#[derive(Default)]
+struct Keys<'a>(Vec<(Cow<'a, str>, Cow<'a, str>)>);
+
+impl<'a> Keys<'a> {
+    /// Those of an entry that [`State::parse`] has read.
+    fn of(entry: &'a str) -> Self {
+        // Both pass over what they need not know in the same way, so what one reads the other does.
+        serde_json::from_str(entry).expect("the entry was read as an object before")
+    }
+
+    /// Gives a key this value; one that is there keeps its own unless `always`.
+    fn set(&mut self, key: &str, value: Value, always: bool) {
+        let written = |value: &Value| to_string(value).expect("a text or a number is JSON");
+        let mut known = false;
+        for (name, old) in &mut self.0 {
+            // A key may be written with escapes.
+            if serde_json::from_str::<Cow<'_, str>>(name).is_ok_and(|name| name == key) {
+                known = true;
+                if always {
+                    *old = written(&value).into();
+                }
+            }
+        }
+        if !known {
+            self.0
+                .push((written(&key.into()).into(), written(&value).into()));
+        }
+    }
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for Keys<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Raw;
+        impl<'de> Visitor<'de> for Raw {
+            type Value = Keys<'de>;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+                let mut keys = Vec::new();
+                while let Some((key, value)) = map.next_entry::<&RawValue, &RawValue>()? {
+                    keys.push((key.get().into(), value.get().into()));
+                }
+                Ok(Keys(keys))
+            }
+        }
+        deserializer.deserialize_map(Raw)
+    }
 }
 
 /// One element as it stands in the array, indented by two.
-fn element(mut keys: Map<String, Value>, path: &str, change: &Change) -> String {
-    let known = !keys.is_empty();
-    let mut set = |key: &str, value: Value, always: bool| {
-        if always || !keys.contains_key(key) {
-            keys.insert(key.to_owned(), value);
-        }
-    };
-    set("path", path.into(), true);
+fn element(mut keys: Keys<'_>, path: &str, change: &Change) -> String {
+    let known = !keys.0.is_empty();
+    keys.set("path", path.into(), !known);
     match &change.triaged {
         Some(triaged) => {
-            set("hash", triaged.hash.to_string().into(), true);
-            set("last_modified", triaged.modified.to_string().into(), true);
-            set("last_surfaced", change.surfaced.to_string().into(), true);
-            set("merit", triaged.merit.into(), true);
+            keys.set("hash", triaged.hash.to_string().into(), true);
+            keys.set("last_modified", triaged.modified.to_string().into(), true);
+            keys.set("last_surfaced", change.surfaced.to_string().into(), true);
+            keys.set("merit", triaged.merit.into(), true);
         }
         None => {
-            set("hash", "".into(), false);
+            keys.set("hash", "".into(), false);
             // Never triaged: the form wants a time, this one is before all.
-            set(
-                "last_modified",
-                Timestamp::UNIX_EPOCH.to_string().into(),
-                false,
-            );
-            set("last_surfaced", change.surfaced.to_string().into(), true);
-            set("merit", 0.0.into(), false);
+            let never = Timestamp::UNIX_EPOCH.to_string();
+            keys.set("last_modified", never.into(), false);
+            keys.set("last_surfaced", change.surfaced.to_string().into(), true);
+            keys.set("merit", 0.0.into(), false);
         }
     }
-    set("status", "active".into(), !known);
-    let text = serde_json::to_string_pretty(&keys).expect("keys are strings");
-    text.replace('\n', "\n  ")
+    if !known {
+        keys.set("status", "active".into(), true);
+    }
+    let lines: Vec<String> = (keys.0.iter())
+        .map(|(key, value)| format!("    {key}: {value}"))
+        .collect();
+    format!("{{\n{}\n  }}", lines.join(",\n"))
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::Map;
+
     use super::*;
 
     fn at(second: i64) -> Timestamp {
@@ -392,6 +445,47 @@ mod tests {
             (&values[1]["merit"], &values[1]["status"]),
             (&0.9.into(), &"archived".into())
         );
+    }
+
+    #[test]
+    fn what_a_touched_entry_says_besides_stays_as_it_is_written() {
+        let nested = format!("{}{}", "[".repeat(200), "]".repeat(200));
+        for value in [
+            r#""\ud800""#,
+            "1e999",
+            "12345678901234567890123",
+            "0.1000000000000000000000000000000000001",
+            "-0.0",
+            "1E+2",
+            r#"{"a" : [1,  2],"a":3}"#,
+            &nested,
+        ] {
+            let file = format!(r#"[{{"path": "a.md", "x": {value}, "p\u00e9": 1, "x": 2}}]"#);
+            let state = State::parse(file.as_bytes()).unwrap();
+            let text = state.with(&BTreeMap::from([("a.md", triaged(b"new"))]));
+            let kept = format!("    \"x\": {value},\n    \"p\\u00e9\": 1,\n    \"x\": 2,\n");
+            assert!(text.contains(&kept), "{text}");
+            let again = State::parse(text.as_bytes()).unwrap();
+            assert_eq!(again.triaged("a.md", &mut 0), Some(Digest::of(b"new")));
+            let twice = again.with(&BTreeMap::from([("a.md", triaged(b"new"))]));
+            assert_eq!(twice, text, "a file in this form keeps it");
+        }
+    }
+
+    #[test]
+    fn what_no_pass_can_use_is_found_when_it_is_read() {
+        for entry in [
+            r#"["a.md", "hash", "time"]"#,
+            r#"{"path": "a.md", "\ud800": 1}"#,
+            r#"{"path": "\ud800"}"#,
+            r#"{"path": "a.md", "hash": 1e999}"#,
+            r#"{"path": "a.md", "path": "b.md"}"#,
+            r#"{"path": "a.md", "x": 01}"#,
+            r#"{"path": "a.md", "x": "\q"}"#,
+        ] {
+            let why = State::parse(format!("[{entry}]").as_bytes()).unwrap_err();
+            assert!(why.to_string().contains("entry 0"), "{entry}: {why}");
+        }
     }
 
     #[test]

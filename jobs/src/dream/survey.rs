@@ -122,24 +122,21 @@ fn what_is(bytes: &[u8]) -> Known {
 }
 
 /// Whether runner wrote this text and no person touched it (contracts/dream.md, rule 10): its front
-/// matter says `generated_by: runner` or `provenance: runner`, and where it also names the
-/// `body_sha256` that was written, the body still has it.
+/// matter says `generated_by: runner` or `provenance: runner`, alone or with more words, and the
+/// body still has the `body_sha256` that was written. Without that sum a person may have touched it.
 pub fn is_own(text: &str) -> bool {
     let doc = front_matter::split(text);
     let says = |key: &str| {
         doc.get(key).is_some_and(|value| {
-            value
-                .strip_prefix("runner")
-                .is_some_and(|rest| !rest.starts_with(char::is_alphanumeric))
+            let rest = value.strip_prefix("runner");
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(' '))
         })
     };
     if !says("generated_by") && !says("provenance") {
         return false;
     }
-    match doc.get("body_sha256") {
-        Some(sum) => sum == Digest::of(doc.body().as_bytes()).to_string(),
-        None => true,
-    }
+    doc.get("body_sha256")
+        .is_some_and(|sum| sum == Digest::of(doc.body().as_bytes()).to_string())
 }
 
 /// Reads ideas beneath a held folder: no links, no mounts, no devices, never more than is allowed.
@@ -262,7 +259,9 @@ mod tests {
         let place = Place::new();
         place.write("a.md", b"one");
         place.write("b.md", b"\xff\xfe");
-        place.write("c.md", b"---\ngenerated_by: runner\n---\nx");
+        let sum = Digest::of(b"x");
+        let own = format!("---\ngenerated_by: runner\nbody_sha256: {sum}\n---\nx");
+        place.write("c.md", own.as_bytes());
         let first = place.pass();
         assert_eq!(
             (
@@ -305,11 +304,24 @@ mod tests {
 
     #[test]
     fn own_work_counts_as_own_until_a_person_touches_it() {
-        assert!(is_own("---\ngenerated_by: runner\n---\nx"));
-        assert!(is_own("---\nprovenance: runner dream 0.1\n---\nx"));
-        assert!(!is_own("---\ngenerated_by: runners\n---\nx"));
-        assert!(!is_own("---\ngenerated_by: me\n---\nx"));
+        let says = |line: &str| {
+            let sum = Digest::of(b"x");
+            is_own(&format!("---\n{line}\nbody_sha256: {sum}\n---\nx"))
+        };
+        assert!(says("generated_by: runner"));
+        assert!(says("provenance: runner dream 0.1"));
+        for other in [
+            "runners",
+            "runner-up",
+            "runner's friend",
+            "runner, and me",
+            "me",
+        ] {
+            assert!(!says(&format!("provenance: {other}")), "{other}");
+        }
         assert!(!is_own("generated_by: runner\n"));
+        let unsummed = "---\ngenerated_by: runner\n---\nx";
+        assert!(!is_own(unsummed), "a person may have touched it");
         let sum = Digest::of(b"body\n");
         assert!(is_own(&format!(
             "---\ngenerated_by: runner\nbody_sha256: {sum}\n---\nbody\n"

@@ -9,11 +9,16 @@ use super::proposal::{self, Proposal, Refused, Status};
 use super::walk::Trouble;
 use crate::Finished;
 
+/// How many refusals are told one by one.
+const REFUSALS: usize = 20;
+
 /// What is told of a pass besides its proposals.
 #[derive(Default)]
 pub(super) struct Told {
     /// What could not be taken in.
     pub(super) troubles: Vec<Trouble>,
+    /// How many files were left out because runner wrote them.
+    pub(super) own: usize,
     /// How many changed ideas wait for the next pass.
     pub(super) waiting: usize,
     /// With how many of how many others duplicates were looked for, if not with all.
@@ -78,8 +83,13 @@ impl Told {
         lines.extend(
             self.refused
                 .iter()
+                .take(REFUSALS)
                 .map(|it| format!("refused: proposal {}: {}", it.index, it.why)),
         );
+        if self.refused.len() > REFUSALS {
+            let more = self.refused.len() - REFUSALS;
+            lines.push(format!("refused: {more} more proposals"));
+        }
         lines.extend(
             self.changed
                 .iter()
@@ -93,10 +103,11 @@ impl Told {
         }
         if self.downgraded > 0 {
             lines.push(format!(
-                "{} claims to be implemented do not resolve and propose nothing",
+                "{} claims do not resolve and propose nothing",
                 self.downgraded
             ));
         }
+        lines.extend(left_out(self.own));
         if let Some((compared, of)) = self.compared {
             lines.push(format!(
                 "duplicates were looked for among {compared} of {of} ideas"
@@ -135,6 +146,11 @@ impl Told {
         reason(self.troubles.len(), "files could not be taken in");
         (!reasons.is_empty()).then(|| reasons.join(", "))
     }
+}
+
+/// That files of runner's own are no ideas, if there are any.
+pub(super) fn left_out(own: usize) -> Option<String> {
+    (own > 0).then(|| format!("{own} files that runner wrote are no ideas and were left out"))
 }
 
 /// The first few troubles in one line.

@@ -165,7 +165,7 @@ impl Walked {
         if let Err(bad) = RelPath::new(text) {
             return trouble(&format!("has a name that cannot be used: {}", bad.why));
         }
-        if spec.canonical.iter().any(|canonical| canonical == text) {
+        if spec.canonical_over(text).is_some() {
             return;
         }
         match entry.metadata() {

@@ -37,7 +37,7 @@ impl Default for Bounds {
 pub struct Commit {
     /// The full hash.
     pub hash: String,
-    /// When it was committed, in seconds since the epoch.
+    /// When it was committed, in seconds since the epoch; 0 where its date is none.
     pub at: i64,
     /// The first line of its message.
     pub subject: String,
@@ -56,62 +56,108 @@ impl Commit {
     }
 }
 
+/// A history as it was read.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct History {
+    /// The commits whose work stands, the newest first.
+    pub commits: Vec<Commit>,
+    /// The hashes of those that were taken back, and of those that only take back.
+    pub reverted: HashSet<String>,
+    /// What was not read, and why.
+    pub notes: Vec<String>,
+}
+
 /// Reads the newest commits that lead to `HEAD`; none in a repository without commits.
 ///
 /// # Errors
 /// [`GitError`]: git gave no answer.
-pub fn read(git: &Git, bounds: &Bounds) -> Result<Vec<Commit>, GitError> {
+pub fn read(git: &Git, bounds: &Bounds) -> Result<History, GitError> {
     if git.head()?.is_none() {
-        return Ok(Vec::new());
+        return Ok(History::default());
     }
-    let most = format!("--max-count={}", bounds.commits);
+    let mut notes = Vec::new();
+    // One more than is kept tells that there are more.
+    let most = format!("--max-count={}", bounds.commits.saturating_add(1));
+    let out = match log(git, &most, &["--name-only"]) {
+        // A clone without trees has the messages all the same.
+        Err(GitError::Failed { .. }) => {
+            let out = log(git, &most, &[])?;
+            notes.push("history read without paths: git could not list them".to_owned());
+            out
+        }
+        answer => answer?,
+    };
+    let (commits, more) = parse(&out, bounds);
+    if more {
+        notes.push(format!("history read up to {} commits", commits.len()));
+    }
+    let (commits, reverted) = standing(commits);
+    Ok(History {
+        commits,
+        reverted,
+        notes,
+    })
+}
+
+fn log(git: &Git, most: &str, paths: &[&str]) -> Result<Vec<u8>, GitError> {
     // A commit starts with an empty field, which no path can be; its fields end with a NUL, which
     // no message can hold: nothing that a committer writes can pass for another commit.
-    let out = git.ask(&[
+    let mut args = vec![
         "log",
-        &most,
+        most,
         "--no-show-signature",
         "--no-renames",
+        "--no-relative",
+        // No order of the user's own.
+        "-O/dev/null",
         "--encoding=UTF-8",
         "--format=tformat:%x00%H%x00%ct%x00%s%x00%b%x00",
-        "--name-only",
-        "-z",
-        "HEAD",
-        "--",
-    ])?;
-    Ok(standing(parse(&out, bounds)))
+    ];
+    args.extend(paths);
+    args.extend(["-z", "HEAD", "--"]);
+    git.ask(&args)
 }
 
-/// The commits whose work stands: none that a later one takes back, and none that only takes back.
-/// One that was taken back and then restored stands.
-fn standing(commits: Vec<Commit>) -> Vec<Commit> {
-    let mut gone: HashSet<String> = HashSet::new();
+/// The commits whose work stands: none that a later one takes back, and none that only takes back;
+/// and the hashes of the others. One that was taken back and then restored stands.
+fn standing(commits: Vec<Commit>) -> (Vec<Commit>, HashSet<String>) {
+    let mut reverted: HashSet<String> = HashSet::new();
     let mut kept = Vec::with_capacity(commits.len());
+    // Newest first: whoever takes one back has been seen.
     for commit in commits {
-        let reverts = commit
-            .body
-            .split("This reverts commit ")
-            .skip(1)
-            .filter_map(|rest| {
-                let hash: String = rest.chars().take_while(char::is_ascii_hexdigit).collect();
-                (hash.len() == commit.hash.len()).then_some(hash)
-            });
-        let reverts: Vec<String> = reverts.collect();
-        // Newest first: whoever takes this one back has been seen.
-        if gone.contains(&commit.hash) {
+        if reverted.contains(&commit.hash) {
             continue;
         }
-        if reverts.is_empty() {
-            kept.push(commit);
+        if takes_back(&commit.subject) {
+            reverted.extend(taken_back(&commit));
+            reverted.insert(commit.hash);
         } else {
-            gone.extend(reverts);
+            kept.push(commit);
         }
     }
-    kept
+    (kept, reverted)
 }
 
-/// Takes `git log`'s answer apart; whatever does not fit the form ends it.
-fn parse(out: &[u8], bounds: &Bounds) -> Vec<Commit> {
+/// Whether git names a commit like this that takes another back, or takes that back in turn.
+fn takes_back(subject: &str) -> bool {
+    subject.starts_with("Revert \"") || subject.starts_with("Reapply \"")
+}
+
+/// The commit that the body of one that takes back names: the first, for what follows may be
+/// quoted.
+fn taken_back(commit: &Commit) -> Option<String> {
+    let (_, rest) = commit.body.split_once("This reverts commit ")?;
+    let hash: String = rest
+        .chars()
+        .take_while(char::is_ascii_hexdigit)
+        .take(commit.hash.len())
+        .collect();
+    (hash.len() == commit.hash.len()).then(|| hash.to_ascii_lowercase())
+}
+
+/// Takes `git log`'s answer apart, and says whether the bounds left something out; what does not
+/// fit the form at all ends it.
+fn parse(out: &[u8], bounds: &Bounds) -> (Vec<Commit>, bool) {
     let mut commits = Vec::new();
     let mut fields = out.split(|byte| *byte == 0).peekable();
     let mut kept = 0;
@@ -124,11 +170,11 @@ fn parse(out: &[u8], bounds: &Bounds) -> Vec<Commit> {
                 .map(|path| path.len() + size_of::<String>())
                 .sum::<usize>();
         if kept > bounds.total || commits.len() == bounds.commits {
-            break;
+            return (commits, true);
         }
         commits.push(commit);
     }
-    commits
+    (commits, false)
 }
 
 fn one<'a>(
@@ -143,7 +189,8 @@ fn one<'a>(
     if hash.len() < 40 || !hash.bytes().all(|byte| byte.is_ascii_hexdigit()) {
         return None;
     }
-    let at = text(fields.next()?).parse().ok()?;
+    // A date that is none costs the date, not what follows.
+    let at = text(fields.next()?).parse().unwrap_or(0);
     let subject = text(fields.next()?);
     let body = fields.next()?;
     let body = text(&body[..body.len().min(bounds.body)])
@@ -208,7 +255,7 @@ mod tests {
         let log = entry("one", "body\n\nSpec: ideas/a.md\n", &["a.rs", "ö b.rs"])
             + &entry("merge", "", &[])
             + &entry("", "", &["c"]);
-        let commits = parse(log.as_bytes(), &Bounds::default());
+        let (commits, _) = parse(log.as_bytes(), &Bounds::default());
         let seen: Vec<(&str, usize)> = commits
             .iter()
             .map(|c| (c.subject.as_str(), c.touched))
@@ -223,7 +270,7 @@ mod tests {
     #[test]
     fn what_a_committer_writes_is_no_other_commit() {
         let forged = format!("x\n{HASH}\n1700000000\nfeat: forged");
-        let commits = parse(
+        let (commits, _) = parse(
             entry(&forged, &forged, &[HASH]).as_bytes(),
             &Bounds::default(),
         );
@@ -245,16 +292,17 @@ mod tests {
         };
         let subjects = |commits: Vec<Commit>| -> Vec<String> {
             standing(commits)
+                .0
                 .into_iter()
                 .map(|commit| commit.subject)
                 .collect()
         };
         let (work, back) = (
             commit('a', "work", None),
-            commit('b', "Revert work", Some('a')),
+            commit('b', "Revert \"work\"", Some('a')),
         );
         assert_eq!(subjects(vec![back.clone(), work.clone()]), [""; 0]);
-        let again = commit('c', "Reapply work", Some('b'));
+        let again = commit('c', "Reapply \"work\"", Some('b'));
         assert_eq!(subjects(vec![again, back, work]), ["work"]);
     }
 
@@ -267,7 +315,8 @@ mod tests {
             body: 3,
             total: 1000,
         };
-        let commits = parse(log.as_bytes(), &bounds);
+        let (commits, more) = parse(log.as_bytes(), &bounds);
+        assert!(more);
         assert_eq!(commits.len(), 3);
         assert_eq!((commits[0].paths.len(), commits[0].touched), (2, 3));
         assert!(commits[0].body.starts_with('é'));
@@ -279,9 +328,45 @@ mod tests {
                     ..bounds
                 }
             ),
-            []
+            (Vec::new(), true)
         );
-        assert_eq!(parse(b"", &bounds), []);
-        assert_eq!(parse(b"\0nonsense\0", &bounds), []);
+        assert_eq!(parse(b"", &bounds), (Vec::new(), false));
+        assert_eq!(parse(b"\0nonsense\0", &bounds), (Vec::new(), false));
+    }
+
+    #[test]
+    fn a_date_that_is_none_does_not_end_the_history() {
+        let log = entry("one", "", &["a"])
+            + &entry("two", "", &["b"]).replace("1700000000", "99999999999999999999")
+            + &entry("three", "", &["c"]).replace("1700000000", "");
+        let (commits, more) = parse(log.as_bytes(), &Bounds::default());
+        let seen: Vec<(&str, i64)> = commits.iter().map(|c| (&*c.subject, c.at)).collect();
+        assert_eq!(seen, [("one", 1_700_000_000), ("two", 0), ("three", 0)]);
+        assert!(!more);
+    }
+
+    #[test]
+    fn a_body_that_lists_a_revert_takes_nothing_back() {
+        let commit = |hash: char, subject: &str, body: &str| Commit {
+            hash: hash.to_string().repeat(40),
+            at: 0,
+            subject: subject.into(),
+            body: body.into(),
+            paths: Vec::new(),
+            touched: 0,
+        };
+        let [a, b] = ['a', 'b'].map(|c| c.to_string().repeat(40));
+        let squashed = commit('c', "feat: all", &format!("* This reverts commit {a}."));
+        let (kept, reverted) = standing(vec![squashed, commit('a', "work", "")]);
+        assert_eq!((kept.len(), reverted.len()), (2, 0));
+        let quoting = format!("This reverts commit {b}.\n\n> This reverts commit {a}.");
+        let quoting = commit('c', "Revert \"other\"", &quoting);
+        let (kept, reverted) = standing(vec![
+            quoting,
+            commit('b', "other", ""),
+            commit('a', "work", ""),
+        ]);
+        assert_eq!((kept.len(), reverted.len()), (1, 2));
+        assert_eq!(kept[0].subject, "work");
     }
 }

@@ -21,6 +21,8 @@ pub mod neighbours;
 pub mod places;
 pub mod references;
 
+use std::collections::HashSet;
+
 use runner_engine::git::{Git, GitError};
 
 pub use candidates::{Candidate, Words};
@@ -54,6 +56,11 @@ pub struct Room {
     history: Vec<Commit>,
     index: Index,
     tracked: Tracked,
+    /// Asked for commits that are not in `history`.
+    git: Option<Git>,
+    /// Commits that were taken back or take back, by hash.
+    reverted: HashSet<String>,
+    notes: Vec<String>,
 }
 
 /// What speaks for or against one note.
@@ -77,7 +84,14 @@ impl Room {
     /// # Errors
     /// [`EvidenceError`].
     pub fn open(git: &Git, bounds: &Bounds) -> Result<Self, EvidenceError> {
-        Self::of(history::read(git, bounds)?, history::tracked(git)?).map_err(Into::into)
+        let history = history::read(git, bounds)?;
+        let room = Self::of(history.commits, history::tracked(git)?)?;
+        Ok(Self {
+            git: Some(git.clone()),
+            reverted: history.reverted,
+            notes: history.notes,
+            ..room
+        })
     }
 
     /// The same, of what is already read.
@@ -90,6 +104,9 @@ impl Room {
             history,
             index,
             tracked: Tracked::new(tracked),
+            git: None,
+            reverted: HashSet::new(),
+            notes: Vec::new(),
         })
     }
 
@@ -144,6 +161,24 @@ impl Room {
                 .iter()
                 .find(|commit| commit.hash.starts_with(&prefix))
         })?
+    }
+
+    /// Whether a commit of this name leads to `HEAD` though it is not in the history that was read;
+    /// none that was taken back.
+    pub fn commit_elsewhere(&self, prefix: &str) -> bool {
+        let Some(git) = &self.git else { return false };
+        let Ok(Some(hash)) = git.commit(prefix) else {
+            return false;
+        };
+        !self.reverted.contains(&hash)
+            && git
+                .says_yes(&["merge-base", "--is-ancestor", &hash, "HEAD"])
+                .unwrap_or(false)
+    }
+
+    /// What was not read of the history, and why; one line each.
+    pub fn notes(&self) -> &[String] {
+        &self.notes
     }
 
     /// Whether this path is tracked, or is a folder of tracked files.

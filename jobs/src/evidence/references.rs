@@ -37,12 +37,37 @@ impl Checked {
 }
 
 /// Looks up what `evidence` cites. `own` paths are passed over: a note is no evidence for itself.
+///
+/// A hash that is not known counts as missing only where it is given as a citation (see
+/// `offered`); the subject that follows a commit's hash is a quotation, and cites nothing.
 pub fn check(room: &Room, evidence: &str, own: &[&str]) -> Checked {
     let mut checked = Checked::default();
-    let pieces = evidence.split(|c: char| !c.is_ascii_alphanumeric());
-    for piece in pieces.filter(|piece| looks_like_a_hash(piece)) {
-        let known = room.commit_named(piece).is_some();
-        checked.note(Reference::Commit(piece.to_owned()), known);
+    let mut rest = evidence;
+    let mut looked_up = 0;
+    while let Some(start) = rest.find(|c: char| c.is_ascii_alphanumeric()) {
+        let before = &evidence[..evidence.len() - rest.len() + start];
+        rest = &rest[start..];
+        let end = rest
+            .find(|c: char| !c.is_ascii_alphanumeric())
+            .unwrap_or(rest.len());
+        let piece = &rest[..end];
+        rest = &rest[end..];
+        if !looks_like_a_hash(piece) {
+            continue;
+        }
+        let known = room.commit_named(piece);
+        if let Some(commit) = known {
+            rest = after_subject(rest, &commit.subject);
+        }
+        let offered = offered(before, piece, rest);
+        let found = known.is_some()
+            || offered && looked_up < LOOKUPS && {
+                looked_up += 1;
+                room.commit_elsewhere(piece)
+            };
+        if found || offered {
+            checked.note(Reference::Commit(piece.to_owned()), found);
+        }
     }
     for path in places::mentioned(evidence).filter(|path| !own.contains(path)) {
         if looks_like_a_hash(path) {
@@ -58,6 +83,56 @@ pub fn check(room: &Room, evidence: &str, own: &[&str]) -> Checked {
     checked
 }
 
+/// So many hashes of one text are looked for beyond the history that was read.
+const LOOKUPS: usize = 8;
+
+/// Whether a word that could be a hash is given as a citation: in a length in which hashes are
+/// offered, at the beginning of the text or of a part of it, or after "commit". Never a number.
+/// A word of letters, or a part of a path, is no citation by its place alone.
+fn offered(before: &str, piece: &str, after: &str) -> bool {
+    if piece.bytes().all(|byte| byte.is_ascii_digit()) {
+        return false;
+    }
+    if matches!(piece.len(), 12 | 40 | 64) {
+        return true;
+    }
+    let mut next = after.chars();
+    let in_path = match next.next() {
+        Some('/' | '_' | '-') => true,
+        Some('.') => next.next().is_some_and(char::is_alphanumeric),
+        _ => false,
+    };
+    if in_path || !piece.bytes().any(|byte| byte.is_ascii_digit()) {
+        return false;
+    }
+    let before = before.trim_end_matches([' ', '`', '*', '[', '"', '\'']);
+    let word = before
+        .rsplit(|c: char| !c.is_ascii_alphanumeric())
+        .next()
+        .unwrap_or_default();
+    before.is_empty()
+        || before.ends_with([';', ',', '(', ':', '\n'])
+        || ["commit", "commits"].contains(&word.to_ascii_lowercase().as_str())
+}
+
+/// What follows a commit's subject, where that is what comes next, perhaps after a date.
+fn after_subject<'a>(rest: &'a str, subject: &str) -> &'a str {
+    let mut quoted = rest.trim_start_matches([' ', ':', ',', '`', '"', '\'', '(', '-', '—']);
+    let date = |c: char| c.is_ascii_digit() || c == '-';
+    if let Some((first, then)) = quoted.split_once(' ')
+        && first.len() == 10
+        && first.chars().all(date)
+    {
+        quoted = then.trim_start_matches([' ', ':', ',', '`', '"', '\'', '(', '-', '—']);
+    }
+    // The text was put on one line, and a subject may hold any white space.
+    let subject: Vec<&str> = subject.split_whitespace().collect();
+    match quoted.strip_prefix(&*subject.join(" ")) {
+        Some(then) if !then.starts_with(char::is_alphanumeric) => then,
+        _ => rest,
+    }
+}
+
 impl Checked {
     fn note(&mut self, reference: Reference, known: bool) {
         let list = if known {
@@ -71,11 +146,9 @@ impl Checked {
     }
 }
 
-/// 7 to 64 hex digits with at least one that is no letter: "defaced" is a word.
+/// 7 to 64 hex digits. "defaced" is one too: see [`offered`].
 fn looks_like_a_hash(piece: &str) -> bool {
-    (7..=64).contains(&piece.len())
-        && piece.bytes().all(|byte| byte.is_ascii_hexdigit())
-        && piece.bytes().any(|byte| byte.is_ascii_digit())
+    (7..=64).contains(&piece.len()) && piece.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
 #[cfg(test)]
@@ -96,6 +169,45 @@ mod tests {
     }
 
     #[test]
+    fn words_that_look_like_hashes_void_nothing() {
+        let subjects = [
+            "perf: 1000000 rows",
+            "feat: backport abc1234, by hand",
+            "chore: release 20260115",
+            "fix: after 99999999aaaa; fedcba987654 too",
+            "1234567",
+        ];
+        for subject in subjects {
+            let commit = Commit {
+                hash: "0123456789abcdef0123456789abcdef01234567".into(),
+                at: 0,
+                subject: subject.into(),
+                body: String::new(),
+                paths: Vec::new(),
+                touched: 0,
+            };
+            let room = Room::of(vec![commit], Vec::new()).unwrap();
+            for text in [
+                format!("0123456789ab 2026-03-20 {subject}"),
+                format!("commit `0123456789ab` ({subject}) did all of 1000000"),
+                format!("0123456789ab: \"{subject}\""),
+            ] {
+                assert!(check(&room, &text, &[]).resolves(), "{text}");
+                let also = format!("{text}; 99999999bbbb");
+                assert!(!check(&room, &also, &[]).resolves(), "{also}");
+            }
+            assert!(!check(&room, subject, &[]).resolves(), "{subject} alone");
+        }
+        let room = room();
+        assert!(check(&room, "0123456789ab, then 20260115", &[]).resolves());
+        assert!(!check(&room, "20260115", &[]).resolves());
+        assert!(!check(&room, "1000000 rows", &[]).resolves());
+        assert!(check(&room, "0123456789ab; abc1234.md is named like it", &[]).resolves());
+        assert!(check(&room, "0123456789ab: defaced", &[]).resolves());
+        assert!(!check(&room, "0123456789ab abcdefabcdef", &[]).resolves());
+    }
+
+    #[test]
     fn only_what_exists_carries_a_claim() {
         let room = room();
         let resolves = |text: &str| check(&room, text, &["ideas/a.md"]).resolves();
@@ -104,10 +216,14 @@ mod tests {
         assert!(resolves("see specs/a.md (v1.2)"));
         assert!(resolves("everything in src/ does it"));
         assert!(!resolves("commit deadbeef1 did it"));
-        assert!(
-            !resolves("0123456789ab and also 99999999"),
-            "one of two is made up"
-        );
+        for made_up in [
+            "0123456789ab and also 99999999aaaa",
+            "0123456789ab; abc1234",
+            "commits 0123456789ab and more in commit `abc1234`",
+            "0123456789ab 2026-03-20 feat: x; fedcba98765432100123456789abcdef01234567 y",
+        ] {
+            assert!(!resolves(made_up), "one of two is made up: {made_up}");
+        }
         assert!(!resolves("defaced facade"));
         assert!(!resolves("see specs/none.md"));
         assert!(!resolves("ideas/a.md says so itself"));

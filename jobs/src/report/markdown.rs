@@ -247,7 +247,12 @@ mod tests {
             text.starts_with("# Night 2026-11-21 — demo\n\n**1 succeeded, 1 failed**\n"),
             "{text}"
         );
-        assert!(text.contains("Spent 2 model calls, $0.03, 3 s."), "{text}");
+        assert!(
+            text.contains(
+                "Spent 2 model calls, $0.03, 3 s; 2 model calls did not state their usage"
+            ),
+            "{text}"
+        );
         assert!(text.contains("did \\| it all"), "{text}");
         assert!(
             text.contains("- one # two !\\[x\\](http://evil.example) &lt;img src=x>\n"),
