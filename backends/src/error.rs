@@ -46,7 +46,7 @@ pub enum BackendError {
         hint: String,
     },
     /// Nothing came in time; the next attempt may do better, or needs longer deadlines.
-    #[error("silent: {phase} passed after {}", Seconds(*waited))]
+    #[error("{phase} passed after {}", Seconds(*waited))]
     Silent {
         /// Which deadline passed.
         phase: Phase,
@@ -55,7 +55,7 @@ pub enum BackendError {
         waited: Duration,
     },
     /// An answer came and cannot be used. Asking again may help; mending it is forbidden.
-    #[error("malformed: {why}{}", Excerpt(excerpt))]
+    #[error("{why}{}", Excerpt(excerpt))]
     Malformed {
         /// What is wrong with it.
         why: String,
@@ -70,13 +70,13 @@ pub enum BackendError {
         why: String,
     },
     /// The provider's own budget or credit is used up.
-    #[error("over budget: {why}")]
+    #[error("{why}")]
     OverBudget {
         /// Whose budget, and what was said.
         why: String,
     },
     /// Somebody wanted it to stop.
-    #[error("cancelled: {why}")]
+    #[error("{why}")]
     Cancelled {
         /// Who or what.
         why: String,
@@ -210,7 +210,7 @@ mod tests {
         );
         assert_eq!(
             silent(Phase::Idle).to_string(),
-            "silent: the idle deadline passed after 1.5 s"
+            "the idle deadline passed after 1.5 s"
         );
         let cancelled = BackendError::Cancelled {
             why: "ctrl-c".into(),

@@ -225,6 +225,9 @@ fn decisions(ctx: &Context<'_>, spec: &DreamSpec) -> Result<Decisions, JobError>
 
 fn nothing(unchanged: usize, own: usize, troubles: &[Trouble]) -> String {
     let mut why = format!("no delta ({unchanged} ideas unchanged)");
+    if unchanged == 0 && troubles.is_empty() {
+        why.push_str("; there is no note to look at");
+    }
     if let Some(left_out) = told::left_out(own) {
         why.push_str("; ");
         why.push_str(&left_out);

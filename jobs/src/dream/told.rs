@@ -72,7 +72,11 @@ impl Told {
         fact("decided", self.decided);
         fact("downgraded", self.downgraded);
 
-        let mut headline = format!("{} proposals on {shown} ideas", proposals.len());
+        let mut headline = format!(
+            "{} on {}",
+            so_many(proposals.len(), "proposal"),
+            so_many(shown, "idea")
+        );
         if !counted.is_empty() {
             headline.push_str(&format!(": {}", counted.join(", ")));
         }
@@ -165,4 +169,8 @@ pub(super) fn listed(troubles: &[Trouble]) -> String {
         text.push_str(&format!("; and {} more", troubles.len() - FEW));
     }
     text
+}
+/// "1 idea", "2 ideas".
+fn so_many(count: usize, what: &str) -> String {
+    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
