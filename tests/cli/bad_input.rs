@@ -6,7 +6,7 @@ use std::os::unix::fs::{PermissionsExt as _, lchown, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::house::{House, Said};
+use crate::house::{House, Said, tell};
 
 const GOOD: &str = "# Faster start\n\nThe start takes two seconds, mostly spent on reading the whole table.\n\n\
 ## Proposal\n\n1. Read the table lazily.\n2. Measure the start in a test.\n\n## Acceptance\n\n- The start takes less than 200 ms.\n";
@@ -187,7 +187,7 @@ impl Drop for Mounted {
 fn a_full_disk_loses_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let Some(_disk) = Mounted::at(&folder.path().join("project"), "24m") else {
-        println!("skipped 1: no small file system can be mounted here");
+        tell("skipped 1: no small file system can be mounted here");
         return;
     };
     let house = House::at(folder);

@@ -1,6 +1,7 @@
 //! A home, a state folder and a repository of a test's own.
 
 use std::fs;
+use std::io::Write as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -221,6 +222,11 @@ impl House {
     }
 }
 
+/// Prints a figure or a skip past the capture of the test harness.
+pub fn tell(line: &str) {
+    let _closed = writeln!(std::io::stderr(), "{line}");
+}
+
 /// How much of a heavy test is done: `RUNNER_TEST_SCALE`, 1 by default.
 pub fn scaled(count: usize) -> usize {
     let scale: f64 = std::env::var("RUNNER_TEST_SCALE")
@@ -269,7 +275,7 @@ impl Dice {
             .ok()
             .and_then(|text| text.parse().ok())
             .unwrap_or_else(|| u64::from(std::process::id()) * 1_000_003);
-        println!("{test}: RUNNER_TEST_SEED={seed}");
+        tell(&format!("{test}: RUNNER_TEST_SEED={seed}"));
         Self(seed)
     }
 }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
-use crate::house::{Dice, House, ended_within, scaled};
+use crate::house::{Dice, House, ended_within, scaled, tell};
 
 /// The runs that a process of ours has as children.
 fn children(pid: u32) -> Vec<u32> {
@@ -78,13 +78,13 @@ fn kills_at_random_moments_leave_no_unsettled_row() {
             "SELECT count(*) FROM runs WHERE outcome LIKE '%\"{word}\"%'"
         ))
     };
-    println!(
+    tell(&format!(
         "kills: {number} runs, {landed} killed in flight; {} succeeded, {} lost, {} skipped; {:.0} s",
         words("succeeded"),
         words("lost"),
         words("skipped"),
         began.elapsed().as_secs_f64()
-    );
+    ));
     assert_eq!(house.survivors(), Vec::<String>::new());
     house.run(&["run", "make"]).ends(0);
 }

@@ -1,11 +1,11 @@
 //! One run of a job at a time, whatever happens to it.
 
 use std::process::Stdio;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::house::{House, Said, ended_within, scaled};
+use crate::house::{House, Said, ended_within, scaled, tell};
 
 /// A job that says that it runs and then waits for a word.
 fn waiting() -> House {
@@ -53,7 +53,7 @@ fn further_runs_say_who_holds_the_lock() {
         "up\n"
     );
     let pid = holder(&house);
-    let others = scaled(199);
+    let (others, began) = (scaled(199), Instant::now());
     let mut left = others;
     while left > 0 {
         let batch = left.min(8);
@@ -74,7 +74,10 @@ fn further_runs_say_who_holds_the_lock() {
         }
         left -= batch;
     }
-    println!("locks: {others} further runs skipped, each with the holder's PID");
+    tell(&format!(
+        "locks: {others} further runs turned away with the holder's PID, {:.1} s",
+        began.elapsed().as_secs_f64()
+    ));
     std::fs::write(house.path("go.fifo"), "go\n").unwrap();
     assert!(first.wait().unwrap().success());
     assert_eq!(house.read("finished"), "done\n");
