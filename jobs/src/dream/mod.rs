@@ -27,6 +27,7 @@ pub mod verdicts;
 pub mod walk;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -73,8 +74,16 @@ const ELEMENTS: usize = 5000;
 pub fn run(ctx: &mut Context<'_>, spec: &DreamSpec) -> Result<Finished, JobError> {
     spec.check()?;
     let (state_bytes, expect) = read_state(ctx, spec)?;
-    let state = State::parse(&state_bytes).map_err(|bad| bad_state(spec, &bad))?;
-    let survey = survey(ctx, spec)?;
+    // Both take as long as there are ideas: side by side they take as long as the longer one.
+    let (state, survey) = std::thread::scope(|scope| {
+        let parsed = scope.spawn(|| State::parse(&state_bytes));
+        let survey = survey(ctx.root, ctx.cache, spec);
+        (parsed.join(), survey)
+    });
+    let state = state
+        .map_err(|_| JobError::failed(Class::Internal, "the state file could not be parsed"))?
+        .map_err(|bad| bad_state(spec, &bad))?;
+    let survey = survey?;
     let delta = delta::select(&survey.ideas, &state, spec.max_ideas);
     if delta.selected.is_empty() {
         return Err(JobError::Nothing(nothing(
@@ -167,12 +176,12 @@ pub fn run(ctx: &mut Context<'_>, spec: &DreamSpec) -> Result<Finished, JobError
 }
 
 /// Surveys, and keeps the stat cache; that it could not be kept costs only time.
-fn survey(ctx: &Context<'_>, spec: &DreamSpec) -> Result<survey::Survey, JobError> {
-    let cache = ctx.cache.join("dream-stat-cache");
+fn survey(root: &Path, cache: &Path, spec: &DreamSpec) -> Result<survey::Survey, JobError> {
+    let cache = cache.join("dream-stat-cache");
     let disk = |error: runner_engine::placement::FsError| {
         JobError::failed(Class::Environment, error.to_string())
     };
-    let survey = survey::survey(ctx.root, spec, &cache).map_err(disk)?;
+    let survey = survey::survey(root, spec, &cache).map_err(disk)?;
     if let Some(bytes) = &survey.cache
         && let Err(error) = write_atomic(&cache, bytes, 0o600)
     {
