@@ -8,15 +8,26 @@
 use std::fs::{self, File, TryLockError};
 use std::io::{self, Read as _, Seek as _, Write as _};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
+use rustix::event::{Timespec, poll};
 use serde::{Deserialize, Serialize};
 
 use crate::ids::{ProjectId, RunId};
 use crate::owner::Owner;
+use crate::time::boot_time;
 
 /// How long a lock file that is not ours is respected.
 const FOREIGN: SignedDuration = SignedDuration::from_hours(1);
+
+/// How long a run waits for a lock that no run at work holds.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// How long one turn of that wait lasts.
+const TURN: Timespec = Timespec {
+    tv_sec: 0,
+    tv_nsec: 2_000_000,
+};
 
 /// Who holds a lock: diagnosis, written into the file by the holder.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -128,6 +139,29 @@ impl JobLock {
                 })
             }
             Err(TryLockError::Error(source)) => Err(io(source)),
+        }
+    }
+
+    /// Takes the lock for a run. Whoever looks after dead runs holds it for a moment without being a
+    /// run, and a run that has just taken it has not signed yet; so a lock is only said to be held
+    /// when `at_work` says so of the one who signed it, and tried again for a short while otherwise.
+    ///
+    /// # Errors
+    /// [`LockError::Held`] names the holder; also when nobody could be named within [`PATIENCE`].
+    pub fn take_for_run(path: &Path, at_work: impl Fn(&Holder) -> bool) -> Result<Self, LockError> {
+        let until = boot_time() + PATIENCE;
+        loop {
+            match Self::try_take(path) {
+                Err(LockError::Held { holder, path }) => {
+                    let named = holder.as_deref().is_some_and(&at_work);
+                    if named || boot_time() >= until {
+                        return Err(LockError::Held { holder, path });
+                    }
+                    // `flock` has no wait with a limit; a turn is far shorter than a look.
+                    let _turn = poll(&mut [], Some(&TURN));
+                }
+                taken => return taken,
+            }
         }
     }
 
@@ -311,6 +345,27 @@ mod tests {
         drop(first);
         JobLock::try_take(&path).unwrap();
         assert!(path.exists(), "the deciding lock's file is never deleted");
+    }
+
+    #[test]
+    fn a_lock_that_no_run_holds_is_waited_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("dream.lock");
+        let mut looker = JobLock::try_take(&path).unwrap();
+        looker.sign(&holder()).unwrap();
+        let held = JobLock::take_for_run(&path, |_| true).unwrap_err();
+        assert!(matches!(held, LockError::Held { .. }));
+        // The looker lets go at the second look.
+        let looker = std::cell::RefCell::new(Some(looker));
+        let looks = std::cell::Cell::new(0);
+        let taken = JobLock::take_for_run(&path, |_| {
+            looks.set(looks.get() + 1);
+            if looks.get() == 2 {
+                looker.take();
+            }
+            false
+        });
+        assert!(taken.is_ok());
     }
 
     #[test]

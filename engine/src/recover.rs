@@ -74,6 +74,16 @@ pub fn recover(
     run: &Unsettled,
     now: Moment,
 ) -> Result<Recovered, LedgerError> {
+    // While the one who answers for it lives, the lock is not even touched: whoever holds it for a
+    // look is in the way of the run that is about to begin.
+    let answers = match run.state {
+        RunState::Requested => Some(&run.starter),
+        RunState::Running => run.owner.as_ref(),
+        RunState::Settled => return Ok(Recovered::Alone),
+    };
+    if answers.is_some_and(Owner::is_alive) && overrun(run, now).is_none() {
+        return Ok(Recovered::Alone);
+    }
     let path = job_lock_path(driver.state, &run.project, &run.job_name);
     let (lock, overran) = match JobLock::try_take(&path) {
         Ok(lock) => (lock, false),

@@ -122,7 +122,7 @@ fn attempt(
     })
     .and_then(|()| {
         tracing::info!(job = setting.spec.name, project = %setting.here.root.display(), "begins");
-        locks = Some(take_locks(home, setting, &holder)?);
+        locks = Some(take_locks(home, ledger, setting, &holder)?);
         locked(home, ledger, setting, &holder.owner, quiet, verbose)
     });
     let outcome = match done {
@@ -168,6 +168,7 @@ fn attempt(
 /// Takes both locks in their order: the contract's, then the deciding one.
 fn take_locks(
     home: &Home,
+    ledger: &Ledger,
     setting: &Setting<'_>,
     holder: &Holder,
 ) -> Result<(JobLock, Option<ContractLock>), Stop> {
@@ -182,7 +183,11 @@ fn take_locks(
     };
     // By the ledger's own names: recovery looks for it there.
     let path = job_lock_path(&home.state, &setting.row.project, &setting.row.job_name);
-    let mut lock = JobLock::try_take(&path).map_err(not_ours)?;
+    let at_work = |holder: &Holder| {
+        let unsettled = |run: RunRow| run.state != RunState::Settled;
+        holder.owner.is_alive() && ledger.run(&holder.run).is_ok_and(unsettled)
+    };
+    let mut lock = JobLock::take_for_run(&path, at_work).map_err(not_ours)?;
     lock.sign(holder)
         .map_err(|error| Failure::cannot_write(format!("cannot write the lock file: {error}")))?;
     if let Some(contract) = &contract
