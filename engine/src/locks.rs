@@ -147,7 +147,7 @@ impl JobLock {
     /// when `at_work` says so of the one who signed it, and tried again for a short while otherwise.
     ///
     /// # Errors
-    /// [`LockError::Held`] names the holder; also when nobody could be named within [`PATIENCE`].
+    /// [`LockError::Held`] names the holder; also when nobody could be named within five seconds.
     pub fn take_for_run(path: &Path, at_work: impl Fn(&Holder) -> bool) -> Result<Self, LockError> {
         let until = boot_time() + PATIENCE;
         loop {
