@@ -7,7 +7,9 @@ runner=$(realpath "$1")
 ideas=${2:-100000}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-export XDG_STATE_HOME="$work/state" XDG_CONFIG_HOME="$work/config" GIT_CONFIG_GLOBAL=/dev/null
+export XDG_STATE_HOME="$work/state" XDG_CONFIG_HOME="$work/config" GIT_CONFIG_GLOBAL="$work/gitconfig"
+# A commit may start a collection of garbage in the background, which would write while we clean up.
+printf '[gc]\n\tauto = 0\n[maintenance]\n\tauto = false\n' > "$work/gitconfig"
 export GIT_AUTHOR_NAME=a GIT_AUTHOR_EMAIL=a@example.org GIT_COMMITTER_NAME=a GIT_COMMITTER_EMAIL=a@example.org
 
 cat > "$work/time.py" <<'P'
