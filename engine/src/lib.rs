@@ -14,6 +14,7 @@ pub mod locks;
 pub mod outcome;
 pub mod owner;
 pub mod placement;
+pub mod policy;
 pub mod process;
 pub mod recover;
 pub mod schedule;

@@ -89,7 +89,10 @@ pub fn tick(ledger: &mut Ledger, driver: &Driver<'_>, now: Moment) -> Result<Tic
                 continue;
             }
         };
-        let date = due.fire.map(|fire| civil_date(fire, &schedule.zone));
+        let date = due
+            .fire
+            .last()
+            .map(|&fire| civil_date(fire, &schedule.zone));
         tick.start.extend(ledger.enter_due(
             &due_job,
             &due,

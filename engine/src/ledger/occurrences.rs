@@ -91,7 +91,7 @@ impl Ledger {
             if moved == 0 {
                 return Ok(None);
             }
-            let night = match (due.fire, due_job.job.schedule.night, night_date) {
+            let night = match (due.fire.last().copied(), due_job.job.schedule.night, night_date) {
                 (Some(fire), Some(length), Some(date)) => {
                     // A night that is caught up has its whole length before it.
                     let closes = fire.max(now).saturating_add(length).unwrap_or(now);
@@ -121,7 +121,7 @@ impl Ledger {
                     ],
                 )?;
             }
-            let Some(fire) = due.fire else { return Ok(None) };
+            let Some(&fire) = due.fire.last() else { return Ok(None) };
             let new = NewOccurrence {
                 job: due_job.job.id,
                 key: fire.to_string(),

@@ -4,6 +4,9 @@
 //! once, at the end of the gap; one that autumn repeats is due once, at its first pass. Intervals
 //! follow elapsed time. This module must never read a clock.
 
+pub mod cron;
+
+use std::collections::VecDeque;
 use std::fmt;
 
 use jiff::civil::Time;
@@ -11,6 +14,11 @@ use jiff::tz::{AmbiguousOffset, TimeZone};
 use jiff::{SignedDuration, Timestamp, ToSpan as _};
 use serde::{Deserialize, Serialize};
 
+use crate::policy::{CatchUp, Which};
+pub use cron::Cron;
+
+/// How late a moment may be and still count as met: host timers come every quarter of an hour.
+pub const ON_TIME: SignedDuration = SignedDuration::from_mins(20);
 /// How many moments of a missed stretch are counted one by one; beyond it the count is a floor.
 const COUNTED: u64 = 10_000;
 
@@ -24,6 +32,29 @@ pub enum Trigger {
     Every(SignedDuration),
     /// Once a civil day at this time.
     Daily(Time),
+    /// The moments of a cron expression.
+    Cron(Cron),
+    /// The end of another job of the same project.
+    After(After),
+}
+
+/// The end of another job.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct After {
+    /// Its name.
+    pub job: String,
+    /// Which of its ends count.
+    pub on: On,
+}
+
+/// Which ends of another job count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum On {
+    /// Only those that placed what was asked, degraded ones included.
+    Success,
+    /// Any, failed and skipped ones included.
+    End,
 }
 
 /// A trigger with all that is needed to evaluate it.
@@ -46,8 +77,8 @@ pub struct UnknownZone(pub String);
 /// What has become due since the watermark.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Due {
-    /// The moment to run for, if any.
-    pub fire: Option<Timestamp>,
+    /// The moments to run for, in their order.
+    pub fire: Vec<Timestamp>,
     /// Moments that passed with nothing there to run them.
     pub missed: Option<Missed>,
     /// Everything up to here is accounted for.
@@ -85,7 +116,11 @@ impl Schedule {
         anchor: Timestamp,
     ) -> Result<Option<Timestamp>, UnknownZone> {
         match &self.trigger {
-            Trigger::Manual => Ok(None),
+            Trigger::Manual | Trigger::After(_) => Ok(None),
+            Trigger::Cron(cron) => {
+                let zone = TimeZone::get(&self.zone).map_err(|_| UnknownZone(self.zone.clone()))?;
+                Ok(cron.next_after(after, &zone))
+            }
             Trigger::Every(period) => Ok(next_interval(*period, after, anchor)),
             Trigger::Daily(time) => {
                 let zone = TimeZone::get(&self.zone).map_err(|_| UnknownZone(self.zone.clone()))?;
@@ -105,20 +140,33 @@ impl Schedule {
         }
     }
 
-    /// What became due in `(watermark, now]`: the last moment fires if it lies within `window` of
-    /// `now` (the catch-up policy `last`); the others are one stretch of missed moments.
+    /// What became due in `(watermark, now]`. Moments that are not run for are one missed stretch.
     pub fn due(
         &self,
         watermark: Timestamp,
         now: Timestamp,
-        window: SignedDuration,
+        catch_up: &CatchUp,
     ) -> Result<Due, UnknownZone> {
-        let mut last: Option<Timestamp> = None;
+        let (window, most) = match catch_up.which {
+            Which::None => (ON_TIME, 1),
+            Which::Last => (catch_up.window.max(ON_TIME), 1),
+            Which::All => (catch_up.window.max(ON_TIME), catch_up.cap.max(1) as usize),
+        };
+        let mut fire: VecDeque<Timestamp> = VecDeque::new();
         let mut missed: Option<Missed> = None;
+        let mut passed = watermark;
         let mut next = self.next_after(watermark, watermark)?;
         while let Some(at) = next.filter(|at| *at <= now) {
-            if let Some(older) = last.replace(at) {
-                add(&mut missed, older);
+            passed = at;
+            if now.duration_since(at) <= window {
+                fire.push_back(at);
+                if fire.len() > most
+                    && let Some(older) = fire.pop_front()
+                {
+                    add(&mut missed, older);
+                }
+            } else {
+                add(&mut missed, at);
             }
             next = if missed
                 .as_ref()
@@ -129,16 +177,10 @@ impl Schedule {
                 self.next_after(at, watermark)?
             };
         }
-        let fire = last.filter(|at| now.duration_since(*at) <= window);
-        if fire.is_none()
-            && let Some(late) = last
-        {
-            add(&mut missed, late);
-        }
         Ok(Due {
-            fire,
+            fire: fire.into(),
             missed,
-            watermark: last.unwrap_or(watermark),
+            watermark: passed,
             next,
         })
     }
@@ -202,6 +244,11 @@ impl fmt::Display for Trigger {
             Self::Manual => f.write_str("manual"),
             Self::Every(period) => write!(f, "every {period:#}"),
             Self::Daily(time) => write!(f, "daily {}", time.strftime("%H:%M")),
+            Self::Cron(cron) => write!(f, "cron {cron}"),
+            Self::After(After { job, on }) => match on {
+                On::Success => write!(f, "after {job}"),
+                On::End => write!(f, "after {job} ends"),
+            },
         }
     }
 }
@@ -241,15 +288,15 @@ mod tests {
 
     #[test]
     fn a_weekend_asleep_is_one_run_and_one_stretch() {
-        let window = SignedDuration::from_hours(24);
+        let catch_up = CatchUp::default();
         let due = daily(2, 30)
             .due(
                 at("2026-11-06T12:00:00Z"),
                 at("2026-11-09T08:00:00Z"),
-                window,
+                &catch_up,
             )
             .unwrap();
-        assert_eq!(due.fire, Some(at("2026-11-09T01:30:00Z")));
+        assert_eq!(due.fire, [at("2026-11-09T01:30:00Z")]);
         let missed = due.missed.unwrap();
         assert_eq!(
             (missed.first, missed.count),
@@ -261,15 +308,18 @@ mod tests {
 
     #[test]
     fn nothing_in_the_window_is_all_missed() {
-        let window = SignedDuration::from_hours(1);
+        let catch_up = CatchUp {
+            window: SignedDuration::from_hours(1),
+            ..CatchUp::default()
+        };
         let due = daily(2, 30)
             .due(
                 at("2026-11-06T12:00:00Z"),
                 at("2026-11-07T08:00:00Z"),
-                window,
+                &catch_up,
             )
             .unwrap();
-        assert_eq!(due.fire, None);
+        assert!(due.fire.is_empty());
         assert_eq!(due.missed.unwrap().count, 1);
     }
 
@@ -285,18 +335,14 @@ mod tests {
             Some(at("2026-01-01T00:01:30Z"))
         );
         let due = every
-            .due(
-                start,
-                at("2028-01-01T00:00:00Z"),
-                SignedDuration::from_hours(24),
-            )
+            .due(start, at("2028-01-01T00:00:00Z"), &CatchUp::default())
             .unwrap();
-        assert_eq!(due.fire, Some(at("2027-12-31T23:59:30Z")));
+        assert_eq!(due.fire, [at("2027-12-31T23:59:30Z")]);
         assert_eq!(due.next, Some(at("2028-01-01T00:00:30Z")));
         assert!(due.missed.unwrap().count >= COUNTED);
         assert!(
             Schedule::manual()
-                .due(start, at("2028-01-01T00:00:00Z"), SignedDuration::ZERO)
+                .due(start, at("2028-01-01T00:00:00Z"), &CatchUp::default())
                 .unwrap()
                 .next
                 .is_none()
