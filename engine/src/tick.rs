@@ -81,7 +81,11 @@ pub fn tick(ledger: &mut Ledger, driver: &Driver<'_>, now: Moment) -> Result<Tic
     }
     for due_job in ledger.due_jobs(now.wall)? {
         let schedule = &due_job.job.schedule;
-        let due = match schedule.due(due_job.watermark, now.wall, WINDOW) {
+        let due = match schedule.due(
+            due_job.watermark,
+            now.wall,
+            &crate::policy::CatchUp::default(),
+        ) {
             Ok(due) => due,
             Err(error) => {
                 tick.troubles

@@ -347,7 +347,11 @@ fn clocks_record_moments_once_and_missed_ones_as_one_row() {
     let due = due_job
         .job
         .schedule
-        .due(due_job.watermark, due_at, SignedDuration::from_mins(10))
+        .due(
+            due_job.watermark,
+            due_at,
+            &crate::policy::CatchUp::default(),
+        )
         .unwrap();
     let me = house.me.clone();
     let run = house
