@@ -10,12 +10,14 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
+use std::time::Duration;
 
+use jiff::{SignedDuration, Timestamp};
 use runner_engine::ids::RunId;
 use runner_engine::ledger::{Filter, Ledger, RunRow, RunState};
 use runner_engine::outcome::Outcome;
 use runner_engine::owner::Owner;
-use runner_engine::recover::{Driver, Recovered, recover};
+use runner_engine::recover::{Driver, Host, Recovered, recover};
 use runner_jobs::{KindSpec, failmark};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
@@ -47,7 +49,7 @@ struct Started {
 /// What recovery needs of this process.
 pub fn driver<'a>(home: &'a Home, me: &'a Owner) -> Driver<'a> {
     Driver {
-        state: &home.state,
+        world: Box::new(Host { state: &home.state }),
         me,
         retries_lost: &KindSpec::retries_lost,
     }
@@ -91,19 +93,37 @@ pub fn run_to_end(
 ) -> Result<RunRow, Failure> {
     let mut first = Some(run.clone());
     let all = run_all(home, ledger, me, manner, |_| {
-        Ok(first.take().into_iter().collect())
+        Ok(Next {
+            start: first.take().into_iter().collect(),
+            soon: None,
+        })
     })?;
     Ok(ledger.run(all.last().unwrap_or(run))?)
 }
 
-/// Runs whatever `next` gives until it gives nothing and nothing of it runs any more. `next` is
-/// asked at the start, after each end, and once a minute.
+/// What is to be done next.
+#[derive(Debug, Default)]
+pub struct Next {
+    /// Runs to start now.
+    pub start: Vec<RunId>,
+    /// Something else will be ready within this time: worth staying for, even with nothing live.
+    pub soon: Option<Duration>,
+}
+
+/// How far ahead something ready is worth staying for.
+const STAY: SignedDuration = SignedDuration::from_secs(90);
+/// How often one who waits for something looks at the clock again: it may have been set.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// Runs whatever `next` gives until it gives nothing, nothing is ready soon, and nothing of it runs
+/// any more. `next` is asked at the start, after each end, once a second while it waits for
+/// something that is ready soon, and once a minute.
 pub fn run_all(
     home: &Home,
     ledger: &mut Ledger,
     me: &Owner,
     manner: Manner,
-    mut next: impl FnMut(&mut Ledger) -> Result<Vec<RunId>, Failure>,
+    mut next: impl FnMut(&mut Ledger) -> Result<Next, Failure>,
 ) -> Result<Vec<RunId>, Failure> {
     let mut live: BTreeMap<u32, Started> = BTreeMap::new();
     let mut all = Vec::new();
@@ -111,23 +131,25 @@ pub fn run_all(
     loop {
         // After a signal nothing new is started; what runs is waited for.
         let fresh = match &forwarder {
-            Some(forwarder) if forwarder.pulled.load(Ordering::SeqCst) => Vec::new(),
+            Some(forwarder) if forwarder.pulled.load(Ordering::SeqCst) => Next::default(),
             _ => next(ledger)?,
         };
-        for run in fresh {
+        let patience = match fresh.soon {
+            Some(soon) => soon.min(LOOK),
+            None => Duration::from_secs(60),
+        };
+        for run in fresh.start {
             let forwarder = forwarder.get_or_insert_with(Forwarder::start);
             let started = spawn(&run, manner)?;
             all.push(run);
             forwarder.add(started.child.id());
             live.insert(started.child.id(), started);
         }
-        let Some(forwarder) = &forwarder else {
-            return Ok(all);
-        };
-        if live.is_empty() {
+        if live.is_empty() && fresh.soon.is_none() {
             return Ok(all);
         }
-        for pid in ended(&live)? {
+        let forwarder = forwarder.get_or_insert_with(Forwarder::start);
+        for pid in ended(&live, patience)? {
             // Before it is reaped: afterwards the number may belong to somebody else.
             forwarder.remove(pid);
             let Some(mut started) = live.remove(&pid) else {
@@ -151,8 +173,26 @@ pub fn run_all(
     }
 }
 
-/// Waits until a process ends, or a minute has passed.
-fn ended(live: &BTreeMap<u32, Started>) -> Result<Vec<u32>, Failure> {
+/// How long until something waiting is ready, if that is soon enough to stay for: what is spread
+/// over a minute must not wait for the next host timer.
+pub fn soon(ledger: &Ledger, now: Timestamp) -> Result<Option<Duration>, Failure> {
+    let next = ledger.queued(1)?.first().and_then(|run| run.ready_at);
+    let wait = next.map(|next| next.duration_since(now));
+    Ok(wait
+        .filter(|wait| wait.is_positive() && *wait <= STAY)
+        .and_then(|wait| wait.try_into().ok()))
+}
+
+/// Sends the owner of a run that was asked to end TERM; the run settles itself.
+pub fn end(ledger: &Ledger, run: &RunId) -> Result<(), Failure> {
+    if let Some(owner) = ledger.run(run)?.owner {
+        let _already_gone = owner.signal(Signal::TERM);
+    }
+    Ok(())
+}
+
+/// Waits until a process ends, or for so long.
+fn ended(live: &BTreeMap<u32, Started>, patience: Duration) -> Result<Vec<u32>, Failure> {
     let internal =
         |error: rustix::io::Errno| Failure::internal(format!("cannot wait for runs: {error}"));
     let mut handles = Vec::with_capacity(live.len());
@@ -169,11 +209,11 @@ fn ended(live: &BTreeMap<u32, Started>) -> Result<Vec<u32>, Failure> {
         .iter()
         .map(|(_, handle)| PollFd::from_borrowed_fd(handle.as_fd(), PollFlags::IN))
         .collect();
-    let minute = Timespec {
-        tv_sec: 60,
-        tv_nsec: 0,
+    let patience = Timespec {
+        tv_sec: i64::try_from(patience.as_secs()).unwrap_or(60),
+        tv_nsec: i64::from(patience.subsec_nanos()),
     };
-    match poll(&mut polled, Some(&minute)) {
+    match poll(&mut polled, Some(&patience)) {
         Ok(_) | Err(rustix::io::Errno::INTR) => {}
         Err(error) => return Err(internal(error)),
     }
@@ -203,6 +243,7 @@ fn settle_after(
             }
             Ok(None)
         }
+        RunState::Queued => Ok(None),
         RunState::Requested => {
             let why = format!("its process ended with {status} before it began");
             if ledger.decline(run, &Outcome::Lost { why }, home.wall()?)? {

@@ -16,6 +16,7 @@ pub mod owner;
 pub mod placement;
 pub mod policy;
 pub mod process;
+pub mod queue;
 pub mod recover;
 pub mod schedule;
 pub mod scope;

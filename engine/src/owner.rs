@@ -4,7 +4,9 @@
 //! holds it.
 
 use std::fmt;
+use std::os::fd::OwnedFd;
 
+use rustix::process::{Pid, PidfdFlags, Signal};
 use serde::{Deserialize, Serialize};
 
 use crate::process::tree;
@@ -34,6 +36,19 @@ impl Owner {
     /// Whether it is the same process and still there.
     pub fn is_alive(&self) -> bool {
         Some(&self.boot) == tree::boot_id().as_ref() && tree::is_alive(self.pid, self.start)
+    }
+
+    /// Sends exactly this process a signal, and returns a descriptor that becomes readable at its
+    /// end; `None` when it is gone. The descriptor is taken before the check, so that the number
+    /// cannot change hands in between.
+    pub fn signal(&self, signal: Signal) -> Option<OwnedFd> {
+        let pid = i32::try_from(self.pid).ok().and_then(Pid::from_raw)?;
+        let handle = rustix::process::pidfd_open(pid, PidfdFlags::empty()).ok()?;
+        if !self.is_alive() {
+            return None;
+        }
+        let _already_gone = rustix::process::pidfd_send_signal(&handle, signal);
+        Some(handle)
     }
 }
 

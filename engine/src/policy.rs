@@ -136,3 +136,37 @@ impl Default for CatchUp {
         }
     }
 }
+
+impl Retry {
+    /// placeholder
+    pub fn wait(&self, failures: u32, _seed: u64) -> Option<SignedDuration> {
+        (failures <= self.count && failures > 0).then(|| {
+            self.backoff
+                .get(failures as usize - 1)
+                .or(self.backoff.last())
+                .copied()
+                .unwrap_or_default()
+        })
+    }
+}
+impl CatchUp {
+    /// placeholder
+    pub fn stagger_of(&self, _salt: &str) -> SignedDuration {
+        self.stagger
+    }
+}
+/// placeholder
+pub fn retryable(outcome: &crate::outcome::Outcome) -> bool {
+    matches!(outcome, crate::outcome::Outcome::TimedOut { .. })
+        || matches!(
+            outcome.class(),
+            Some(
+                crate::outcome::Class::Crash
+                    | crate::outcome::Class::Environment
+                    | crate::outcome::Class::Silent
+                    | crate::outcome::Class::Malformed
+                    | crate::outcome::Class::ArtifactMissing
+                    | crate::outcome::Class::RateLimited
+            )
+        )
+}

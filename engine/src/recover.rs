@@ -1,6 +1,7 @@
 //! What becomes of runs whose process is gone or will not end.
 //!
 //! ```text
+//! queued: nobody answers for it, nothing to mend
 //! requested, lock free, starter dead ──by a clock──> start it again
 //!                                    └─by hand────> lost
 //! running, lock free ──> kill what is left of it ──> take over ──> placement: roll forward ──> its outcome
@@ -8,27 +9,29 @@
 //!                                                              │             disk refuses ──> next tick
 //!                                                              └ none: discard staging ──> lost (one retry
 //!                                                                        where its kind allows it)
-//! running, lock held, past its deadline and grace ──> kill it, wait for the lock ──> as above, timed-out
+//! running, lock held, past its deadline and grace ──> kill it, wait for the lock ──> as above, timed-out,
+//!                                                     or cancelled where that was asked for
 //! ```
 //!
 //! Everything happens under the deciding lock of the run's job, and a run is looked at again once
 //! that lock is held. Must never touch a run whose lock is held and whose time is not over.
 
+use std::any::Any;
 use std::path::Path;
 use std::time::Duration;
 
 use jiff::Timestamp;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{Pid, PidfdFlags, Signal};
+use rustix::process::Signal;
 
 use crate::causes::whole;
-use crate::ids::{Fence, RunId};
-use crate::ledger::{Event, Ledger, LedgerError, RunRow, RunState, Unsettled};
-use crate::locks::{JobLock, LockError, job_lock_path};
+use crate::ids::{Fence, ProjectId, RunId};
+use crate::ledger::{Event, Ledger, LedgerError, RunRow, RunState};
+use crate::locks::{JobLock, job_lock_path};
 use crate::outcome::{Class, Outcome};
 use crate::owner::Owner;
 use crate::placement::{self, PlaceError, PlacementLog as _, RealFs, Recovery, RelPath};
-use crate::process::tree;
+use crate::process::tree::{self, Killed};
 use crate::time::Moment;
 
 /// How long after its total deadline a run may take to end by itself.
@@ -38,10 +41,67 @@ const KILL_WAIT: i64 = 10;
 /// How many lost runs of one occurrence are made good by another attempt.
 const LOSSES_MADE_GOOD: u32 = 1;
 
-/// What a driver of ticks brings.
-pub struct Driver<'a> {
+/// What recovery asks of the host: locks and processes. The second user is a simulated host, which
+/// lives through years of suspends and crashes in a test.
+pub trait World {
+    /// The deciding lock of a job, if it is free; it is freed when the guard is dropped.
+    fn try_lock(&self, project: &ProjectId, job: &str) -> Option<Box<dyn Any>>;
+    /// Whether this very process is there.
+    fn is_alive(&self, owner: &Owner) -> bool;
+    /// Kills exactly this process and waits for its end, within a limit.
+    fn kill(&self, owner: &Owner);
+    /// Kills whatever carries the marker of a run.
+    fn kill_marked(&self, run: &RunId) -> Killed;
+}
+
+/// The host that this process runs on.
+#[derive(Clone, Copy, Debug)]
+pub struct Host<'a> {
     /// The state folder.
     pub state: &'a Path,
+}
+
+impl World for Host<'_> {
+    fn try_lock(&self, project: &ProjectId, job: &str) -> Option<Box<dyn Any>> {
+        let lock = JobLock::try_take(&job_lock_path(self.state, project, job)).ok()?;
+        Some(Box::new(lock))
+    }
+
+    fn is_alive(&self, owner: &Owner) -> bool {
+        owner.is_alive()
+    }
+
+    fn kill(&self, owner: &Owner) {
+        kill(owner);
+    }
+
+    fn kill_marked(&self, run: &RunId) -> Killed {
+        tree::kill_marked(run.as_str())
+    }
+}
+
+impl<W: World + ?Sized> World for &W {
+    fn try_lock(&self, project: &ProjectId, job: &str) -> Option<Box<dyn Any>> {
+        (**self).try_lock(project, job)
+    }
+
+    fn is_alive(&self, owner: &Owner) -> bool {
+        (**self).is_alive(owner)
+    }
+
+    fn kill(&self, owner: &Owner) {
+        (**self).kill(owner);
+    }
+
+    fn kill_marked(&self, run: &RunId) -> Killed {
+        (**self).kill_marked(run)
+    }
+}
+
+/// What a driver of ticks brings.
+pub struct Driver<'a> {
+    /// Locks and processes.
+    pub world: Box<dyn World + 'a>,
     /// This process.
     pub me: &'a Owner,
     /// Whether a lost run of this kind is tried once more.
@@ -71,35 +131,33 @@ pub enum Recovered {
 pub fn recover(
     ledger: &mut Ledger,
     driver: &Driver<'_>,
-    run: &Unsettled,
+    run: &RunRow,
     now: Moment,
 ) -> Result<Recovered, LedgerError> {
     // While the one who answers for it lives, the lock is not even touched: whoever holds it for a
     // look is in the way of the run that is about to begin.
     let answers = match run.state {
-        RunState::Requested => Some(&run.starter),
+        RunState::Requested => run.starter.as_ref(),
         RunState::Running => run.owner.as_ref(),
-        RunState::Settled => return Ok(Recovered::Alone),
+        RunState::Queued | RunState::Settled => return Ok(Recovered::Alone),
     };
-    if answers.is_some_and(Owner::is_alive) && overrun(run, now).is_none() {
+    let world = driver.world.as_ref();
+    let overran = overrun(world, run, now);
+    if answers.is_some_and(|owner| world.is_alive(owner)) && overran.is_none() {
         return Ok(Recovered::Alone);
     }
-    let path = job_lock_path(driver.state, &run.project, &run.job_name);
-    let (lock, overran) = match JobLock::try_take(&path) {
-        Ok(lock) => (lock, false),
-        Err(LockError::Held { .. }) => {
-            let Some(owner) = overrun(run, now) else {
-                return Ok(Recovered::Alone);
-            };
-            kill(owner);
-            tree::kill_marked(run.id.as_str());
+    let (lock, overran) = match (world.try_lock(&run.project, &run.job_name), overran) {
+        (Some(lock), _) => (lock, false),
+        (None, None) => return Ok(Recovered::Alone),
+        (None, Some(owner)) => {
+            world.kill(owner);
+            world.kill_marked(&run.id);
             // Another run of the job may have been faster; this one is looked at again then.
-            match JobLock::try_take(&path) {
-                Ok(lock) => (lock, true),
-                Err(_) => return Ok(Recovered::Alone),
+            match world.try_lock(&run.project, &run.job_name) {
+                Some(lock) => (lock, true),
+                None => return Ok(Recovered::Alone),
             }
         }
-        Err(_) => return Ok(Recovered::Alone),
     };
     let done = recover_locked(ledger, driver, &run.id, overran, now);
     drop(lock);
@@ -120,30 +178,22 @@ pub fn recover_locked(
 ) -> Result<Recovered, LedgerError> {
     let run = &ledger.run(run)?;
     match run.state {
-        RunState::Settled => Ok(Recovered::Alone),
+        RunState::Queued | RunState::Settled => Ok(Recovered::Alone),
         RunState::Requested => never_began(ledger, driver, run, now.wall),
         RunState::Running => dead(ledger, driver, run, overran, now),
     }
 }
 
 /// The owner of a run that is past its deadline and grace in this boot.
-fn overrun(run: &RunRow, now: Moment) -> Option<&Owner> {
-    let owner = run.owner.as_ref().filter(|owner| owner.is_alive())?;
+fn overrun<'r>(world: &dyn World, run: &'r RunRow, now: Moment) -> Option<&'r Owner> {
+    let owner = run.owner.as_ref().filter(|owner| world.is_alive(owner))?;
     let over = Duration::from_millis(run.deadline?).saturating_add(OVERRUN_GRACE);
     (now.boot > over).then_some(owner)
 }
 
-/// Kills exactly the process that `owner` names, and waits for its end: the descriptor is taken
-/// before the check, so that the number cannot change hands in between.
+/// Kills exactly the process that `owner` names, and waits for its end.
 fn kill(owner: &Owner) {
-    let Some(pid) = i32::try_from(owner.pid).ok().and_then(Pid::from_raw) else {
-        return;
-    };
-    let Ok(handle) = rustix::process::pidfd_open(pid, PidfdFlags::empty()) else {
-        return;
-    };
-    if owner.is_alive() {
-        let _already_gone = rustix::process::pidfd_send_signal(&handle, Signal::KILL);
+    if let Some(handle) = owner.signal(Signal::KILL) {
         let limit = Timespec {
             tv_sec: KILL_WAIT,
             tv_nsec: 0,
@@ -159,7 +209,8 @@ fn never_began(
     run: &RunRow,
     now: Timestamp,
 ) -> Result<Recovered, LedgerError> {
-    if run.starter.is_alive() {
+    let starter = run.starter.as_ref();
+    if starter.is_some_and(|starter| driver.world.is_alive(starter)) {
         return Ok(Recovered::Alone);
     }
     if run.by_hand && run.night.is_none() {
@@ -186,9 +237,11 @@ fn dead(
     overran: bool,
     now: Moment,
 ) -> Result<Recovered, LedgerError> {
-    let killed = tree::kill_marked(run.id.as_str());
+    let killed = driver.world.kill_marked(&run.id);
     let fence = ledger.take_over(&run.id)?;
-    let lost = if overran {
+    let lost = if let Some(why) = &run.cancel {
+        Outcome::Cancelled { why: why.clone() }
+    } else if overran {
         Outcome::TimedOut {
             why: "it did not end by its total deadline and was killed".to_owned(),
         }
@@ -245,8 +298,25 @@ fn dead(
                 retry: None,
             });
         }
-        // Half of it may be in place: only a placement that can go on may settle it.
-        Err(_) => return Ok(Recovered::Alone),
+        // Half of it may be in place: only a placement that can go on may settle it, or a person who
+        // gives it up.
+        Err(why) => {
+            let Some(given_up) = &run.cancel else {
+                return Ok(Recovered::Alone);
+            };
+            let staging = run.staging.as_deref().unwrap_or_default();
+            let outcome = Outcome::Failed {
+                class: Class::Guard,
+                why: format!(
+                    "given up ({given_up}) while half placed: {why}; what was to be placed is kept in {staging}"
+                ),
+            };
+            ledger.settle_conflict(&run.id, fence, &outcome, &run.summary, now.wall)?;
+            return Ok(Recovered::Settled {
+                outcome,
+                retry: None,
+            });
+        }
     };
     let retry = matches!(outcome, Outcome::Lost { .. })
         && ledger.lost_runs_of(&run.occurrence)? < LOSSES_MADE_GOOD
@@ -371,8 +441,7 @@ pub fn sweep_all(
 ) -> Result<Vec<RunId>, LedgerError> {
     let mut swept = Vec::new();
     for run in ledger.unswept()? {
-        let path = job_lock_path(driver.state, &run.project, &run.job_name);
-        if let Ok(lock) = JobLock::try_take(&path) {
+        if let Some(lock) = driver.world.try_lock(&run.project, &run.job_name) {
             let run = ledger.run(&run.id)?;
             sweep(ledger, &run, now)?;
             swept.push(run.id);

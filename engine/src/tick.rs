@@ -1,27 +1,26 @@
 //! The tick: recover, record what is due, say what to start.
 //!
 //! ```text
-//! unsettled runs ──recover──> settled, or to be started
-//! jobs with next_due <= now ──schedule::due──> occurrence + run requested, watermark moved
-//! deferred occurrences whose time has come ──> run requested
+//! live runs ──recover──> settled, or to be started, or to be signalled (asked to end)
+//! jobs with next_due <= now ──schedule::due──> occurrences queued, missed ones recorded, watermark moved
+//! queued runs that are ready ──queue::choose──> requested
 //! nights whose work is settled ──> report occurrence + run requested
-//!                                        └──> Tick { start }
+//!                                        └──> Tick { start, end }
 //! ```
 //!
 //! The daemon, host timers and people all call this one function; however many do, an occurrence is
 //! recorded once. Its cost follows what is due or unsettled. It must never start anything itself.
 
-use jiff::SignedDuration;
+use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
 use crate::ids::{ProjectId, RunId};
-use crate::ledger::{Ledger, LedgerError, NewJob};
+use crate::ledger::{DueJob, Ledger, LedgerError, NewJob};
+use crate::policy::{CatchUp, Policy, Which};
 use crate::recover::{Driver, Recovered, recover, sweep_all};
-use crate::schedule::Schedule;
+use crate::schedule::{Due, Missed, Schedule, UnknownZone};
 use crate::time::Moment;
 
-/// How late a moment may be and still be run for: the catch-up window.
-pub const WINDOW: SignedDuration = SignedDuration::from_hours(24);
 /// The job that every project has: the report of a night.
 pub const REPORT_JOB: &str = "report";
 
@@ -30,6 +29,8 @@ pub const REPORT_JOB: &str = "report";
 pub struct Tick {
     /// Runs to spawn, oldest first; the caller answers for them until they are settled.
     pub start: Vec<RunId>,
+    /// Live runs that were asked to end: their owners are to be sent TERM.
+    pub end: Vec<RunId>,
     /// Settled runs that nobody had swept after: their process died before it could bring their
     /// failmark in line.
     pub swept: Vec<RunId>,
@@ -45,6 +46,7 @@ pub fn report_job() -> NewJob {
         name: REPORT_JOB.to_owned(),
         kind: REPORT_JOB.to_owned(),
         schedule: Schedule::manual(),
+        policy: Policy::default(),
         enabled: true,
     }
 }
@@ -55,7 +57,11 @@ pub fn report_job() -> NewJob {
 /// [`LedgerError`]: what was recorded before it stays recorded.
 pub fn tick(ledger: &mut Ledger, driver: &Driver<'_>, now: Moment) -> Result<Tick, LedgerError> {
     let mut tick = Tick::default();
-    for run in ledger.unsettled()? {
+    for run in ledger.live()? {
+        if run.cancel.is_some() {
+            ledger.hasten(&run, now.boot)?;
+            tick.end.push(run.id.clone());
+        }
         let recovered = match recover(ledger, driver, &run, now) {
             Err(error) if error.is_about_one_thing() => {
                 tick.troubles.push(format!("run {}: {error}", run.id));
@@ -80,35 +86,53 @@ pub fn tick(ledger: &mut Ledger, driver: &Driver<'_>, now: Moment) -> Result<Tic
         ));
     }
     for due_job in ledger.due_jobs(now.wall)? {
-        let schedule = &due_job.job.schedule;
-        let due = match schedule.due(
-            due_job.watermark,
-            now.wall,
-            &crate::policy::CatchUp::default(),
-        ) {
+        let job = &due_job.job;
+        let (paused, due) = match due_of(&due_job, now.wall) {
             Ok(due) => due,
             Err(error) => {
-                tick.troubles
-                    .push(format!("job {}: {error}", due_job.job.name));
+                tick.troubles.push(format!("job {}: {error}", job.name));
                 continue;
             }
         };
-        let date = due
-            .fire
-            .last()
-            .map(|&fire| civil_date(fire, &schedule.zone));
-        tick.start.extend(ledger.enter_due(
-            &due_job,
-            &due,
-            date.as_deref(),
-            driver.me,
-            now.wall,
-        )?);
+        let date = due.fire.last();
+        let date = date.map(|&fire| civil_date(fire, &job.schedule.zone));
+        ledger.enter_due(&due_job, &due, paused.as_ref(), date.as_deref(), now.wall)?;
     }
     tick.start
-        .extend(ledger.resume_deferred(driver.me, now.wall)?);
+        .extend(ledger.start_ready(None, driver.me, now.wall)?);
     tick.start.extend(close_nights(ledger, driver, now, None)?);
     Ok(tick)
+}
+
+/// What a job's clock made due: first the moments of a pause that is over, which are never run,
+/// then the others by its own rule.
+fn due_of(due_job: &DueJob, now: Timestamp) -> Result<(Option<Missed>, Due), UnknownZone> {
+    let job = &due_job.job;
+    let mut watermark = due_job.watermark;
+    let mut paused = None;
+    if let Some(until) = job.paused_until.filter(|until| *until > watermark) {
+        let none = CatchUp {
+            which: Which::None,
+            ..CatchUp::default()
+        };
+        let during = job.schedule.due(watermark, until.min(now), &none)?;
+        watermark = during.watermark;
+        paused = during.missed;
+        for at in during.fire {
+            match &mut paused {
+                Some(stretch) => (stretch.last, stretch.count) = (at, stretch.count + 1),
+                None => {
+                    paused = Some(Missed {
+                        first: at,
+                        last: at,
+                        count: 1,
+                    });
+                }
+            }
+        }
+    }
+    let due = job.schedule.due(watermark, now, &job.policy.catch_up)?;
+    Ok((paused, due))
 }
 
 /// Records the reports of nights that are over, of all projects or of one.

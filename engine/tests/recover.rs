@@ -11,15 +11,16 @@ use jiff::Timestamp;
 use runner_engine::admission::Facts;
 use runner_engine::ids::{ProjectId, RunId};
 use runner_engine::ledger::{
-    Admission, Admitted, Budget, Enter, Ledger, NewJob, NewOccurrence, Project, Recorded, RunState,
-    Summary,
+    Admission, Admitted, Budget, Enter, Ledger, NewJob, NewOccurrence, Origin, Project, Recorded,
+    RunState, Summary,
 };
 use runner_engine::locks::{JobLock, job_lock_path};
 use runner_engine::outcome::{Class, Outcome};
 use runner_engine::owner::Owner;
 use runner_engine::placement::PlacementLog as _;
+use runner_engine::policy::Policy;
 use runner_engine::process::tree;
-use runner_engine::recover::{Driver, OVERRUN_GRACE};
+use runner_engine::recover::{Driver, Host, OVERRUN_GRACE};
 use runner_engine::schedule::Schedule;
 use runner_engine::scope::{Expect, Ready, Scope};
 use runner_engine::tick::{Tick, report_job, tick};
@@ -69,6 +70,7 @@ fn world() -> World {
         name: name.into(),
         kind: kind.into(),
         schedule: Schedule::manual(),
+        policy: Policy::default(),
         enabled: true,
     };
     let jobs = [job("dream", "dream"), job("tidy", "command"), report_job()];
@@ -89,11 +91,8 @@ impl World {
     fn request(&mut self, job: &str, starter: &Owner, by_hand: bool) -> RunId {
         let job = self.ledger.job(&self.project, job).unwrap().id;
         let new = NewOccurrence {
-            job,
-            key: "k".into(),
-            due: now(),
-            night: None,
-            by_hand,
+            origin: if by_hand { Origin::Hand } else { Origin::Clock },
+            ..NewOccurrence::by_hand(job, "k".into(), now())
         };
         match self.ledger.enter(&new, starter, now()).unwrap() {
             Recorded::New(run) => run,
@@ -137,7 +136,7 @@ impl World {
     fn tick(&mut self, boot: Duration) -> Tick {
         let state = self.folder.path().join("state");
         let driver = Driver {
-            state: &state,
+            world: Box::new(Host { state: &state }),
             me: &self.me,
             retries_lost: &|kind| kind != "command",
         };

@@ -1,10 +1,12 @@
 //! `runner night`: every enabled job once, one after the other, under one budget, one report.
 
+use std::collections::VecDeque;
 use std::path::Path;
 
-use runner_engine::ledger::{NewOccurrence, Recorded, RunRow};
+use runner_engine::ledger::{NewOccurrence, Recorded};
 use runner_engine::outcome::{Exit, Outcome};
 use runner_engine::owner::Owner;
+use runner_engine::schedule::Trigger;
 use runner_engine::tick::{civil_date, close_nights};
 use runner_jobs::report;
 
@@ -12,6 +14,7 @@ use super::run::tell;
 use crate::cli::Failure;
 use crate::cli::args::Listing;
 use crate::cli::show;
+use crate::config::When;
 use crate::drive::{self, Manner};
 use crate::home::Home;
 use crate::project::Here;
@@ -32,24 +35,27 @@ pub fn run(home: &Home, here: &Path, manner: Manner, listing: Listing) -> Result
         &format!("night {}", night.name),
     );
     // All of them are recorded before the first begins: should this process die, the next tick
-    // carries on with the rest.
-    let mut queue = Vec::new();
+    // carries on with the rest. What follows another job comes when that one has ended.
+    let mut queue = VecDeque::new();
     for (name, job) in project.config.jobs.iter().filter(|(_, job)| job.enabled) {
+        if matches!(job.when, When::Clock(Trigger::After(_))) {
+            continue;
+        }
         let new = NewOccurrence {
-            job: ledger.job(&project.id, name)?.id,
-            key: format!("night-{}", night.id.0),
-            due: now,
             night: Some(night.id),
-            by_hand: true,
+            ..NewOccurrence::by_hand(
+                ledger.job(&project.id, name)?.id,
+                format!("night-{}", night.id.0),
+                now,
+            )
         };
         if let Recorded::New(run) = ledger.enter(&new, &me, now)? {
             tracing::debug!(job = name, kind = job.spec.kind.word(), "recorded");
-            queue.push(run);
+            queue.push_back(run);
         }
     }
     let mut worst = Exit::Done;
-    let mut queue = queue.into_iter();
-    for run in queue.by_ref() {
+    while let Some(run) = queue.pop_front() {
         let row = drive::run_to_end(home, &mut ledger, &me, &run, manner)?;
         let exit = row
             .outcome
@@ -62,6 +68,7 @@ pub fn run(home: &Home, here: &Path, manner: Manner, listing: Listing) -> Result
         if exit == Exit::Cancelled {
             break;
         }
+        queue.extend(ledger.start_ready(Some(night.id), &me, home.wall()?)?);
     }
     for run in queue {
         let outcome = Outcome::Cancelled {
@@ -100,12 +107,8 @@ pub fn run(home: &Home, here: &Path, manner: Manner, listing: Listing) -> Result
         ));
         worst = worst.max(Exit::Failed);
     }
-    let left: Vec<RunRow> = ledger
-        .unsettled()?
-        .into_iter()
-        .filter(|row| row.night == Some(night.id))
-        .collect();
-    if !left.is_empty() && worst == Exit::Done {
+    let open = ledger.occurrences_of(night.id)?;
+    if open.iter().any(|one| one.outcome.is_none()) && worst == Exit::Done {
         worst = Exit::TryLater;
     }
     Ok(worst)

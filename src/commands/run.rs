@@ -69,13 +69,7 @@ fn once(
         || OccurrenceId::new(now).to_string(),
         |key| format!("key {key}"),
     );
-    let new = NewOccurrence {
-        job: ledger.job(&project.id, job)?.id,
-        key,
-        due: now,
-        night: None,
-        by_hand: true,
-    };
+    let new = NewOccurrence::by_hand(ledger.job(&project.id, job)?.id, key, now);
     let row = match ledger.enter(&new, &me, now)? {
         Recorded::New(run) => drive::run_to_end(home, &mut ledger, &me, &run, manner)?,
         Recorded::Known(occurrence) => {

@@ -160,7 +160,7 @@ fn one(home: &Home, ledger: &Ledger, known: &Project) -> Result<ProjectJson, Fai
         })
         .min_by_key(|next| next.at);
     let live = ledger
-        .unsettled()?
+        .live()?
         .into_iter()
         .filter(|row| row.project == known.id)
         .map(|row| LiveJson {

@@ -11,7 +11,7 @@ use serde::Serialize;
 use crate::cli::Failure;
 use crate::cli::args::Listing;
 use crate::cli::show;
-use crate::drive::{self, Manner};
+use crate::drive::{self, Manner, Next};
 use crate::home::Home;
 use crate::project::{self, Here};
 
@@ -45,6 +45,7 @@ pub fn run(home: &Home, manner: Manner, listing: Listing) -> Result<Exit, Failur
         let Tick {
             start,
             settled,
+            end,
             troubles,
             swept,
         } = tick(ledger, &drive::driver(home, &me), home.now()?)?;
@@ -61,7 +62,13 @@ pub fn run(home: &Home, manner: Manner, listing: Listing) -> Result<Exit, Failur
                 .into_iter()
                 .map(|(run, word)| (run.to_string(), word)),
         );
-        Ok(start)
+        for run in &end {
+            drive::end(ledger, run)?;
+        }
+        Ok(Next {
+            start,
+            soon: drive::soon(ledger, home.wall()?)?,
+        })
     })?;
     let mut worst = Exit::Done;
     for run in started {

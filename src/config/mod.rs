@@ -77,6 +77,7 @@ impl Config {
                 name: name.clone(),
                 kind: job.spec.kind.word().to_owned(),
                 schedule: self.schedule(job),
+                policy: runner_engine::policy::Policy::default(),
                 enabled: job.enabled,
             })
             .collect();

@@ -6,8 +6,8 @@ use jiff::Timestamp;
 use rusqlite::params;
 
 use super::{
-    Amounts, Budget, Fault, JobId, Ledger, LedgerError, Level, NightId, Result, Summary, accounts,
-    millis, occurrences, runs, to_json,
+    Amounts, Budget, Fault, JobId, Ledger, LedgerError, Level, NightId, Origin, Result, Summary,
+    accounts, millis, occurrences, runs, settle, to_json,
 };
 use crate::admission::{self, Decision, Facts};
 use crate::ids::{Fence, RunId};
@@ -117,7 +117,7 @@ impl Ledger {
             let reserved = match admission::decide(enter.facts, fits, now) {
                 Decision::Admit(reserved) => reserved,
                 Decision::Decline(outcome) => {
-                    runs::settle_row(tx, enter.run, &outcome, &Summary::default(), now)?;
+                    settle::settle_row(tx, enter.run, &outcome, &Summary::default(), now)?;
                     return Ok(Admission::Declined(outcome));
                 }
             };
@@ -145,7 +145,7 @@ impl Ledger {
                 run: enter.run.clone(),
                 job: waiting.job,
                 night: occurrence.night,
-                by_hand: occurrence.by_hand,
+                by_hand: occurrence.origin == Origin::Hand,
                 fence: Fence(fence),
                 reserved,
                 deadline,

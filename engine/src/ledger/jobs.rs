@@ -7,7 +7,8 @@ use super::{
     Fault, JobId, Ledger, LedgerError, Result, from_json, id, millis, moment, moment_opt, to_json,
 };
 use crate::ids::ProjectId;
-use crate::schedule::Schedule;
+use crate::policy::Policy;
+use crate::schedule::{Schedule, Trigger};
 
 /// A job as the config files describe it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,6 +19,8 @@ pub struct NewJob {
     pub kind: String,
     /// When it is due.
     pub schedule: Schedule,
+    /// How it is started, held back and tried again.
+    pub policy: Policy,
     /// Whether clocks may start it.
     pub enabled: bool,
 }
@@ -35,11 +38,14 @@ pub struct JobRow {
     pub kind: String,
     /// When it is due.
     pub schedule: Schedule,
+    /// How it is started, held back and tried again.
+    pub policy: Policy,
     /// Whether clocks may start it.
     pub enabled: bool,
     /// The next moment at which a clock makes it due.
     pub next_due: Option<Timestamp>,
-    /// Not to be started before this moment.
+    /// The end of its pause or of that of everything, whichever is later; it may be past, and is
+    /// then kept until the moments of the pause are recorded.
     pub paused_until: Option<Timestamp>,
 }
 
@@ -55,8 +61,8 @@ pub struct DueJob {
 /// How far a clock may be set back before schedules start again from it.
 pub const AHEAD: SignedDuration = SignedDuration::from_hours(1);
 
-const COLUMNS: &str =
-    "id, project, name, kind, schedule, enabled, next_due, paused_until, watermark";
+const COLUMNS: &str = "id, project, name, kind, schedule, policy, enabled, next_due, watermark,
+    nullif(max(coalesce(paused_until, 0), coalesce((SELECT until FROM pause), 0)), 0)";
 
 impl Ledger {
     /// Brings the jobs of `project` to what its config files say, and remembers their `stamp`. A new
@@ -75,37 +81,57 @@ impl Ledger {
                 params![project.as_str(), to_json(&jobs.iter().map(|job| &job.name).collect::<Vec<_>>())],
             )?;
             for job in jobs {
-                let schedule = to_json(&job.schedule);
-                let known: Option<(String, bool)> = tx
-                    .query_row(
-                        "SELECT schedule, enabled FROM jobs WHERE project = ?1 AND name = ?2",
-                        params![project.as_str(), job.name],
-                        |row| Ok((row.get(0)?, row.get(1)?)),
-                    )
-                    .optional()?;
+                let (schedule, policy) = (to_json(&job.schedule), to_json(&job.policy));
+                let after = match &job.schedule.trigger {
+                    Trigger::After(after) => Some(&after.job),
+                    _ => None,
+                };
+                let described = tx
+                    .prepare_cached(
+                        "UPDATE jobs SET kind = ?3, policy = ?4, pool = ?5, after_job = ?6
+                         WHERE project = ?1 AND name = ?2",
+                    )?
+                    .execute(params![
+                        project.as_str(),
+                        job.name,
+                        job.kind,
+                        policy,
+                        job.policy.group.name,
+                        after
+                    ])?;
                 let next = next_due(job, now)?;
-                match known {
-                    Some((same, enabled)) if same == schedule && enabled == job.enabled => {
-                        tx.execute(
-                            "UPDATE jobs SET kind = ?3 WHERE project = ?1 AND name = ?2",
-                            params![project.as_str(), job.name, job.kind],
-                        )?;
-                    }
-                    Some(_) => {
-                        tx.execute(
-                            "UPDATE jobs SET kind = ?3, schedule = ?4, enabled = ?5, next_due = ?6, watermark = ?7
-                             WHERE project = ?1 AND name = ?2",
-                            params![project.as_str(), job.name, job.kind, schedule, job.enabled, next, millis(now)],
-                        )?;
-                    }
-                    None => {
-                        tx.execute(
-                            "INSERT INTO jobs (project, name, kind, schedule, enabled, next_due, watermark)
-                             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
-                            params![project.as_str(), job.name, job.kind, schedule, job.enabled, next, millis(now)],
-                        )?;
-                    }
+                if described == 0 {
+                    tx.prepare_cached(
+                        "INSERT INTO jobs (project, name, kind, schedule, policy, pool, after_job, enabled,
+                         next_due, watermark) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
+                    )?
+                    .execute(params![
+                        project.as_str(),
+                        job.name,
+                        job.kind,
+                        schedule,
+                        policy,
+                        job.policy.group.name,
+                        after,
+                        job.enabled,
+                        next,
+                        millis(now)
+                    ])?;
+                    continue;
                 }
+                // Only a changed schedule starts now; an unchanged one goes on where it was.
+                tx.prepare_cached(
+                    "UPDATE jobs SET schedule = ?3, enabled = ?4, next_due = ?5, watermark = ?6
+                     WHERE project = ?1 AND name = ?2 AND (schedule <> ?3 OR enabled <> ?4)",
+                )?
+                .execute(params![
+                    project.as_str(),
+                    job.name,
+                    schedule,
+                    job.enabled,
+                    next,
+                    millis(now)
+                ])?;
             }
             tx.execute(
                 "UPDATE projects SET config_stamp = ?2 WHERE id = ?1",
@@ -176,11 +202,12 @@ impl Ledger {
         self.view(|db| by_id(db, wanted))
     }
 
-    /// The jobs that a clock has made due; the cost follows their number.
+    /// The jobs that a clock has made due and that are not paused; the cost follows their number.
     pub fn due_jobs(&self, now: Timestamp) -> Result<Vec<DueJob>> {
         self.view(|db| {
             let sql = format!(
                 "SELECT {COLUMNS} FROM jobs WHERE enabled AND next_due IS NOT NULL AND next_due <= ?1
+                   AND coalesce(paused_until, 0) <= ?1 AND NOT EXISTS (SELECT 1 FROM pause WHERE until > ?1)
                  ORDER BY next_due, id"
             );
             let mut statement = db.prepare_cached(&sql)?;
@@ -212,10 +239,11 @@ struct Raw {
     name: String,
     kind: String,
     schedule: String,
+    policy: String,
     enabled: bool,
     next_due: Option<i64>,
-    paused_until: Option<i64>,
     watermark: i64,
+    paused_until: Option<i64>,
 }
 
 fn raw(row: &Row<'_>) -> rusqlite::Result<Raw> {
@@ -225,10 +253,11 @@ fn raw(row: &Row<'_>) -> rusqlite::Result<Raw> {
         name: row.get(2)?,
         kind: row.get(3)?,
         schedule: row.get(4)?,
-        enabled: row.get(5)?,
-        next_due: row.get(6)?,
-        paused_until: row.get(7)?,
+        policy: row.get(5)?,
+        enabled: row.get(6)?,
+        next_due: row.get(7)?,
         watermark: row.get(8)?,
+        paused_until: row.get(9)?,
     })
 }
 
@@ -241,6 +270,7 @@ fn due_job(raw: Raw) -> Result<DueJob, Fault> {
             name: raw.name,
             kind: raw.kind,
             schedule: from_json(&raw.schedule)?,
+            policy: from_json(&raw.policy)?,
             enabled: raw.enabled,
             next_due: moment_opt(raw.next_due)?,
             paused_until: moment_opt(raw.paused_until)?,

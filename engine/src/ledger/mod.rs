@@ -9,14 +9,18 @@
 
 mod accounts;
 mod admit;
+mod cancel;
 mod events;
 mod jobs;
 mod nights;
 mod occurrences;
 mod open;
+mod pause;
 mod placements;
 mod projects;
+mod queue;
 mod runs;
+mod settle;
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -26,12 +30,14 @@ use rusqlite::{Connection, ErrorCode, Transaction, TransactionBehavior};
 
 pub use accounts::{Amounts, Budget, Level, RequestId, Spent};
 pub use admit::{Admission, Admitted, Enter};
+pub use cancel::{CANCEL_GRACE, Cancelled};
 pub use events::Event;
 pub use jobs::{DueJob, JobRow, NewJob};
 pub use nights::{Night, NightId};
-pub use occurrences::{NewOccurrence, OccurrenceRow, Recorded};
+pub use occurrences::{NewOccurrence, OccurrenceRow, Origin, Recorded};
+pub use pause::FOREVER;
 pub use projects::{GONE, Project};
-pub use runs::{Filter, RunRow, RunState, Summary, Unsettled};
+pub use runs::{Filter, RunRow, RunState, Summary};
 
 /// The row number of a job; names are unique only within a project.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -43,6 +49,8 @@ pub struct Ledger {
     path: PathBuf,
     /// Shared `flock`, held for as long as the ledger is open; absent for readers.
     _open: Option<File>,
+    /// In memory only: how many transactions may still be committed before this process is "dead".
+    fuse: Option<u32>,
 }
 
 /// What can go wrong between us and the file.
@@ -145,6 +153,14 @@ impl Ledger {
     /// Runs `work` in one immediate transaction and commits it.
     fn write<T>(&mut self, work: impl FnOnce(&Transaction<'_>) -> Result<T, Fault>) -> Result<T> {
         let path = self.path.clone();
+        match &mut self.fuse {
+            Some(0) => {
+                let why = "the fuse has blown".to_owned();
+                return Err(LedgerError::CannotWrite { path, why });
+            }
+            Some(left) => *left -= 1,
+            None => {}
+        }
         let run = || -> Result<T, Fault> {
             let tx = self
                 .db

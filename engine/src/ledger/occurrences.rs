@@ -1,16 +1,55 @@
 //! Occurrences: each moment or event at which a job was due, recorded once.
+//!
+//! ```text
+//! by hand ───────────────> requested at once, by the process that asks
+//! clock, event ──overlap──> queued | skipped | queued in the place of the earlier one
+//! queue (enqueue) ────────> queued
+//! ```
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use rusqlite::{Connection, OptionalExtension as _, Transaction, params};
 
 use super::{
-    DueJob, Fault, JobId, Ledger, NightId, Result, from_json, id, millis, moment, nights, runs,
-    to_json,
+    DueJob, Fault, JobId, Ledger, NightId, Result, cancel, from_json, id, millis, moment, nights,
+    settle, to_json,
 };
 use crate::ids::{OccurrenceId, ProjectId, RunId};
 use crate::outcome::Outcome;
 use crate::owner::Owner;
-use crate::schedule::Due;
+use crate::policy::{Overlap, Policy, QUEUE};
+use crate::schedule::{Due, Missed, ON_TIME};
+
+/// What made an occurrence due.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// A moment of its schedule.
+    Clock,
+    /// The end of another job, or of a night.
+    Event,
+    /// Somebody put it into the queue and does not wait for it.
+    Queue,
+    /// A person who waits for it.
+    Hand,
+}
+
+impl Origin {
+    /// Its word in tables and listings.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Clock => "clock",
+            Self::Event => "event",
+            Self::Queue => "queue",
+            Self::Hand => "hand",
+        }
+    }
+
+    pub(super) fn read(word: &str) -> Result<Self, Fault> {
+        [Self::Clock, Self::Event, Self::Queue, Self::Hand]
+            .into_iter()
+            .find(|origin| origin.word() == word)
+            .ok_or_else(|| Fault::Nonsense(format!("an occurrence of origin {word:?}")))
+    }
+}
 
 /// An occurrence to record.
 #[derive(Clone, Debug)]
@@ -24,14 +63,33 @@ pub struct NewOccurrence {
     pub due: Timestamp,
     /// The night it belongs to.
     pub night: Option<NightId>,
-    /// A person asked for it.
-    pub by_hand: bool,
+    /// What made it due.
+    pub origin: Origin,
+    /// Higher goes first; absent: the job's own.
+    pub priority: Option<i32>,
+    /// Settings of the job that hold for this one only, by key.
+    pub settings: Vec<(String, String)>,
+}
+
+impl NewOccurrence {
+    /// One that a person asks for, due now.
+    pub fn by_hand(job: JobId, key: String, now: Timestamp) -> Self {
+        Self {
+            job,
+            key,
+            due: now,
+            night: None,
+            origin: Origin::Hand,
+            priority: None,
+            settings: Vec::new(),
+        }
+    }
 }
 
 /// What recording an occurrence found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Recorded {
-    /// It is new, and this run is to be started.
+    /// It is new, and this is its run.
     New(RunId),
     /// It was recorded before, by us or by another driver.
     Known(OccurrenceId),
@@ -50,14 +108,14 @@ pub struct OccurrenceRow {
     pub due: Timestamp,
     /// The night it belongs to.
     pub night: Option<NightId>,
-    /// A person asked for it.
-    pub by_hand: bool,
+    /// What made it due.
+    pub origin: Origin,
     /// How it ended; absent while open.
     pub outcome: Option<Outcome>,
 }
 
 impl Ledger {
-    /// Records an occurrence and the intent to run it, in one step: what is not recorded is not
+    /// Records an occurrence and the intent to run it now, in one step: what is not recorded is not
     /// started, and what is recorded is settled by somebody.
     pub fn enter(
         &mut self,
@@ -65,74 +123,112 @@ impl Ledger {
         starter: &Owner,
         now: Timestamp,
     ) -> Result<Recorded> {
-        self.write(|tx| insert(tx, new, starter, now))
+        self.write(|tx| enter(tx, new, starter, now))
     }
 
-    /// Records what a clock made due: the occurrence to run, the missed stretch, the watermark.
-    /// Nothing is recorded when another driver moved the watermark first.
+    /// Records an occurrence that waits for its moment, for a free slot and, where `after` names
+    /// one, for another occurrence to succeed.
+    pub fn enqueue(
+        &mut self,
+        new: &NewOccurrence,
+        ready_at: Timestamp,
+        after: Option<&OccurrenceId>,
+        now: Timestamp,
+    ) -> Result<Recorded> {
+        self.write(|tx| {
+            let occurrence = match insert(tx, new, now)? {
+                Ok(occurrence) => occurrence,
+                Err(known) => return Ok(Recorded::Known(known)),
+            };
+            let Some(after) = after else {
+                let run = settle::queue(tx, &occurrence, ready_at, None, now)?;
+                return Ok(Recorded::New(run));
+            };
+            let first = by_id(tx, after)?.outcome;
+            let waits_for = first.is_none().then_some(after);
+            let run = settle::queue(tx, &occurrence, ready_at, waits_for, now)?;
+            if let Some(outcome) = first.filter(|outcome| !outcome.placed()) {
+                let why = format!("what it was to follow ended as {outcome}");
+                settle::skip(tx, &run, why, now)?;
+            }
+            Ok(Recorded::New(run))
+        })
+    }
+
+    /// Records what a clock made due: the occurrences to run, what was missed while nothing was
+    /// there and while it was `paused`, the watermark. Returns the runs, all queued or skipped;
+    /// nothing is recorded when another driver moved the watermark first.
     pub fn enter_due(
         &mut self,
         due_job: &DueJob,
         due: &Due,
+        paused: Option<&Missed>,
         night_date: Option<&str>,
-        starter: &Owner,
         now: Timestamp,
-    ) -> Result<Option<RunId>> {
+    ) -> Result<Vec<RunId>> {
         self.write(|tx| {
-            let moved = tx.execute(
-                "UPDATE jobs SET watermark = ?3, next_due = ?4 WHERE id = ?1 AND watermark = ?2",
-                params![
-                    due_job.job.id.0,
+            let job = &due_job.job;
+            let moved = tx
+                .prepare_cached(
+                    "UPDATE jobs SET watermark = ?3, next_due = ?4,
+                            paused_until = CASE WHEN paused_until > ?5 THEN paused_until END
+                     WHERE id = ?1 AND watermark = ?2",
+                )?
+                .execute(params![
+                    job.id.0,
                     millis(due_job.watermark),
                     millis(due.watermark),
-                    due.next.map(millis)
-                ],
-            )?;
+                    due.next.map(millis),
+                    millis(now)
+                ])?;
             if moved == 0 {
-                return Ok(None);
+                return Ok(Vec::new());
             }
-            let night = match (due.fire.last().copied(), due_job.job.schedule.night, night_date) {
-                (Some(fire), Some(length), Some(date)) => {
+            let night = match (due.fire.last(), job.schedule.night, night_date) {
+                (Some(&fire), Some(length), Some(date)) => {
                     // A night that is caught up has its whole length before it.
                     let closes = fire.max(now).saturating_add(length).unwrap_or(now);
-                    let project = &due_job.job.project;
-                    Some(nights::open_or_join(tx, project, date, fire, closes)?)
+                    Some(nights::open_or_join(tx, &job.project, date, fire, closes)?)
                 }
                 _ => None,
             };
-            if let Some(missed) = &due.missed {
-                let outcome = Outcome::Missed {
-                    first: missed.first,
-                    last: missed.last,
-                    count: missed.count,
-                    why: "nothing was running to start it".to_owned(),
-                };
-                tx.execute(
-                    "INSERT INTO occurrences (id, job, key, due, recorded, night, by_hand, outcome, settled)
-                     VALUES (?1, ?2, ?3, ?4, ?5, ?6, 0, ?7, ?5) ON CONFLICT (job, key) DO NOTHING",
-                    params![
-                        OccurrenceId::new(now).as_str(),
-                        due_job.job.id.0,
-                        missed.first.to_string(),
-                        millis(missed.first),
-                        millis(now),
-                        night.map(|night| night.0),
-                        to_json(&outcome)
-                    ],
+            if let Some(paused) = paused {
+                missed(tx, job.id, None, "paused", paused, now)?;
+            }
+            if let Some(lost) = &due.missed {
+                missed(
+                    tx,
+                    job.id,
+                    night,
+                    "nothing was running to start it",
+                    lost,
+                    now,
                 )?;
             }
-            let Some(&fire) = due.fire.last() else { return Ok(None) };
-            let new = NewOccurrence {
-                job: due_job.job.id,
-                key: fire.to_string(),
-                due: fire,
-                night,
-                by_hand: false,
-            };
-            match insert(tx, &new, starter, now)? {
-                Recorded::New(run) => Ok(Some(run)),
-                Recorded::Known(_) => Ok(None),
+            let mut runs = Vec::new();
+            for &fire in &due.fire {
+                let new = NewOccurrence {
+                    night,
+                    origin: Origin::Clock,
+                    due: fire,
+                    ..NewOccurrence::by_hand(job.id, fire.to_string(), now)
+                };
+                let late = now.duration_since(fire) > ON_TIME;
+                let wait = if late {
+                    let salt = format!("{} {}", job.project, job.name);
+                    job.policy.catch_up.stagger_of(&salt)
+                } else {
+                    SignedDuration::ZERO
+                };
+                let ready_at = now.saturating_add(wait).unwrap_or(now);
+                // Several that are caught up go one after the other, whatever the rule for overlap.
+                let recorded = match due.fire.len() {
+                    1 => await_turn(tx, &new, ready_at, now)?,
+                    _ => line_up(tx, &new, ready_at, now)?,
+                };
+                runs.extend(recorded);
             }
+            Ok(runs)
         })
     }
 
@@ -153,45 +249,15 @@ impl Ledger {
                 return Ok(None);
             }
             let new = NewOccurrence {
-                job: report_job,
-                key: format!("night-{}", night.0),
-                due: now,
                 night: Some(night),
-                by_hand: false,
+                origin: Origin::Event,
+                ..NewOccurrence::by_hand(report_job, format!("night-{}", night.0), now)
             };
-            match insert(tx, &new, starter, now)? {
+            match enter(tx, &new, starter, now)? {
                 Recorded::New(run) => Ok(Some(run)),
                 Recorded::Known(_) => Ok(None),
             }
         })
-    }
-
-    /// Deferred occurrences whose time has come, each with a fresh run to be started.
-    pub fn resume_deferred(&mut self, starter: &Owner, now: Timestamp) -> Result<Vec<RunId>> {
-        let ready: Vec<String> = self.view(|db| {
-            let mut statement = db.prepare_cached(
-                "SELECT id FROM occurrences WHERE settled IS NULL AND again_at IS NOT NULL AND again_at <= ?1
-                 ORDER BY again_at",
-            )?;
-            let rows = statement.query_map([millis(now)], |row| row.get(0))?;
-            Ok(rows.collect::<Result<_, _>>()?)
-        })?;
-        let mut runs = Vec::new();
-        for occurrence in ready {
-            let run = self.write(|tx| {
-                let taken = tx.execute(
-                    "UPDATE occurrences SET again_at = NULL
-                     WHERE id = ?1 AND again_at IS NOT NULL AND settled IS NULL",
-                    [&occurrence],
-                )?;
-                match taken {
-                    0 => Ok(None),
-                    _ => runs::request(tx, &id(occurrence.clone())?, starter, now).map(Some),
-                }
-            })?;
-            runs.extend(run);
-        }
-        Ok(runs)
     }
 
     /// One occurrence.
@@ -232,42 +298,168 @@ impl Ledger {
     }
 }
 
+/// Adds an occurrence; the error is the one that has its key already.
 fn insert(
+    tx: &Transaction<'_>,
+    new: &NewOccurrence,
+    now: Timestamp,
+) -> Result<Result<OccurrenceId, OccurrenceId>, Fault> {
+    let known: Option<String> = tx
+        .prepare_cached("SELECT id FROM occurrences WHERE job = ?1 AND key = ?2")?
+        .query_row(params![new.job.0, new.key], |row| row.get(0))
+        .optional()?;
+    if let Some(known) = known {
+        return Ok(Err(id(known)?));
+    }
+    let occurrence = OccurrenceId::new(now);
+    tx.prepare_cached(
+        "INSERT INTO occurrences (id, job, key, due, recorded, night, origin, settings, priority)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8,
+                 coalesce(?9, (SELECT policy ->> 'priority' FROM jobs WHERE id = ?2), 0))",
+    )?
+    .execute(params![
+        occurrence.as_str(),
+        new.job.0,
+        new.key,
+        millis(new.due),
+        millis(now),
+        new.night.map(|night| night.0),
+        new.origin.word(),
+        (!new.settings.is_empty()).then(|| to_json(&new.settings)),
+        new.priority
+    ])?;
+    Ok(Ok(occurrence))
+}
+
+fn enter(
     tx: &Transaction<'_>,
     new: &NewOccurrence,
     starter: &Owner,
     now: Timestamp,
 ) -> Result<Recorded, Fault> {
-    let known: Option<String> = tx
-        .query_row(
-            "SELECT id FROM occurrences WHERE job = ?1 AND key = ?2",
-            params![new.job.0, new.key],
-            |row| row.get(0),
-        )
-        .optional()?;
-    if let Some(known) = known {
-        return Ok(Recorded::Known(id(known)?));
+    match insert(tx, new, now)? {
+        Ok(occurrence) => Ok(Recorded::New(settle::request(
+            tx,
+            &occurrence,
+            starter,
+            now,
+        )?)),
+        Err(known) => Ok(Recorded::Known(known)),
     }
+}
+
+/// Queues an occurrence; `None` when it is known.
+fn line_up(
+    tx: &Transaction<'_>,
+    new: &NewOccurrence,
+    ready_at: Timestamp,
+    now: Timestamp,
+) -> Result<Option<RunId>, Fault> {
+    match insert(tx, new, now)? {
+        Ok(occurrence) => settle::queue(tx, &occurrence, ready_at, None, now).map(Some),
+        Err(_known) => Ok(None),
+    }
+}
+
+/// Records an occurrence that nobody starts, with the reason; `None` when it is known.
+pub(super) fn skipped(
+    tx: &Transaction<'_>,
+    new: &NewOccurrence,
+    why: String,
+    now: Timestamp,
+) -> Result<Option<RunId>, Fault> {
+    let run = line_up(tx, new, now, now)?;
+    if let Some(run) = &run {
+        settle::skip(tx, run, why, now)?;
+    }
+    Ok(run)
+}
+
+/// Queues an occurrence of a clock or an event, by its job's rule for overlap: what a person or a
+/// script put into the queue is in nobody's way.
+pub(super) fn await_turn(
+    tx: &Transaction<'_>,
+    new: &NewOccurrence,
+    ready_at: Timestamp,
+    now: Timestamp,
+) -> Result<Option<RunId>, Fault> {
+    let policy: String = tx
+        .prepare_cached("SELECT policy FROM jobs WHERE id = ?1")?
+        .query_row([new.job.0], |row| row.get(0))?;
+    let policy: Policy = from_json(&policy)?;
+    let ahead: Vec<(String, String, i64)> = tx
+        .prepare_cached(
+            "SELECT r.id, r.state, o.due FROM runs r JOIN occurrences o ON o.id = r.occurrence
+             WHERE r.job = ?1 AND r.state <> 'settled'
+               AND (r.state <> 'queued' OR o.origin IN ('clock', 'event')) ORDER BY r.id",
+        )?
+        .query_map([new.job.0], |row| {
+            Ok((row.get(0)?, row.get(1)?, row.get(2)?))
+        })?
+        .collect::<Result<_, _>>()?;
+    let Some((first, state, due)) = ahead.first() else {
+        return line_up(tx, new, ready_at, now);
+    };
+    match policy.overlap {
+        Overlap::Skip => {
+            let due = moment(*due)?;
+            let why = format!("an earlier one is not over: run {first}, due {due}, is {state}");
+            skipped(tx, new, why, now)
+        }
+        Overlap::Queue if ahead.len() >= QUEUE as usize => {
+            let why = format!("{} earlier ones are waiting", ahead.len());
+            skipped(tx, new, why, now)
+        }
+        Overlap::Queue => line_up(tx, new, ready_at, now),
+        Overlap::Replace => {
+            let run = line_up(tx, new, ready_at, now)?;
+            if run.is_some() {
+                for (earlier, ..) in &ahead {
+                    let why = format!("replaced by the one due {}", new.due);
+                    cancel::ask(tx, &id(earlier.clone())?, &why, now)?;
+                }
+            }
+            Ok(run)
+        }
+    }
+}
+
+/// One row for a stretch of missed moments.
+fn missed(
+    tx: &Transaction<'_>,
+    job: JobId,
+    night: Option<NightId>,
+    why: &str,
+    stretch: &Missed,
+    now: Timestamp,
+) -> Result<(), Fault> {
+    let outcome = Outcome::Missed {
+        first: stretch.first,
+        last: stretch.last,
+        count: stretch.count,
+        why: why.to_owned(),
+    };
     let occurrence = OccurrenceId::new(now);
-    tx.execute(
-        "INSERT INTO occurrences (id, job, key, due, recorded, night, by_hand)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
-        params![
-            occurrence.as_str(),
-            new.job.0,
-            new.key,
-            millis(new.due),
-            millis(now),
-            new.night.map(|night| night.0),
-            new.by_hand
-        ],
-    )?;
-    Ok(Recorded::New(runs::request(tx, &occurrence, starter, now)?))
+    tx.prepare_cached(
+        "INSERT INTO occurrences (id, job, key, due, recorded, night, origin, outcome, settled)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, 'clock', ?7, ?5)",
+    )?
+    .execute(params![
+        occurrence.as_str(),
+        job.0,
+        // A clock that was set back may pass the same moments once more.
+        format!("missed {} {occurrence}", stretch.first),
+        millis(stretch.first),
+        millis(now),
+        night.map(|night| night.0),
+        to_json(&outcome)
+    ])?;
+    Ok(())
 }
 
 pub(super) fn by_id(db: &Connection, wanted: &OccurrenceId) -> Result<OccurrenceRow, Fault> {
-    let (job, key, due, night, by_hand, outcome) = db.query_row(
-        "SELECT job, key, due, night, by_hand, outcome FROM occurrences WHERE id = ?1",
+    let (job, key, due, night, origin, outcome) = db.query_row(
+        "SELECT job, key, due, night, origin, outcome FROM occurrences WHERE id = ?1",
         [wanted.as_str()],
         |row| {
             Ok((
@@ -275,7 +467,7 @@ pub(super) fn by_id(db: &Connection, wanted: &OccurrenceId) -> Result<Occurrence
                 row.get(1)?,
                 row.get(2)?,
                 row.get::<_, Option<i64>>(3)?,
-                row.get(4)?,
+                row.get::<_, String>(4)?,
                 row.get::<_, Option<String>>(5)?,
             ))
         },
@@ -286,7 +478,7 @@ pub(super) fn by_id(db: &Connection, wanted: &OccurrenceId) -> Result<Occurrence
         key,
         due: moment(due)?,
         night: night.map(NightId),
-        by_hand,
+        origin: Origin::read(&origin)?,
         outcome: outcome.as_deref().map(from_json).transpose()?,
     })
 }

@@ -60,6 +60,7 @@ impl Ledger {
                     db,
                     path: path.to_owned(),
                     _open: Some(lock),
+                    fuse: None,
                 });
             }
         }
@@ -69,6 +70,7 @@ impl Ledger {
             db,
             path: path.to_owned(),
             _open: Some(lock),
+            fuse: None,
         })
     }
 
@@ -94,8 +96,33 @@ impl Ledger {
                 db,
                 path: path.to_owned(),
                 _open: None,
+                fuse: None,
             }),
         }
+    }
+
+    /// A ledger that lives in memory, for simulations.
+    ///
+    /// # Errors
+    /// See [`LedgerError`].
+    pub fn in_memory() -> Result<Self> {
+        let path = Path::new(":memory:");
+        let sql = |error| Fault::Sql(error).at(path);
+        let mut db = Connection::open_in_memory().map_err(sql)?;
+        db.pragma_update(None, "foreign_keys", true).map_err(sql)?;
+        migrate(&mut db, path)?;
+        Ok(Self {
+            db,
+            path: path.to_owned(),
+            _open: None,
+            fuse: None,
+        })
+    }
+
+    /// Lets the simulated process that uses this ledger die after `commits` further transactions:
+    /// every later one fails. `None` is the next process, which lives.
+    pub fn set_fuse(&mut self, commits: Option<u32>) {
+        self.fuse = commits;
     }
 
     /// SQLite's own check of the whole file.

@@ -4,7 +4,7 @@
 use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension as _, params};
 
-use super::{Fault, Ledger, LedgerError, Result, Summary, from_json, millis, runs, to_json};
+use super::{Fault, Ledger, LedgerError, Result, Summary, from_json, millis, settle, to_json};
 use crate::ids::{Fence, RunId};
 use crate::placement::{LogError, Manifest, PlacementLog, Recorded};
 
@@ -128,7 +128,7 @@ impl PlacementLog for RunLog<'_> {
                 "UPDATE placements SET placed = ?2 WHERE run = ?1",
                 params![run.as_str(), millis(now)],
             )?;
-            runs::settle_row(tx, run, &manifest.outcome, &summary, now)?;
+            settle::settle_row(tx, run, &manifest.outcome, &summary, now)?;
             Ok(Ok(()))
         });
         done.map_err(store)?
@@ -137,7 +137,7 @@ impl PlacementLog for RunLog<'_> {
 
 /// Whether `fence` is the job's and the run is still the running one.
 fn fenced(db: &Connection, run: &RunId, fence: Fence) -> Result<Result<(), LogError>, Fault> {
-    match runs::check_fence(db, run, Some(fence)) {
+    match settle::check_fence(db, run, Some(fence)) {
         Ok(()) => Ok(Ok(())),
         Err(Fault::Known(LedgerError::StaleFence { .. })) => {
             let current: i64 = db.query_row(

@@ -1,20 +1,25 @@
-//! Runs: each attempt at an occurrence, from the intent to start it to its outcome.
+//! Runs: each attempt at an occurrence, as rows to be read. How they end is `settle`, how they wait
+//! is `queue`.
 //!
 //! ```text
-//! requested ──admit──> running ──settle──> settled(outcome)
-//!     └───────── settle (declined, never started) ──────┘
+//! queued{ready_at} ──start_ready──> requested{starter} ──admit──> running{owner, fence, deadline}
+//!     │                                 │                            │
+//!     └── expired, cancelled ───────────┴── declined ────────────────┴──settle──> settled(outcome)
 //! ```
+//!
+//! An occurrence is open exactly as long as one of its runs is not settled.
+
+use std::collections::BTreeSet;
 
 use jiff::Timestamp;
 use rusqlite::types::Value;
-use rusqlite::{Connection, OptionalExtension as _, Row, Transaction, params, params_from_iter};
+use rusqlite::{Connection, OptionalExtension as _, Row, params, params_from_iter};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Fault, JobId, Ledger, LedgerError, NightId, Result, accounts, from_json, id, millis, moment,
-    moment_opt, to_json,
+    Fault, JobId, Ledger, LedgerError, NightId, Origin, Result, from_json, id, moment, moment_opt,
+    to_json,
 };
-use crate::digest::Digest;
 use crate::ids::{Fence, OccurrenceId, ProjectId, RunId};
 use crate::outcome::Outcome;
 use crate::owner::Owner;
@@ -41,7 +46,9 @@ pub struct Summary {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum RunState {
-    /// Intended, not admitted yet.
+    /// Waits for its moment, its turn or another run.
+    Queued,
+    /// Somebody starts it now; not admitted yet.
     Requested,
     /// Admitted, not settled yet.
     Running,
@@ -66,8 +73,14 @@ pub struct RunRow {
     pub project: ProjectId,
     /// The night of its occurrence.
     pub night: Option<NightId>,
-    /// A person asked for it.
+    /// What made its occurrence due.
+    pub origin: Origin,
+    /// A person asked for it and waits for it.
     pub by_hand: bool,
+    /// Settings of its job that hold for its occurrence only, by key, as they were given.
+    pub settings: Vec<(String, String)>,
+    /// Higher goes first.
+    pub priority: i32,
     /// When its occurrence was due.
     pub due: Timestamp,
     /// 1 for the first.
@@ -76,18 +89,24 @@ pub struct RunRow {
     pub state: RunState,
     /// Its fence, once admitted.
     pub fence: Option<Fence>,
-    /// When it was intended.
+    /// Queued: not before this moment.
+    pub ready_at: Option<Timestamp>,
+    /// Queued: not before this occurrence has succeeded.
+    pub waits_for: Option<OccurrenceId>,
+    /// When it was queued or requested.
     pub requested: Timestamp,
     /// When it was admitted.
     pub started: Option<Timestamp>,
     /// When it was settled.
     pub finished: Option<Timestamp>,
-    /// The process that was to spawn it.
-    pub starter: Owner,
+    /// The process that was to spawn it; nobody while it is queued.
+    pub starter: Option<Owner>,
     /// The process that ran it.
     pub owner: Option<Owner>,
     /// Boot-time milliseconds by which it must be over, in its owner's boot.
     pub deadline: Option<u64>,
+    /// It was asked to end, and why.
+    pub cancel: Option<String>,
     /// Where it stages, relative to the project.
     pub staging: Option<String>,
     /// Model calls made.
@@ -97,9 +116,6 @@ pub struct RunRow {
     /// What it left for people.
     pub summary: Summary,
 }
-
-/// A run that is not settled: what recovery looks at.
-pub type Unsettled = RunRow;
 
 /// Which runs to list.
 #[derive(Clone, Debug, Default)]
@@ -117,9 +133,9 @@ pub struct Filter {
 }
 
 const COLUMNS: &str =
-    "r.id, r.occurrence, r.job, j.name, j.kind, j.project, o.night, o.by_hand, o.due, r.attempt,
-    r.state, r.fence, r.requested, r.started, r.finished, r.starter, r.owner, r.deadline, r.staging,
-    r.model_calls, r.outcome, r.summary";
+    "r.id, r.occurrence, r.job, j.name, j.kind, j.project, o.night, o.origin, o.settings,
+    o.priority, o.due, r.attempt, r.state, r.fence, r.ready_at, r.waits_for, r.requested, r.started,
+    r.finished, r.starter, r.owner, r.deadline, r.cancel, r.staging, r.model_calls, r.outcome, r.summary";
 const TABLES: &str = "runs r JOIN occurrences o ON o.id = r.occurrence JOIN jobs j ON j.id = r.job";
 
 impl Ledger {
@@ -193,9 +209,38 @@ impl Ledger {
         })
     }
 
-    /// Runs that nobody has settled; the cost follows their number.
-    pub fn unsettled(&self) -> Result<Vec<Unsettled>> {
-        self.listed("INDEXED BY runs_unsettled", "r.state <> 'settled'")
+    /// Runs that somebody starts or runs, or did and died; the cost follows their number.
+    pub fn live(&self) -> Result<Vec<RunRow>> {
+        self.listed(
+            "INDEXED BY runs_live",
+            "r.state IN ('requested', 'running')",
+        )
+    }
+
+    /// Runs of a job that wait, are about to begin or run, oldest first.
+    pub fn open_runs_of(&self, job: JobId) -> Result<Vec<RunRow>> {
+        self.view(|db| {
+            let sql = format!(
+                "SELECT {COLUMNS} FROM {TABLES} WHERE r.job = ?1 AND r.state <> 'settled' ORDER BY r.id"
+            );
+            let mut statement = db.prepare_cached(&sql)?;
+            let rows = statement.query_map([job.0], raw)?;
+            rows.map(|row| run_row(row?)).collect()
+        })
+    }
+
+    /// Runs that wait, of all projects, the next to begin first; at most `limit`.
+    pub fn queued(&self, limit: u32) -> Result<Vec<RunRow>> {
+        self.view(|db| {
+            let sql = format!(
+                "SELECT {COLUMNS} FROM runs r INDEXED BY runs_ready JOIN occurrences o ON o.id = r.occurrence
+                 JOIN jobs j ON j.id = r.job WHERE r.state = 'queued' AND r.waits_for IS NULL
+                 ORDER BY r.ready_at LIMIT ?1"
+            );
+            let mut statement = db.prepare_cached(&sql)?;
+            let rows = statement.query_map([limit], raw)?;
+            rows.map(|row| run_row(row?)).collect()
+        })
     }
 
     /// Settled runs whose staging folder nobody has removed yet; the cost follows their number.
@@ -229,84 +274,6 @@ impl Ledger {
         })
     }
 
-    /// Settles a run and, unless it was deferred, its occurrence.
-    ///
-    /// # Errors
-    /// [`LedgerError::StaleFence`] when another run of the job was admitted since; the run must then
-    /// not touch anything any more. [`LedgerError::NotFound`] when it is settled already.
-    pub fn settle(
-        &mut self,
-        run: &RunId,
-        fence: Option<Fence>,
-        outcome: &Outcome,
-        summary: &Summary,
-        now: Timestamp,
-    ) -> Result<()> {
-        self.write(|tx| {
-            check_fence(tx, run, fence)?;
-            settle_row(tx, run, outcome, summary, now)
-        })
-    }
-
-    /// Gives a run that was never admitted its outcome. Does nothing, and says so, when it was
-    /// admitted or settled meanwhile: then its outcome is another process's to give.
-    pub fn decline(&mut self, run: &RunId, outcome: &Outcome, now: Timestamp) -> Result<bool> {
-        self.write(|tx| {
-            if waiting(tx, run)?.is_none() {
-                return Ok(false);
-            }
-            settle_row(tx, run, outcome, &Summary::default(), now)?;
-            Ok(true)
-        })
-    }
-
-    /// Settles a run whose placement met a target that was neither what it expected nor what it
-    /// makes. What was staged is kept for a person, and no longer swept.
-    pub fn settle_conflict(
-        &mut self,
-        run: &RunId,
-        fence: Fence,
-        outcome: &Outcome,
-        summary: &Summary,
-        now: Timestamp,
-    ) -> Result<()> {
-        self.write(|tx| {
-            check_fence(tx, run, Some(fence))?;
-            tx.execute(
-                "UPDATE placements SET conflict = ?2 WHERE run = ?1",
-                params![run.as_str(), outcome.why().unwrap_or_default()],
-            )?;
-            tx.execute(
-                "UPDATE runs SET staging = NULL WHERE id = ?1",
-                [run.as_str()],
-            )?;
-            settle_row(tx, run, outcome, summary, now)
-        })
-    }
-
-    /// Settles a run whose process is gone, and requests another attempt at its occurrence where
-    /// `retry` allows one.
-    pub fn settle_dead(
-        &mut self,
-        run: &RunId,
-        outcome: &Outcome,
-        summary: &Summary,
-        retry: Option<&Owner>,
-        now: Timestamp,
-    ) -> Result<Option<RunId>> {
-        self.write(|tx| {
-            settle_row(tx, run, outcome, summary, now)?;
-            let Some(starter) = retry else { return Ok(None) };
-            let occurrence: String =
-                tx.query_row("SELECT occurrence FROM runs WHERE id = ?1", [run.as_str()], |row| row.get(0))?;
-            tx.execute(
-                "UPDATE occurrences SET outcome = NULL, settled = NULL, again_at = NULL WHERE id = ?1",
-                [&occurrence],
-            )?;
-            request(tx, &id(occurrence)?, starter, now).map(Some)
-        })
-    }
-
     /// Makes `starter` the process that answers for a requested run.
     pub fn adopt(&mut self, run: &RunId, starter: &Owner) -> Result<bool> {
         self.write(|tx| {
@@ -328,22 +295,25 @@ impl Ledger {
         })
     }
 
-    /// Failed, timed-out and lost runs of a job since the last one that placed something.
+    /// Occurrences of a job that ended as failed, timed-out or lost since the last run of it that
+    /// placed something: several attempts at one of them count once.
     pub fn failures_in_a_row(&self, job: JobId) -> Result<u32> {
         self.view(|db| {
             let mut statement = db.prepare_cached(
-                "SELECT outcome FROM runs WHERE job = ?1 AND state = 'settled' ORDER BY id DESC LIMIT 50",
+                "SELECT outcome, occurrence FROM runs WHERE job = ?1 AND state = 'settled' ORDER BY id DESC LIMIT 50",
             )?;
             let mut rows = statement.query([job.0])?;
-            let mut failures = 0;
+            let mut failed = BTreeSet::new();
             while let Some(row) = rows.next()? {
                 match from_json(&row.get::<_, String>(0)?)? {
                     Outcome::Succeeded | Outcome::Degraded { .. } => break,
-                    Outcome::Failed { .. } | Outcome::TimedOut { .. } | Outcome::Lost { .. } => failures += 1,
+                    Outcome::Failed { .. } | Outcome::TimedOut { .. } | Outcome::Lost { .. } => {
+                        failed.insert(row.get::<_, String>(1)?);
+                    }
                     _ => {}
                 }
             }
-            Ok(failures)
+            Ok(u32::try_from(failed.len()).unwrap_or(u32::MAX))
         })
     }
 }
@@ -374,105 +344,6 @@ pub(super) fn waiting(db: &Connection, run: &RunId) -> Result<Option<Waiting>, F
         .transpose()
 }
 
-/// Adds a requested run to an occurrence.
-pub(super) fn request(
-    tx: &Transaction<'_>,
-    occurrence: &OccurrenceId,
-    starter: &Owner,
-    now: Timestamp,
-) -> Result<RunId, Fault> {
-    let run = RunId::new(now);
-    let digest = Digest::of(run.as_str().as_bytes()).short();
-    let seed = u64::from_str_radix(&digest, 16).expect("a short digest is 16 hex digits");
-    tx.execute(
-        "INSERT INTO runs (id, occurrence, job, attempt, state, requested, starter, seed)
-         SELECT ?1, id, job, 1 + (SELECT count(*) FROM runs WHERE occurrence = ?2), 'requested', ?3, ?4, ?5
-         FROM occurrences WHERE id = ?2",
-        params![run.as_str(), occurrence.as_str(), millis(now), to_json(starter), seed.cast_signed()],
-    )?;
-    Ok(run)
-}
-
-/// The one place where a run and its occurrence get their outcome.
-pub(super) fn settle_row(
-    tx: &Transaction<'_>,
-    run: &RunId,
-    outcome: &Outcome,
-    summary: &Summary,
-    now: Timestamp,
-) -> Result<(), Fault> {
-    let settled: Option<(String, Option<i64>)> = tx
-        .query_row(
-            "UPDATE runs SET state = 'settled', outcome = ?2, summary = ?3, finished = ?4
-             WHERE id = ?1 AND state <> 'settled' RETURNING occurrence, started",
-            params![
-                run.as_str(),
-                to_json(outcome),
-                to_json(summary),
-                millis(now)
-            ],
-            |row| Ok((row.get(0)?, row.get(1)?)),
-        )
-        .optional()?;
-    let Some((occurrence, started)) = settled else {
-        return Err(Fault::Known(LedgerError::NotFound {
-            what: "unsettled run",
-            name: run.to_string(),
-        }));
-    };
-    if let Some(started) = started {
-        let seconds = (millis(now) - started)
-            .max(0)
-            .cast_unsigned()
-            .div_ceil(1000);
-        accounts::settle(tx, run, seconds)?;
-    }
-    let comes_back = match outcome {
-        Outcome::Deferred { until, .. } => {
-            // A person who asked for one run, once, has been told; nobody else is waiting for it.
-            let told: bool = tx.query_row(
-                "SELECT by_hand AND night IS NULL AND key NOT GLOB 'key *' FROM occurrences WHERE id = ?1",
-                [&occurrence],
-                |row| row.get(0),
-            )?;
-            (!told).then_some(*until)
-        }
-        _ => None,
-    };
-    match comes_back {
-        Some(until) => tx.execute(
-            "UPDATE occurrences SET again_at = ?2 WHERE id = ?1",
-            params![occurrence, millis(until)],
-        )?,
-        None => tx.execute(
-            "UPDATE occurrences SET outcome = ?2, settled = ?3, again_at = NULL WHERE id = ?1",
-            params![occurrence, to_json(outcome), millis(now)],
-        )?,
-    };
-    Ok(())
-}
-
-/// Refuses a run that another one has overtaken.
-pub(super) fn check_fence(db: &Connection, run: &RunId, fence: Option<Fence>) -> Result<(), Fault> {
-    let Some(fence) = fence else { return Ok(()) };
-    let current: Option<i64> = db
-        .query_row(
-            "SELECT j.fence FROM runs r JOIN jobs j ON j.id = r.job
-             WHERE r.id = ?1 AND r.state = 'running' AND r.fence = ?2",
-            params![run.as_str(), fence.0],
-            |row| row.get(0),
-        )
-        .optional()?;
-    if current == Some(fence.0) {
-        Ok(())
-    } else {
-        Err(Fault::Known(LedgerError::StaleFence {
-            run: run.to_string(),
-            fence: fence.0,
-        }))
-    }
-}
-
 struct Raw {
     id: String,
     occurrence: String,
@@ -481,17 +352,22 @@ struct Raw {
     kind: String,
     project: String,
     night: Option<i64>,
-    by_hand: bool,
+    origin: String,
+    settings: Option<String>,
+    priority: i32,
     due: i64,
     attempt: u32,
     state: String,
     fence: Option<i64>,
+    ready_at: Option<i64>,
+    waits_for: Option<String>,
     requested: i64,
     started: Option<i64>,
     finished: Option<i64>,
-    starter: String,
+    starter: Option<String>,
     owner: Option<String>,
     deadline: Option<i64>,
+    cancel: Option<String>,
     staging: Option<String>,
     model_calls: u32,
     outcome: Option<String>,
@@ -507,25 +383,31 @@ fn raw(row: &Row<'_>) -> rusqlite::Result<Raw> {
         kind: row.get(4)?,
         project: row.get(5)?,
         night: row.get(6)?,
-        by_hand: row.get(7)?,
-        due: row.get(8)?,
-        attempt: row.get(9)?,
-        state: row.get(10)?,
-        fence: row.get(11)?,
-        requested: row.get(12)?,
-        started: row.get(13)?,
-        finished: row.get(14)?,
-        starter: row.get(15)?,
-        owner: row.get(16)?,
-        deadline: row.get(17)?,
-        staging: row.get(18)?,
-        model_calls: row.get(19)?,
-        outcome: row.get(20)?,
-        summary: row.get(21)?,
+        origin: row.get(7)?,
+        settings: row.get(8)?,
+        priority: row.get(9)?,
+        due: row.get(10)?,
+        attempt: row.get(11)?,
+        state: row.get(12)?,
+        fence: row.get(13)?,
+        ready_at: row.get(14)?,
+        waits_for: row.get(15)?,
+        requested: row.get(16)?,
+        started: row.get(17)?,
+        finished: row.get(18)?,
+        starter: row.get(19)?,
+        owner: row.get(20)?,
+        deadline: row.get(21)?,
+        cancel: row.get(22)?,
+        staging: row.get(23)?,
+        model_calls: row.get(24)?,
+        outcome: row.get(25)?,
+        summary: row.get(26)?,
     })
 }
 
 fn run_row(raw: Raw) -> Result<RunRow, Fault> {
+    let origin = Origin::read(&raw.origin)?;
     Ok(RunRow {
         id: id(raw.id)?,
         occurrence: id(raw.occurrence)?,
@@ -534,22 +416,32 @@ fn run_row(raw: Raw) -> Result<RunRow, Fault> {
         kind: raw.kind,
         project: id(raw.project)?,
         night: raw.night.map(NightId),
-        by_hand: raw.by_hand,
+        origin,
+        by_hand: origin == Origin::Hand,
+        settings: match raw.settings.as_deref() {
+            Some(settings) => from_json(settings)?,
+            None => Vec::new(),
+        },
+        priority: raw.priority,
         due: moment(raw.due)?,
         attempt: raw.attempt,
         state: match raw.state.as_str() {
+            "queued" => RunState::Queued,
             "requested" => RunState::Requested,
             "running" => RunState::Running,
             "settled" => RunState::Settled,
             other => return Err(Fault::Nonsense(format!("a run in state {other:?}"))),
         },
         fence: raw.fence.map(Fence),
+        ready_at: moment_opt(raw.ready_at)?,
+        waits_for: raw.waits_for.map(id).transpose()?,
         requested: moment(raw.requested)?,
         started: moment_opt(raw.started)?,
         finished: moment_opt(raw.finished)?,
-        starter: from_json(&raw.starter)?,
+        starter: raw.starter.as_deref().map(from_json).transpose()?,
         owner: raw.owner.as_deref().map(from_json).transpose()?,
         deadline: raw.deadline.map(|at| at.max(0).cast_unsigned()),
+        cancel: raw.cancel,
         staging: raw.staging,
         model_calls: raw.model_calls,
         outcome: raw.outcome.as_deref().map(from_json).transpose()?,

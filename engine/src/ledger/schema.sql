@@ -10,22 +10,33 @@ CREATE TABLE projects (
     config_stamp  TEXT NOT NULL DEFAULT '' -- stat of the files that the jobs were read from
 ) STRICT;
 
--- A projection of the config files; only `watermark`, `fence` and `paused_until` are the ledger's.
+-- A projection of the config files; `watermark`, `fence` and the pause are the ledger's own.
 CREATE TABLE jobs (
     id           INTEGER PRIMARY KEY,
     project      TEXT NOT NULL REFERENCES projects (id),
     name         TEXT NOT NULL,
     kind         TEXT NOT NULL,
     schedule     TEXT NOT NULL,           -- JSON of `runner_engine::schedule::Schedule`
+    policy       TEXT NOT NULL,           -- JSON of `runner_engine::policy::Policy`
+    pool         TEXT NOT NULL,           -- the policy's group, of all projects
+    after_job    TEXT,                    -- due when this job of the project ends
     enabled      INTEGER NOT NULL,
     next_due     INTEGER,                 -- null: no clock makes it due
     watermark    INTEGER NOT NULL,        -- moments up to here are recorded
-    paused_until INTEGER,
+    paused_until INTEGER,                 -- kept when it is over, until its moments are recorded
     fence        INTEGER NOT NULL DEFAULT 0,
     UNIQUE (project, name)
 ) STRICT;
 CREATE INDEX jobs_ahead ON jobs (watermark);
 CREATE INDEX jobs_due ON jobs (next_due) WHERE enabled AND next_due IS NOT NULL;
+CREATE INDEX jobs_paused ON jobs (paused_until) WHERE paused_until IS NOT NULL;
+CREATE INDEX jobs_after ON jobs (project, after_job) WHERE after_job IS NOT NULL;
+
+-- The pause of everything, if there is or was one.
+CREATE TABLE pause (
+    one   INTEGER PRIMARY KEY CHECK (one = 1),
+    until INTEGER NOT NULL
+) STRICT;
 
 CREATE TABLE nights (
     id      INTEGER PRIMARY KEY,
@@ -38,6 +49,7 @@ CREATE TABLE nights (
 ) STRICT;
 CREATE INDEX nights_open ON nights (closes) WHERE closed IS NULL;
 
+-- Open (no outcome) exactly as long as one of its runs is not settled.
 CREATE TABLE occurrences (
     id       TEXT PRIMARY KEY,
     job      INTEGER NOT NULL REFERENCES jobs (id),
@@ -45,14 +57,14 @@ CREATE TABLE occurrences (
     due      INTEGER NOT NULL,
     recorded INTEGER NOT NULL,
     night    INTEGER REFERENCES nights (id),
-    by_hand  INTEGER NOT NULL,
-    again_at INTEGER,                     -- a deferral: not before this moment
+    origin   TEXT NOT NULL CHECK (origin IN ('clock', 'event', 'queue', 'hand')),
+    priority INTEGER NOT NULL DEFAULT 0,
+    settings TEXT,                        -- JSON: settings of the job that hold for this one only
     outcome  TEXT,                        -- null: open
     settled  INTEGER,
     missed   INTEGER GENERATED ALWAYS AS (outcome ->> 'outcome' = 'missed') VIRTUAL,
     UNIQUE (job, key)
 ) STRICT;
-CREATE INDEX occurrences_deferred ON occurrences (again_at) WHERE settled IS NULL AND again_at IS NOT NULL;
 CREATE INDEX occurrences_missed ON occurrences (recorded) WHERE missed;
 CREATE INDEX occurrences_night ON occurrences (night) WHERE night IS NOT NULL;
 
@@ -61,25 +73,34 @@ CREATE TABLE runs (
     occurrence    TEXT NOT NULL REFERENCES occurrences (id),
     job           INTEGER NOT NULL REFERENCES jobs (id),
     attempt       INTEGER NOT NULL,
-    state         TEXT NOT NULL CHECK (state IN ('requested', 'running', 'settled')),
+    state         TEXT NOT NULL CHECK (state IN ('queued', 'requested', 'running', 'settled')),
+    ready_at      INTEGER,                -- queued: not before this moment
+    waits_for     TEXT REFERENCES occurrences (id), -- queued: not before this one has succeeded
     fence         INTEGER,                -- given at admission
-    requested     INTEGER NOT NULL,
+    requested     INTEGER NOT NULL,       -- when it was queued or requested
     started       INTEGER,
     finished      INTEGER,
-    starter       TEXT NOT NULL,          -- the process that will spawn it
+    starter       TEXT,                   -- the process that will spawn it; null while queued
     owner         TEXT,                   -- the process that runs it
     deadline      INTEGER,                -- boot-time milliseconds, with the owner's boot id
+    cancel        TEXT,                   -- running, and asked to end: why
     seed          INTEGER NOT NULL,
     staging       TEXT,                   -- relative to the project; null once it is swept
     model_calls   INTEGER NOT NULL DEFAULT 0,
     outcome       TEXT,
     summary       TEXT,
     UNIQUE (occurrence, attempt),
-    CHECK ((state = 'settled') = (outcome IS NOT NULL))
+    CHECK ((state = 'settled') = (outcome IS NOT NULL)),
+    CHECK (state <> 'queued' OR ready_at IS NOT NULL),
+    CHECK (state = 'queued' OR waits_for IS NULL)
 ) STRICT;
-CREATE INDEX runs_unsettled ON runs (id) WHERE state <> 'settled';
+-- What recovery looks at: somebody answers for it, or did.
+CREATE INDEX runs_live ON runs (id) WHERE state IN ('requested', 'running');
+CREATE INDEX runs_ready ON runs (ready_at) WHERE state = 'queued' AND waits_for IS NULL;
+CREATE INDEX runs_waiting ON runs (waits_for) WHERE waits_for IS NOT NULL;
+CREATE INDEX runs_open_by_job ON runs (job) WHERE state <> 'settled';
 -- Never two at once: an occurrence has at most one unsettled run.
-CREATE UNIQUE INDEX runs_one_live ON runs (occurrence) WHERE state <> 'settled';
+CREATE UNIQUE INDEX runs_one_open ON runs (occurrence) WHERE state <> 'settled';
 CREATE INDEX runs_by_job ON runs (job, id);
 CREATE INDEX runs_unswept ON runs (id) WHERE state = 'settled' AND staging IS NOT NULL;
 

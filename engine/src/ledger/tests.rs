@@ -11,6 +11,7 @@ use crate::ids::{Fence, OccurrenceId, ProjectId, RunId};
 use crate::outcome::{Class, Outcome};
 use crate::owner::Owner;
 use crate::placement::{LogError, Manifest, PlacementLog as _, RelPath};
+use crate::policy::Policy;
 use crate::schedule::{Schedule, Trigger};
 use crate::time::Moment;
 
@@ -60,6 +61,7 @@ fn job(name: &str, schedule: Schedule) -> NewJob {
         name: name.to_owned(),
         kind: "command".to_owned(),
         schedule,
+        policy: Policy::default(),
         enabled: true,
     }
 }
@@ -74,13 +76,7 @@ fn every(minutes: i64) -> Schedule {
 impl House {
     fn request(&mut self, name: &str, key: &str) -> Recorded {
         let job = self.ledger.job(&self.project, name).unwrap().id;
-        let new = NewOccurrence {
-            job,
-            key: key.to_owned(),
-            due: now(),
-            night: None,
-            by_hand: true,
-        };
+        let new = NewOccurrence::by_hand(job, key.to_owned(), now());
         self.ledger.enter(&new, &self.me, now()).unwrap()
     }
 
@@ -159,7 +155,7 @@ fn an_occurrence_is_recorded_once_whoever_asks() {
     };
     assert_eq!(house.ledger.run(&run).unwrap().occurrence, occurrence);
     house.requested("tidy", "k");
-    assert_eq!(house.ledger.unsettled().unwrap().len(), 2);
+    assert_eq!(house.ledger.live().unwrap().len(), 2);
 }
 
 #[test]
@@ -175,11 +171,8 @@ fn many_writers_record_one_occurrence() {
                 (0..25)
                     .filter(|key| {
                         let new = NewOccurrence {
-                            job,
-                            key: format!("{key}"),
-                            due: now(),
-                            night: None,
-                            by_hand: false,
+                            origin: Origin::Clock,
+                            ..NewOccurrence::by_hand(job, format!("{key}"), now())
                         };
                         matches!(ledger.enter(&new, &me, now()).unwrap(), Recorded::New(_))
                     })
@@ -192,7 +185,7 @@ fn many_writers_record_one_occurrence() {
         .map(|thread| thread.join().unwrap())
         .sum();
     assert_eq!(won, 25, "each key is won exactly once");
-    assert_eq!(house.ledger.unsettled().unwrap().len(), 25);
+    assert_eq!(house.ledger.live().unwrap().len(), 25);
 }
 
 #[test]
@@ -324,11 +317,21 @@ fn a_deferral_keeps_its_occurrence_open_until_its_time() {
         panic!("not deferred")
     };
     let me = house.me.clone();
-    assert!(house.ledger.resume_deferred(&me, now()).unwrap().is_empty());
-    let again = house.ledger.resume_deferred(&me, until).unwrap();
+    assert!(
+        house
+            .ledger
+            .start_ready(None, &me, now())
+            .unwrap()
+            .is_empty()
+    );
+    let again = house.ledger.start_ready(None, &me, until).unwrap();
     assert_eq!(again.len(), 1);
     assert!(
-        house.ledger.resume_deferred(&me, until).unwrap().is_empty(),
+        house
+            .ledger
+            .start_ready(None, &me, until)
+            .unwrap()
+            .is_empty(),
         "taken once"
     );
     let row = house.ledger.run(&again[0]).unwrap();
@@ -353,19 +356,18 @@ fn clocks_record_moments_once_and_missed_ones_as_one_row() {
             &crate::policy::CatchUp::default(),
         )
         .unwrap();
-    let me = house.me.clone();
     let run = house
         .ledger
-        .enter_due(&due_job, &due, None, &me, due_at)
+        .enter_due(&due_job, &due, None, None, due_at)
         .unwrap()
-        .unwrap();
+        .remove(0);
     assert_eq!(house.ledger.run(&run).unwrap().due, later(45));
     assert_eq!(
         house
             .ledger
-            .enter_due(&due_job, &due, None, &me, due_at)
+            .enter_due(&due_job, &due, None, None, due_at)
             .unwrap(),
-        None,
+        [],
         "another driver"
     );
     assert!(house.ledger.due_jobs(due_at).unwrap().is_empty());
@@ -598,13 +600,7 @@ fn failures_are_counted_since_the_last_success() {
     ];
     for (index, outcome) in outcomes.iter().enumerate() {
         let at = later(i64::try_from(index).unwrap());
-        let new = NewOccurrence {
-            job,
-            key: format!("{index}"),
-            due: at,
-            night: None,
-            by_hand: true,
-        };
+        let new = NewOccurrence::by_hand(job, format!("{index}"), at);
         let Recorded::New(run) = house.ledger.enter(&new, &house.me, at).unwrap() else {
             panic!()
         };
@@ -630,11 +626,9 @@ fn a_night_closes_once_when_its_work_is_settled() {
     assert_eq!(second.name, "2026-11-21-2");
     let job = house.ledger.job(&house.project, "dream").unwrap().id;
     let new = NewOccurrence {
-        job,
-        key: "n".into(),
-        due: now(),
         night: Some(night.id),
-        by_hand: false,
+        origin: Origin::Clock,
+        ..NewOccurrence::by_hand(job, "n".into(), now())
     };
     let Recorded::New(run) = house.ledger.enter(&new, &house.me, now()).unwrap() else {
         panic!()
@@ -771,7 +765,7 @@ fn a_deferral_that_a_person_was_told_does_not_come_back() {
     assert!(
         house
             .ledger
-            .resume_deferred(&me, later(600))
+            .start_ready(None, &me, later(600))
             .unwrap()
             .is_empty()
     );

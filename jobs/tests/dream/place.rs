@@ -16,6 +16,7 @@ use runner_engine::ledger::{
     Admission, Budget, Enter, Ledger, NewJob, NewOccurrence, Project, Recorded,
 };
 use runner_engine::owner::Owner;
+use runner_engine::policy::Policy;
 use runner_engine::process::Cancel;
 use runner_engine::schedule::Schedule;
 use runner_engine::scope::Scope;
@@ -61,6 +62,7 @@ impl Place {
             name: "dream".into(),
             kind: "dream".into(),
             schedule: Schedule::manual(),
+            policy: Policy::default(),
             enabled: true,
         };
         ledger.project_jobs(&project, "", &[job], start()).unwrap();
@@ -212,13 +214,7 @@ impl Place {
 
     fn enter(&mut self, now: Timestamp) -> RunId {
         let job = self.ledger.job(&self.project, "dream").unwrap().id;
-        let new = NewOccurrence {
-            job,
-            key: format!("pass {}", self.passes),
-            due: now,
-            night: None,
-            by_hand: true,
-        };
+        let new = NewOccurrence::by_hand(job, format!("pass {}", self.passes), now);
         match self.ledger.enter(&new, &Owner::me(), now).unwrap() {
             Recorded::New(run) => run,
             Recorded::Known(_) => panic!("the occurrence was known"),

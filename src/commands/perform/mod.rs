@@ -24,7 +24,7 @@ use runner_engine::locks::{ContractLock, Holder, JobLock, LockError, job_lock_pa
 use runner_engine::outcome::{Class, Exit, Outcome};
 use runner_engine::owner::Owner;
 use runner_engine::process::Cancel;
-use runner_engine::recover::{Driver, recover_locked, sweep};
+use runner_engine::recover::{Driver, Host, recover_locked, sweep};
 use runner_engine::scope::Scope;
 use runner_jobs::context::{Place, Tools};
 use runner_jobs::{Context, KindSpec, PerformError, failmark, perform};
@@ -276,11 +276,11 @@ fn locked(
 /// budget, live processes and a placement half done. It gets no further attempt; this run is one.
 fn bury_the_dead(home: &Home, ledger: &mut Ledger, row: &RunRow, me: &Owner) -> Result<(), Stop> {
     let driver = Driver {
-        state: &home.state,
+        world: Box::new(Host { state: &home.state }),
         me,
         retries_lost: &|_| false,
     };
-    for dead in ledger.unsettled()? {
+    for dead in ledger.live()? {
         if dead.job == row.job && dead.id != row.id && dead.state == RunState::Running {
             tracing::info!(run = %dead.id, "its process is gone; it is settled first");
             recover_locked(ledger, &driver, &dead.id, false, home.now()?)?;

@@ -1,0 +1,131 @@
+//! Asking a run to end, and asking for an ended one again.
+//!
+//! ```text
+//! queued, requested ──cancel──> settled (cancelled)
+//! running ──cancel──> running, asked ──TERM──> settles itself as cancelled
+//!                                    └─ does not within its shortened deadline: recovery kills it
+//! ```
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use rusqlite::{OptionalExtension as _, Transaction, params};
+
+use super::{Fault, Ledger, LedgerError, Result, RunRow, Summary, id, settle};
+use crate::ids::{OccurrenceId, RunId};
+use crate::outcome::Outcome;
+use crate::recover::OVERRUN_GRACE;
+
+/// How long a run that was asked to end may take before it is killed.
+pub const CANCEL_GRACE: Duration = Duration::from_secs(20);
+
+/// What became of a wish to end a run.
+#[derive(Clone, Debug)]
+pub enum Cancelled {
+    /// It had not begun and never will.
+    Settled(RunId),
+    /// It runs; its owner is to be signalled.
+    Asked(Box<RunRow>),
+    /// Its occurrence is over, and was before.
+    Over(Outcome),
+}
+
+impl Ledger {
+    /// Ends the occurrence that `run` is an attempt at: whichever of its runs is not settled.
+    ///
+    /// # Errors
+    /// [`LedgerError::NotFound`].
+    pub fn cancel(&mut self, run: &RunId, why: &str, now: Timestamp) -> Result<Cancelled> {
+        let occurrence = self.run(run)?.occurrence;
+        let open = self.write(|tx| {
+            let open = open_run_of(tx, &occurrence)?;
+            if let Some(run) = &open {
+                ask(tx, run, why, now)?;
+            }
+            Ok(open)
+        })?;
+        let Some(open) = open else {
+            let outcome = self.occurrence(&occurrence)?.outcome;
+            return outcome
+                .map(Cancelled::Over)
+                .ok_or_else(|| LedgerError::NotFound {
+                    what: "open run of the occurrence of",
+                    name: run.to_string(),
+                });
+        };
+        let row = self.run(&open)?;
+        match row.outcome {
+            Some(_) => Ok(Cancelled::Settled(open)),
+            None => Ok(Cancelled::Asked(Box::new(row))),
+        }
+    }
+
+    /// Brings the deadline of a run that was asked to end forward, to `boot` and a grace.
+    pub fn hasten(&mut self, run: &RunRow, boot: Duration) -> Result<()> {
+        // Recovery adds its own grace to a deadline that has passed.
+        let by = (boot + CANCEL_GRACE).saturating_sub(OVERRUN_GRACE);
+        let by = u64::try_from(by.as_millis()).unwrap_or(u64::MAX);
+        if run.deadline.is_none_or(|deadline| deadline <= by) {
+            return Ok(());
+        }
+        self.write(|tx| {
+            tx.execute(
+                "UPDATE runs SET deadline = ?2 WHERE id = ?1 AND state = 'running'",
+                params![run.id.as_str(), i64::try_from(by).unwrap_or(i64::MAX)],
+            )?;
+            Ok(())
+        })
+    }
+
+    /// Opens the settled occurrence of `run` again with one more attempt, queued for now.
+    ///
+    /// # Errors
+    /// [`LedgerError::NotFound`], also when the occurrence is not over: then an attempt is coming.
+    pub fn retry(&mut self, run: &RunId, now: Timestamp) -> Result<RunId> {
+        let occurrence = self.run(run)?.occurrence;
+        self.write(|tx| {
+            let reopened = tx.execute(
+                "UPDATE occurrences SET outcome = NULL, settled = NULL WHERE id = ?1 AND outcome IS NOT NULL",
+                [occurrence.as_str()],
+            )?;
+            if reopened == 0 {
+                return Err(Fault::Known(LedgerError::NotFound {
+                    what: "settled occurrence of run",
+                    name: run.to_string(),
+                }));
+            }
+            settle::queue(tx, &occurrence, now, None, now)
+        })
+    }
+}
+
+fn open_run_of(tx: &Transaction<'_>, occurrence: &OccurrenceId) -> Result<Option<RunId>, Fault> {
+    tx.query_row(
+        "SELECT id FROM runs WHERE occurrence = ?1 AND state <> 'settled'",
+        [occurrence.as_str()],
+        |row| row.get::<_, String>(0),
+    )
+    .optional()?
+    .map(id)
+    .transpose()
+}
+
+/// Ends a run that has not begun, or notes that a running one is to end.
+pub(super) fn ask(
+    tx: &Transaction<'_>,
+    run: &RunId,
+    why: &str,
+    now: Timestamp,
+) -> Result<(), Fault> {
+    let asked = tx.execute(
+        "UPDATE runs SET cancel = coalesce(cancel, ?2) WHERE id = ?1 AND state = 'running'",
+        params![run.as_str(), why],
+    )?;
+    if asked == 0 {
+        let outcome = Outcome::Cancelled {
+            why: why.to_owned(),
+        };
+        settle::settle_row(tx, run, &outcome, &Summary::default(), now)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,58 @@
+//! Pauses: a job, or everything, is held until a moment or until somebody lets it go on.
+//!
+//! While a pause lasts nothing waiting is started. The moments that a clock reached meanwhile are
+//! recorded as missed when it is over, and never caught up: they were not wanted.
+
+use jiff::Timestamp;
+use rusqlite::{Connection, OptionalExtension as _, params};
+
+use super::{Fault, JobId, Ledger, Result, millis, moment};
+
+/// The end of a pause that has none.
+pub const FOREVER: Timestamp = Timestamp::MAX;
+
+impl Ledger {
+    /// Pauses a job, or everything, until `until`.
+    pub fn pause(&mut self, job: Option<JobId>, until: Timestamp) -> Result<()> {
+        let until = millis(until);
+        self.write(|tx| {
+            match job {
+                Some(job) => tx.execute(
+                    "UPDATE jobs SET paused_until = ?2 WHERE id = ?1",
+                    params![job.0, until],
+                )?,
+                None => tx.execute("INSERT OR REPLACE INTO pause VALUES (1, ?1)", [until])?,
+            };
+            Ok(())
+        })
+    }
+
+    /// Ends the pause of a job, or of everything, at `now`; false when there was none.
+    pub fn resume(&mut self, job: Option<JobId>, now: Timestamp) -> Result<bool> {
+        let now = millis(now);
+        self.write(|tx| {
+            let ended = match job {
+                Some(job) => tx.execute(
+                    "UPDATE jobs SET paused_until = ?2 WHERE id = ?1 AND paused_until > ?2",
+                    params![job.0, now],
+                )?,
+                None => tx.execute("UPDATE pause SET until = ?1 WHERE until > ?1", [now])?,
+            };
+            Ok(ended > 0)
+        })
+    }
+
+    /// Until when everything is paused, if it is at `now`.
+    pub fn paused_until(&self, now: Timestamp) -> Result<Option<Timestamp>> {
+        Ok(self.view(all)?.filter(|until| *until > now))
+    }
+}
+
+/// The end of the pause of everything, past or to come.
+pub(super) fn all(db: &Connection) -> Result<Option<Timestamp>, Fault> {
+    db.prepare_cached("SELECT until FROM pause")?
+        .query_row([], |row| row.get(0))
+        .optional()?
+        .map(moment)
+        .transpose()
+}

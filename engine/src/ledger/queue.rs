@@ -1,0 +1,125 @@
+//! The queue: runs that wait, and the step from waiting to being started.
+
+use jiff::Timestamp;
+use rusqlite::{Transaction, params};
+
+use super::{
+    Fault, JobId, Ledger, NightId, Result, from_json, id, millis, moment, settle, to_json,
+};
+use crate::ids::RunId;
+use crate::owner::Owner;
+use crate::policy::Policy;
+use crate::queue::{Choice, Live, Waiting, choose};
+
+impl Ledger {
+    /// Lets those of the waiting begin whose turn it is at `now`, all or those of one night, and
+    /// makes `starter` answer for them. One transaction: two drivers never start the same run, and
+    /// never more of a group than it has slots. The cost follows the number of those that are ready.
+    pub fn start_ready(
+        &mut self,
+        only: Option<NightId>,
+        starter: &Owner,
+        now: Timestamp,
+    ) -> Result<Vec<RunId>> {
+        // A look without a write lock first: mostly nothing is ready.
+        let some = self.view(|db| {
+            Ok(db
+                .prepare_cached(
+                    "SELECT EXISTS (SELECT 1 FROM runs INDEXED BY runs_ready
+                     WHERE state = 'queued' AND waits_for IS NULL AND ready_at <= ?1)",
+                )?
+                .query_row([millis(now)], |row| row.get::<_, bool>(0))?)
+        })?;
+        if !some {
+            return Ok(Vec::new());
+        }
+        self.write(|tx| {
+            let waiting = waiting(tx, only, now)?;
+            let Choice { start, expired } = choose(waiting, &live(tx)?, now);
+            for (run, start_by) in expired {
+                let why = format!("its start deadline passed at {start_by}");
+                settle::skip(tx, &run, why, now)?;
+            }
+            for run in &start {
+                tx.prepare_cached(
+                    "UPDATE runs SET state = 'requested', starter = ?2, ready_at = NULL WHERE id = ?1",
+                )?
+                .execute(params![run.as_str(), to_json(starter)])?;
+            }
+            Ok(start)
+        })
+    }
+
+    /// The next moment at which a tick may have something to do by itself: a job is due, a run is
+    /// ready, a night closes. What waits for another run's end is not counted.
+    pub fn next_moment(&self, now: Timestamp) -> Result<Option<Timestamp>> {
+        self.view(|db| {
+            let next: Option<i64> = db
+                .prepare_cached(
+                    "SELECT min(at) FROM (
+                       SELECT at FROM (SELECT next_due AS at FROM jobs
+                         WHERE enabled AND next_due IS NOT NULL AND coalesce(paused_until, 0) <= ?1
+                           AND NOT EXISTS (SELECT 1 FROM pause WHERE until > ?1)
+                         ORDER BY next_due LIMIT 1)
+                       UNION ALL SELECT min(until) FROM pause WHERE until > ?1
+                       UNION ALL SELECT min(paused_until) FROM jobs
+                         WHERE paused_until IS NOT NULL AND paused_until > ?1
+                       UNION ALL SELECT min(ready_at) FROM runs
+                         WHERE state = 'queued' AND waits_for IS NULL AND ready_at > ?1
+                       UNION ALL SELECT min(closes) FROM nights WHERE closed IS NULL)",
+                )?
+                .query_row([millis(now)], |row| row.get(0))?;
+            next.map(moment).transpose()
+        })
+    }
+}
+
+fn waiting(
+    tx: &Transaction<'_>,
+    only: Option<NightId>,
+    now: Timestamp,
+) -> Result<Vec<Waiting>, Fault> {
+    let mut statement = tx.prepare_cached(
+        "SELECT r.id, r.job, o.priority, o.due, o.origin, j.policy
+         FROM runs r INDEXED BY runs_ready JOIN occurrences o ON o.id = r.occurrence JOIN jobs j ON j.id = r.job
+         WHERE r.state = 'queued' AND r.waits_for IS NULL AND r.ready_at <= ?1
+           AND (?2 IS NULL OR o.night = ?2)
+           AND (?2 IS NOT NULL OR (coalesce(j.paused_until, 0) <= ?1
+                AND NOT EXISTS (SELECT 1 FROM pause WHERE until > ?1)))",
+    )?;
+    let mut rows = statement.query(params![millis(now), only.map(|night| night.0)])?;
+    let mut waiting = Vec::new();
+    while let Some(row) = rows.next()? {
+        let policy: Policy = from_json(&row.get::<_, String>(5)?)?;
+        let due = moment(row.get(3)?)?;
+        // Who put it into the queue wants it whenever its turn comes.
+        let unattended = matches!(row.get::<_, String>(4)?.as_str(), "clock" | "event");
+        waiting.push(Waiting {
+            run: id(row.get::<_, String>(0)?)?,
+            job: JobId(row.get(1)?),
+            group: policy.group.name,
+            slots: policy.group.slots,
+            priority: row.get(2)?,
+            due,
+            start_by: policy
+                .start_within
+                .filter(|_| unattended)
+                .and_then(|within| due.checked_add(within).ok()),
+        });
+    }
+    Ok(waiting)
+}
+
+fn live(tx: &Transaction<'_>) -> Result<Vec<Live>, Fault> {
+    let mut statement = tx.prepare_cached(
+        "SELECT r.job, j.pool FROM runs r INDEXED BY runs_live JOIN jobs j ON j.id = r.job
+         WHERE r.state IN ('requested', 'running')",
+    )?;
+    let rows = statement.query_map([], |row| {
+        Ok(Live {
+            job: JobId(row.get(0)?),
+            group: row.get(1)?,
+        })
+    })?;
+    Ok(rows.collect::<Result<_, _>>()?)
+}

@@ -1,0 +1,371 @@
+//! How a run ends, and what follows from it in the same transaction.
+//!
+//! ```text
+//! outcome of a run ──deferred{until}─────────────> its occurrence stays open: queued again at until
+//!                  ├─a failure worth a retry─────> queued again after its backoff
+//!                  └─anything else──> outcome of the occurrence
+//!                                        ├─> runs that wait for it: ready, or skipped with it
+//!                                        └─> jobs that are due after its job: recorded
+//! ```
+//!
+//! [`settle_row`] is the one place where a run or an occurrence gets its outcome.
+
+use jiff::Timestamp;
+use rusqlite::{Connection, OptionalExtension as _, Transaction, params};
+
+use super::occurrences::{self, NewOccurrence, Origin};
+use super::{
+    Fault, JobId, Ledger, LedgerError, NightId, Result, Summary, accounts, from_json, id, millis,
+    runs, to_json,
+};
+use crate::digest::Digest;
+use crate::ids::{Fence, OccurrenceId, RunId};
+use crate::outcome::Outcome;
+use crate::owner::Owner;
+use crate::policy::{Policy, retryable};
+use crate::schedule::{On, Schedule, Trigger};
+
+impl Ledger {
+    /// Settles a run and, unless it was deferred, its occurrence.
+    ///
+    /// # Errors
+    /// [`LedgerError::StaleFence`] when another run of the job was admitted since; the run must then
+    /// not touch anything any more. [`LedgerError::NotFound`] when it is settled already.
+    pub fn settle(
+        &mut self,
+        run: &RunId,
+        fence: Option<Fence>,
+        outcome: &Outcome,
+        summary: &Summary,
+        now: Timestamp,
+    ) -> Result<()> {
+        self.write(|tx| {
+            check_fence(tx, run, fence)?;
+            settle_row(tx, run, outcome, summary, now)
+        })
+    }
+
+    /// Gives a run that was never admitted its outcome. Does nothing, and says so, when it was
+    /// admitted or settled meanwhile: then its outcome is another process's to give.
+    pub fn decline(&mut self, run: &RunId, outcome: &Outcome, now: Timestamp) -> Result<bool> {
+        self.write(|tx| {
+            if runs::waiting(tx, run)?.is_none() {
+                return Ok(false);
+            }
+            settle_row(tx, run, outcome, &Summary::default(), now)?;
+            Ok(true)
+        })
+    }
+
+    /// Settles a run whose placement met a target that was neither what it expected nor what it
+    /// makes. What was staged is kept for a person, and no longer swept.
+    pub fn settle_conflict(
+        &mut self,
+        run: &RunId,
+        fence: Fence,
+        outcome: &Outcome,
+        summary: &Summary,
+        now: Timestamp,
+    ) -> Result<()> {
+        self.write(|tx| {
+            check_fence(tx, run, Some(fence))?;
+            tx.execute(
+                "UPDATE placements SET conflict = ?2 WHERE run = ?1",
+                params![run.as_str(), outcome.why().unwrap_or_default()],
+            )?;
+            tx.execute(
+                "UPDATE runs SET staging = NULL WHERE id = ?1",
+                [run.as_str()],
+            )?;
+            settle_row(tx, run, outcome, summary, now)
+        })
+    }
+
+    /// Settles a run whose process is gone, and requests another attempt at its occurrence where
+    /// `retry` allows one.
+    pub fn settle_dead(
+        &mut self,
+        run: &RunId,
+        outcome: &Outcome,
+        summary: &Summary,
+        retry: Option<&Owner>,
+        now: Timestamp,
+    ) -> Result<Option<RunId>> {
+        self.write(|tx| {
+            let Some(starter) = retry else {
+                settle_row(tx, run, outcome, summary, now)?;
+                return Ok(None);
+            };
+            let over = close(tx, run, outcome, summary, now)?;
+            request(tx, &over.occurrence, starter, now).map(Some)
+        })
+    }
+}
+
+/// A fresh run of an occurrence, with the seed that its id fixes.
+fn fresh(now: Timestamp) -> (RunId, i64) {
+    let run = RunId::new(now);
+    let digest = Digest::of(run.as_str().as_bytes()).short();
+    let seed = u64::from_str_radix(&digest, 16).expect("a short digest is 16 hex digits");
+    (run, seed.cast_signed())
+}
+
+/// Adds a requested run to an occurrence: `starter` spawns it now.
+pub(super) fn request(
+    tx: &Transaction<'_>,
+    occurrence: &OccurrenceId,
+    starter: &Owner,
+    now: Timestamp,
+) -> Result<RunId, Fault> {
+    let (run, seed) = fresh(now);
+    tx.prepare_cached(
+        "INSERT INTO runs (id, occurrence, job, attempt, state, requested, starter, seed)
+         SELECT ?1, id, job, 1 + (SELECT count(*) FROM runs WHERE occurrence = ?2), 'requested', ?3, ?4, ?5
+         FROM occurrences WHERE id = ?2",
+    )?
+    .execute(params![run.as_str(), occurrence.as_str(), millis(now), to_json(starter), seed])?;
+    Ok(run)
+}
+
+/// Adds a queued run to an occurrence: whoever ticks at `ready_at` or later starts it.
+pub(super) fn queue(
+    tx: &Transaction<'_>,
+    occurrence: &OccurrenceId,
+    ready_at: Timestamp,
+    waits_for: Option<&OccurrenceId>,
+    now: Timestamp,
+) -> Result<RunId, Fault> {
+    let (run, seed) = fresh(now);
+    tx.prepare_cached(
+        "INSERT INTO runs (id, occurrence, job, attempt, state, requested, ready_at, waits_for, seed)
+         SELECT ?1, id, job, 1 + (SELECT count(*) FROM runs WHERE occurrence = ?2), 'queued', ?3, ?4, ?5, ?6
+         FROM occurrences WHERE id = ?2",
+    )?
+    .execute(params![
+        run.as_str(),
+        occurrence.as_str(),
+        millis(now),
+        millis(ready_at),
+        waits_for.map(OccurrenceId::as_str),
+        seed
+    ])?;
+    Ok(run)
+}
+
+/// Gives a run its outcome, and its occurrence what follows from it.
+pub(super) fn settle_row(
+    tx: &Transaction<'_>,
+    run: &RunId,
+    outcome: &Outcome,
+    summary: &Summary,
+    now: Timestamp,
+) -> Result<(), Fault> {
+    let over = close(tx, run, outcome, summary, now)?;
+    match again_at(tx, &over, now)? {
+        Some(again) => queue(tx, &over.occurrence, again, None, now).map(|_| ()),
+        None => settle_occurrence(tx, &over, run, now),
+    }
+}
+
+/// A run that just ended.
+struct Over {
+    occurrence: OccurrenceId,
+    job: JobId,
+    seed: u64,
+    outcome: Outcome,
+}
+
+/// Gives a run, and nothing else, its outcome.
+fn close(
+    tx: &Transaction<'_>,
+    run: &RunId,
+    outcome: &Outcome,
+    summary: &Summary,
+    now: Timestamp,
+) -> Result<Over, Fault> {
+    type Row = (String, i64, Option<i64>, Option<String>, i64);
+    let open: Option<Row> = tx
+        .prepare_cached(
+            "SELECT occurrence, job, started, cancel, seed FROM runs WHERE id = ?1 AND state <> 'settled'",
+        )?
+        .query_row([run.as_str()], |row| {
+            Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?))
+        })
+        .optional()?;
+    let Some((occurrence, job, started, cancel, seed)) = open else {
+        return Err(Fault::Known(LedgerError::NotFound {
+            what: "unsettled run",
+            name: run.to_string(),
+        }));
+    };
+    // The run knows only of a signal; the ledger knows who wanted it and why.
+    let outcome = match (outcome, cancel) {
+        (Outcome::Cancelled { .. }, Some(why)) => Outcome::Cancelled { why },
+        (outcome, _) => outcome.clone(),
+    };
+    tx.prepare_cached(
+        "UPDATE runs SET state = 'settled', outcome = ?2, summary = ?3, finished = ?4, waits_for = NULL
+         WHERE id = ?1",
+    )?
+    .execute(params![run.as_str(), to_json(&outcome), to_json(summary), millis(now)])?;
+    if let Some(started) = started {
+        let seconds = (millis(now) - started)
+            .max(0)
+            .cast_unsigned()
+            .div_ceil(1000);
+        accounts::settle(tx, run, seconds)?;
+    }
+    Ok(Over {
+        occurrence: id(occurrence)?,
+        job: JobId(job),
+        seed: seed.cast_unsigned(),
+        outcome,
+    })
+}
+
+/// When the occurrence is to be tried again, if it is.
+fn again_at(tx: &Transaction<'_>, over: &Over, now: Timestamp) -> Result<Option<Timestamp>, Fault> {
+    let occurrence = &over.occurrence;
+    let deferred = match &over.outcome {
+        Outcome::Deferred { until, .. } => Some(*until),
+        outcome if retryable(outcome) => None,
+        _ => return Ok(None),
+    };
+    let (origin, told, policy): (String, bool, String) = tx
+        .prepare_cached(
+            "SELECT o.origin, o.origin = 'hand' AND o.night IS NULL AND o.key NOT GLOB 'key *', j.policy
+             FROM occurrences o JOIN jobs j ON j.id = o.job WHERE o.id = ?1",
+        )?
+        .query_row([occurrence.as_str()], |row| {
+            Ok((row.get(0)?, row.get(1)?, row.get(2)?))
+        })?;
+    if let Some(until) = deferred {
+        // A person who asked for one run, once, has been told; nobody else is waiting for it.
+        return Ok((!told).then_some(until));
+    }
+    if Origin::read(&origin)? == Origin::Hand {
+        return Ok(None);
+    }
+    let failures: u32 = tx
+        .prepare_cached(
+            "SELECT count(*) FROM runs WHERE occurrence = ?1 AND outcome ->> 'outcome' IN ('failed', 'timed-out')",
+        )?
+        .query_row([occurrence.as_str()], |row| row.get(0))?;
+    let policy: Policy = from_json(&policy)?;
+    let wait = policy.retry.wait(failures, over.seed);
+    Ok(wait.map(|wait| now.saturating_add(wait).unwrap_or(now)))
+}
+
+/// Settles a run that never began as skipped.
+pub(super) fn skip(
+    tx: &Transaction<'_>,
+    run: &RunId,
+    why: String,
+    now: Timestamp,
+) -> Result<(), Fault> {
+    settle_row(tx, run, &Outcome::Skipped { why }, &Summary::default(), now)
+}
+
+/// Gives an occurrence its outcome, by its last run.
+fn settle_occurrence(
+    tx: &Transaction<'_>,
+    over: &Over,
+    run: &RunId,
+    now: Timestamp,
+) -> Result<(), Fault> {
+    let (occurrence, outcome) = (&over.occurrence, &over.outcome);
+    let night: Option<i64> = tx
+        .prepare_cached(
+            "UPDATE occurrences SET outcome = ?2, settled = ?3 WHERE id = ?1
+             RETURNING (SELECT id FROM nights WHERE id = night AND closed IS NULL)",
+        )?
+        .query_row(
+            params![occurrence.as_str(), to_json(outcome), millis(now)],
+            |row| row.get(0),
+        )?;
+    release(tx, occurrence, outcome, now)?;
+    follow(tx, over.job, run, outcome, night.map(NightId), now)
+}
+
+/// Lets those go that were queued behind this occurrence.
+fn release(
+    tx: &Transaction<'_>,
+    occurrence: &OccurrenceId,
+    outcome: &Outcome,
+    now: Timestamp,
+) -> Result<(), Fault> {
+    let waiting: Vec<String> = tx
+        .prepare_cached("SELECT id FROM runs WHERE waits_for = ?1")?
+        .query_map([occurrence.as_str()], |row| row.get(0))?
+        .collect::<Result<_, _>>()?;
+    for waiting in waiting {
+        if outcome.placed() {
+            tx.execute(
+                "UPDATE runs SET waits_for = NULL, ready_at = max(ready_at, ?2) WHERE id = ?1",
+                params![waiting, millis(now)],
+            )?;
+        } else {
+            let why = format!("what it was to follow ended as {outcome}");
+            skip(tx, &id(waiting)?, why, now)?;
+        }
+    }
+    Ok(())
+}
+
+/// Records the jobs that are due after this one, in the night that it belonged to while that is
+/// open: one that wants a success and got none is recorded as skipped.
+fn follow(
+    tx: &Transaction<'_>,
+    job: JobId,
+    run: &RunId,
+    outcome: &Outcome,
+    night: Option<NightId>,
+    now: Timestamp,
+) -> Result<(), Fault> {
+    let followers: Vec<(i64, String)> = tx
+        .prepare_cached(
+            "SELECT f.id, f.schedule FROM jobs j JOIN jobs f ON f.project = j.project AND f.after_job = j.name
+             WHERE j.id = ?1 AND f.enabled",
+        )?
+        .query_map([job.0], |row| Ok((row.get(0)?, row.get(1)?)))?
+        .collect::<Result<_, _>>()?;
+    for (follower, schedule) in followers {
+        let Trigger::After(after) = from_json::<Schedule>(&schedule)?.trigger else {
+            continue;
+        };
+        let new = NewOccurrence {
+            night,
+            origin: Origin::Event,
+            ..NewOccurrence::by_hand(JobId(follower), format!("after {run}"), now)
+        };
+        let ended = !matches!(outcome, Outcome::Skipped { .. });
+        if outcome.placed() || (after.on == On::End && ended) {
+            occurrences::await_turn(tx, &new, now, now)?;
+        } else {
+            let why = format!("{} ended as {outcome}", after.job);
+            occurrences::skipped(tx, &new, why, now)?;
+        }
+    }
+    Ok(())
+}
+
+/// Refuses a run that another one has overtaken.
+pub(super) fn check_fence(db: &Connection, run: &RunId, fence: Option<Fence>) -> Result<(), Fault> {
+    let Some(fence) = fence else { return Ok(()) };
+    let current: Option<i64> = db
+        .query_row(
+            "SELECT j.fence FROM runs r JOIN jobs j ON j.id = r.job
+             WHERE r.id = ?1 AND r.state = 'running' AND r.fence = ?2",
+            params![run.as_str(), fence.0],
+            |row| row.get(0),
+        )
+        .optional()?;
+    if current == Some(fence.0) {
+        Ok(())
+    } else {
+        Err(Fault::Known(LedgerError::StaleFence {
+            run: run.to_string(),
+            fence: fence.0,
+        }))
+    }
+}

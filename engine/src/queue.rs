@@ -1,0 +1,158 @@
+//! Who of those that wait may begin: a pure choice over what is ready and what is live.
+//!
+//! ```text
+//! queued, ready ──its job live, its group full, all paused──> goes on waiting
+//!       │      └──its start deadline passed──> expired
+//!       └──> start
+//! ```
+//!
+//! Must never do IO, read a clock or start anything.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use jiff::Timestamp;
+
+use crate::ids::RunId;
+use crate::ledger::JobId;
+
+/// A queued run whose moment has come.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Waiting {
+    /// The run.
+    pub run: RunId,
+    /// Its job: two runs of one never go at once.
+    pub job: JobId,
+    /// The group whose slots it shares.
+    pub group: String,
+    /// How many of the group may be live.
+    pub slots: u32,
+    /// Higher goes first.
+    pub priority: i32,
+    /// When its occurrence was due; among equals the older goes first.
+    pub due: Timestamp,
+    /// It must have begun by now or not at all.
+    pub start_by: Option<Timestamp>,
+}
+
+/// A run that was asked to begin and is not over.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Live {
+    /// Its job.
+    pub job: JobId,
+    /// Its group.
+    pub group: String,
+}
+
+/// What becomes of those that need not wait any longer.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Choice {
+    /// To be started now, in this order.
+    pub start: Vec<RunId>,
+    /// Their start deadline has passed.
+    pub expired: Vec<(RunId, Timestamp)>,
+}
+
+/// Chooses among `waiting`, in the order of priority, then age.
+pub fn choose(mut waiting: Vec<Waiting>, live: &[Live], now: Timestamp) -> Choice {
+    waiting.sort_by(|a, b| {
+        let order = b.priority.cmp(&a.priority).then(a.due.cmp(&b.due));
+        order.then_with(|| a.run.cmp(&b.run))
+    });
+    let mut jobs: BTreeSet<JobId> = live.iter().map(|live| live.job).collect();
+    let mut groups: BTreeMap<String, u32> = BTreeMap::new();
+    for live in live {
+        *groups.entry(live.group.clone()).or_default() += 1;
+    }
+    let mut choice = Choice::default();
+    for one in waiting {
+        if let Some(start_by) = one.start_by.filter(|start_by| *start_by < now) {
+            choice.expired.push((one.run, start_by));
+            continue;
+        }
+        let busy = groups.entry(one.group).or_default();
+        if jobs.contains(&one.job) || *busy >= one.slots.max(1) {
+            continue;
+        }
+        *busy += 1;
+        jobs.insert(one.job);
+        choice.start.push(one.run);
+    }
+    choice
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(1_790_000_000 + second).unwrap()
+    }
+
+    fn waiting(job: i64, group: &str, priority: i32, due: i64) -> Waiting {
+        Waiting {
+            run: RunId::new(at(due)),
+            job: JobId(job),
+            group: group.to_owned(),
+            slots: 2,
+            priority,
+            due: at(due),
+            start_by: None,
+        }
+    }
+
+    #[test]
+    fn priority_first_then_age_within_the_slots() {
+        let all = [
+            waiting(1, "a", 0, 3),
+            waiting(2, "a", 0, 1),
+            waiting(3, "a", 5, 9),
+            waiting(4, "b", -1, 0),
+        ];
+        let names = |runs: Vec<RunId>| -> Vec<usize> {
+            let place = |run| all.iter().position(|one| one.run == run).unwrap();
+            runs.into_iter().map(place).collect()
+        };
+        assert_eq!(
+            names(choose(all.to_vec(), &[], at(10)).start),
+            [2, 1, 3],
+            "two of group a, one of b"
+        );
+        let busy = Live {
+            job: JobId(9),
+            group: "a".to_owned(),
+        };
+        assert_eq!(
+            names(choose(all.to_vec(), std::slice::from_ref(&busy), at(10)).start),
+            [2, 3]
+        );
+        let busy = vec![busy; 2];
+        assert_eq!(names(choose(all.to_vec(), &busy, at(10)).start), [3]);
+    }
+
+    #[test]
+    fn one_job_goes_one_at_a_time_and_in_order() {
+        let all = vec![waiting(1, "a", 0, 2), waiting(1, "a", 0, 1)];
+        assert_eq!(choose(all.clone(), &[], at(10)).start, [all[1].run.clone()]);
+        let live = [Live {
+            job: JobId(1),
+            group: "elsewhere".to_owned(),
+        }];
+        assert_eq!(choose(all, &live, at(10)), Choice::default());
+    }
+
+    #[test]
+    fn a_start_deadline_that_passed_expires_even_while_the_group_is_full() {
+        let mut late = waiting(1, "a", 0, 1);
+        late.start_by = Some(at(5));
+        let busy = vec![
+            Live {
+                job: JobId(7),
+                group: "a".to_owned()
+            };
+            2
+        ];
+        assert_eq!(choose(vec![late.clone()], &busy, at(5)), Choice::default());
+        let choice = choose(vec![late.clone()], &busy, at(6));
+        assert_eq!(choice.expired, [(late.run, at(5))]);
+    }
+}
