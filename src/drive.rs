@@ -183,6 +183,9 @@ pub fn soon(ledger: &Ledger, now: Timestamp) -> Result<Option<Duration>, Failure
         .and_then(|wait| wait.try_into().ok()))
 }
 
+/// Tells a daemon, if there is one, that something has changed.
+pub fn wake(_home: &Home) {}
+
 /// Sends the owner of a run that was asked to end TERM; the run settles itself.
 pub fn end(ledger: &Ledger, run: &RunId) -> Result<(), Failure> {
     if let Some(owner) = ledger.run(run)?.owner {

@@ -81,6 +81,69 @@ pub enum Command {
         #[command(flatten)]
         listing: Listing,
     },
+    /// Put a job into the queue; the daemon or the next tick starts it when its turn comes
+    #[command(after_help = "Example: runner enqueue dream --set max_ideas=5 --at 23:00")]
+    Enqueue {
+        /// The job's name in runner.toml
+        job: String,
+        /// A setting of the job that holds for this run only; may be given several times
+        #[arg(long = "set", value_name = "KEY=VALUE")]
+        set: Vec<String>,
+        /// Not before this moment: 2026-11-22T02:30:00Z, "2026-11-22 02:30", 02:30 or "2h" from now
+        #[arg(long, value_name = "WHEN")]
+        at: Option<String>,
+        /// Higher goes first among those that wait [default: the job's own]
+        #[arg(long, allow_negative_numbers = true)]
+        priority: Option<i32>,
+        /// Only after this run has succeeded; skipped when it does not
+        #[arg(long, value_name = "RUN")]
+        after: Option<String>,
+        /// Run it once for this key, however often it is asked for
+        #[arg(long)]
+        key: Option<String>,
+        #[command(flatten)]
+        listing: Listing,
+    },
+    /// End a run, or take a waiting one out of the queue; it is not tried again
+    #[command(after_help = "Example: runner cancel 01KA5V7Q4B")]
+    Cancel {
+        /// Its id, or an unambiguous beginning of it
+        run: String,
+        #[command(flatten)]
+        listing: Listing,
+    },
+    /// Put one more attempt at what a settled run was for into the queue
+    #[command(after_help = "Example: runner retry 01KA5V7Q4B")]
+    Retry {
+        /// Its id, or an unambiguous beginning of it
+        run: String,
+        #[command(flatten)]
+        listing: Listing,
+    },
+    /// Start nothing of a job, or of anything, for a while; what runs goes on, what is asked for by
+    /// hand is run
+    #[command(after_help = "Example: runner pause dream --until '2026-11-23 08:00'")]
+    Pause {
+        /// The job's name in runner.toml
+        #[arg(required_unless_present = "all")]
+        job: Option<String>,
+        /// Everything, in all projects
+        #[arg(long, conflicts_with = "job")]
+        all: bool,
+        /// Until this moment, written as for `enqueue --at` [default: until `runner resume`]
+        #[arg(long, value_name = "WHEN")]
+        until: Option<String>,
+    },
+    /// End a pause; moments that it swallowed are recorded as missed and not caught up
+    #[command(after_help = "Example: runner resume --all")]
+    Resume {
+        /// The job's name in runner.toml
+        #[arg(required_unless_present = "all")]
+        job: Option<String>,
+        /// The pause of everything
+        #[arg(long, conflicts_with = "job")]
+        all: bool,
+    },
     /// Do what is due in all projects: what a host timer calls
     #[command(after_help = "Example (crontab): */15 * * * * runner tick --quiet")]
     Tick {

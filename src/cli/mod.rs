@@ -5,5 +5,6 @@ pub mod args;
 mod failure;
 pub mod log;
 pub mod show;
+pub mod when;
 
 pub use failure::Failure;

@@ -4,6 +4,7 @@ mod demo;
 mod init;
 mod night;
 mod perform;
+mod queue;
 mod report;
 mod run;
 mod runs;
@@ -42,6 +43,31 @@ fn dispatch(args: &Args, home: &Home) -> Result<Exit, Failure> {
         Command::Run { job, key, listing } => {
             run::run(home, here, job, key.as_deref(), manner, *listing)
         }
+        Command::Enqueue {
+            job,
+            set,
+            at,
+            priority,
+            after,
+            key,
+            listing,
+        } => {
+            let wish = queue::Wish {
+                job,
+                set,
+                at: at.as_deref(),
+                priority: *priority,
+                after: after.as_deref(),
+                key: key.as_deref(),
+            };
+            queue::enqueue(home, here, &wish, args.quiet, *listing)
+        }
+        Command::Cancel { run, listing } => queue::cancel(home, run, args.quiet, *listing),
+        Command::Retry { run, listing } => queue::retry(home, run, args.quiet, *listing),
+        Command::Pause { job, until, .. } => {
+            queue::pause(home, here, job.as_deref(), until.as_deref(), args.quiet)
+        }
+        Command::Resume { job, .. } => queue::resume(home, here, job.as_deref(), args.quiet),
         Command::Tick { listing } => tick::run(home, manner, *listing),
         Command::Perform { run } => perform::run(home, run, args.quiet, args.verbose),
         Command::Runs {

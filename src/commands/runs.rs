@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use jiff::Timestamp;
-use runner_engine::ids::RunId;
+use runner_engine::ids::{OccurrenceId, RunId};
 use runner_engine::ledger::{Filter, Ledger, RunRow, RunState};
 use runner_engine::outcome::{Exit, Outcome};
 use serde::Serialize;
@@ -25,7 +25,11 @@ pub struct RunJson {
     state: RunState,
     attempt: u32,
     by_hand: bool,
+    origin: &'static str,
+    priority: i32,
     due: Timestamp,
+    ready_at: Option<Timestamp>,
+    waits_for: Option<OccurrenceId>,
     requested: Timestamp,
     started: Option<Timestamp>,
     finished: Option<Timestamp>,
@@ -51,7 +55,11 @@ impl RunJson {
             state: row.state,
             attempt: row.attempt,
             by_hand: row.by_hand,
+            origin: row.origin.word(),
+            priority: row.priority,
             due: row.due,
+            ready_at: row.ready_at,
+            waits_for: row.waits_for.clone(),
             requested: row.requested,
             started: row.started,
             finished: row.finished,
@@ -139,14 +147,16 @@ pub fn list(
 pub fn word(row: &RunRow) -> &'static str {
     match (&row.outcome, row.state) {
         (Some(outcome), _) => outcome.word(),
+        (None, RunState::Running) if row.cancel.is_some() => "ending",
         (None, RunState::Running) => "running",
+        (None, RunState::Queued) => "queued",
         (None, _) => "requested",
     }
 }
 
 /// Everything about one run.
 pub fn show(home: &Home, run: &str, listing: Listing) -> Result<Exit, Failure> {
-    let (ledger, row) = find(home, run)?;
+    let (ledger, row) = open(home, run)?;
     if listing.json {
         show::json(&RunJson::of(&row));
         return Ok(Exit::Done);
@@ -162,7 +172,17 @@ pub fn show(home: &Home, run: &str, listing: Listing) -> Result<Exit, Failure> {
         ),
         pair("attempt", &row.attempt.to_string()),
         pair("due", &show::moment(row.due)),
+        pair("asked by", row.origin.word()),
     ];
+    if let Some(at) = row.ready_at {
+        lines.push(pair("ready", &show::moment(at)));
+    }
+    for (key, value) in &row.settings {
+        lines.push(pair("set", &format!("{key} = {value}")));
+    }
+    if let Some(why) = row.cancel.as_ref().filter(|_| row.outcome.is_none()) {
+        lines.push(pair("asked to end", why));
+    }
     if let Some(at) = row.started {
         lines.push(pair("started", &show::moment(at)));
     }
@@ -203,7 +223,7 @@ fn pair(name: &str, value: &str) -> Vec<String> {
 
 /// The log of one run, and what its program said.
 pub fn logs(home: &Home, run: &str) -> Result<Exit, Failure> {
-    let (_, row) = find(home, run)?;
+    let (_, row) = open(home, run)?;
     let folder = home.run_folder(row.id.as_str());
     let mut found = false;
     for name in [log::FILE, "stdout", "stderr"] {
@@ -222,13 +242,19 @@ pub fn logs(home: &Home, run: &str) -> Result<Exit, Failure> {
     Ok(Exit::Done)
 }
 
-/// A run by the beginning of its id.
-fn find(home: &Home, run: &str) -> Result<(Ledger, RunRow), Failure> {
+/// A run by the beginning of its id, with the ledger for reading.
+fn open(home: &Home, run: &str) -> Result<(Ledger, RunRow), Failure> {
     let nothing = || Failure::data(format!("no run {run}")).mend("runner runs");
     let ledger = home.ledger_to_read()?.ok_or_else(nothing)?;
+    let row = find(&ledger, run)?;
+    Ok((ledger, row))
+}
+
+/// A run by the beginning of its id.
+pub fn find(ledger: &Ledger, run: &str) -> Result<RunRow, Failure> {
+    let nothing = || Failure::data(format!("no run {run}")).mend("runner runs");
     if let Ok(id) = run.parse::<RunId>() {
-        let row = ledger.run(&id)?;
-        return Ok((ledger, row));
+        return Ok(ledger.run(&id)?);
     }
     let wanted = run.to_ascii_uppercase();
     let filter = Filter {
@@ -238,7 +264,7 @@ fn find(home: &Home, run: &str) -> Result<(Ledger, RunRow), Failure> {
     };
     let mut matches = ledger.runs(&filter)?;
     match matches.len() {
-        1 => Ok((ledger, matches.remove(0))),
+        1 => Ok(matches.remove(0)),
         0 => Err(nothing()),
         n => {
             Err(Failure::data(format!("{n} runs or more begin with {run}"))

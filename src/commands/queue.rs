@@ -1,0 +1,261 @@
+//! `enqueue`, `cancel`, `retry`, `pause`, `resume`: what a person changes about what waits and runs.
+//!
+//! Each is one step in the ledger, so that every tick, host timer and daemon obeys it; none of them
+//! starts a run itself.
+
+use std::path::Path;
+
+use jiff::tz::TimeZone;
+use runner_engine::ids::{OccurrenceId, RunId};
+use runner_engine::ledger::{Cancelled, FOREVER, JobId, Ledger, NewOccurrence, Origin, Recorded};
+use runner_engine::outcome::{Exit, Outcome};
+
+use super::runs::{self, RunJson};
+use crate::cli::Failure;
+use crate::cli::args::Listing;
+use crate::cli::{show, when};
+use crate::config;
+use crate::drive;
+use crate::home::Home;
+use crate::project::{FILE, Here};
+
+/// What somebody wants to be run.
+#[derive(Debug)]
+pub struct Wish<'a> {
+    /// The job's name.
+    pub job: &'a str,
+    /// `key=value`, each.
+    pub set: &'a [String],
+    /// Not before.
+    pub at: Option<&'a str>,
+    /// Higher goes first.
+    pub priority: Option<i32>,
+    /// The run to follow.
+    pub after: Option<&'a str>,
+    /// Once for this key.
+    pub key: Option<&'a str>,
+}
+
+/// Puts a job into the queue.
+pub fn enqueue(
+    home: &Home,
+    here: &Path,
+    wish: &Wish<'_>,
+    quiet: bool,
+    listing: Listing,
+) -> Result<Exit, Failure> {
+    let project = Here::load(home, here)?;
+    project.config.job(wish.job)?;
+    let settings = settings(wish.set)?;
+    // A setting that means nothing is refused here, not at night.
+    config::load_with(
+        &home.user_config,
+        &project.root.join(FILE),
+        wish.job,
+        &settings,
+    )?;
+    let now = home.wall()?;
+    let zone = TimeZone::get(&project.config.night.zone).unwrap_or(TimeZone::UTC);
+    let ready_at = match wish.at {
+        Some(at) => when::moment(at, &zone, now).map_err(Failure::usage)?,
+        None => now,
+    };
+    let mut ledger = home.ledger()?;
+    project.register(&mut ledger, now)?;
+    let after = wish
+        .after
+        .map(|prefix| runs::find(&ledger, prefix).map(|row| row.occurrence))
+        .transpose()?;
+    let key = wish.key.map_or_else(
+        || OccurrenceId::new(now).to_string(),
+        |key| format!("key {key}"),
+    );
+    let new = NewOccurrence {
+        origin: Origin::Queue,
+        due: ready_at,
+        priority: wish.priority,
+        settings,
+        ..NewOccurrence::by_hand(ledger.job(&project.id, wish.job)?.id, key, now)
+    };
+    let run = match ledger.enqueue(&new, ready_at, after.as_ref(), now)? {
+        Recorded::New(run) => run,
+        Recorded::Known(occurrence) => {
+            show::say(
+                quiet || listing.json,
+                &format!("{} was asked for with this key before", wish.job),
+            );
+            let row = ledger.last_run_of(&occurrence)?;
+            row.ok_or_else(|| Failure::internal("an occurrence without a run".to_owned()))?
+                .id
+        }
+    };
+    drive::wake(home);
+    tell(&ledger, &run, quiet, listing)
+}
+
+/// Ends a run, or takes it out of the queue.
+pub fn cancel(home: &Home, run: &str, quiet: bool, listing: Listing) -> Result<Exit, Failure> {
+    let mut ledger = home.ledger()?;
+    let row = runs::find(&ledger, run)?;
+    let now = home.wall()?;
+    let what = match ledger.cancel(&row.id, "by hand", now)? {
+        Cancelled::Settled(run) => {
+            drive::mark(home, &ledger, &run)?;
+            format!("{} will not run", row.job_name)
+        }
+        Cancelled::Asked(live) => {
+            drive::end(&ledger, &live.id)?;
+            format!(
+                "{} was asked to end; it is killed if it does not (runner runs show {})",
+                live.job_name, live.id
+            )
+        }
+        Cancelled::Over(outcome) => {
+            show::complain(&format!("{} is over: {outcome}", row.job_name));
+            return Ok(Exit::Failed);
+        }
+    };
+    drive::wake(home);
+    if listing.json {
+        show::json(&RunJson::of(&ledger.run(&row.id)?));
+    } else {
+        show::say(quiet, &what);
+    }
+    Ok(Exit::Done)
+}
+
+/// Puts one more attempt into the queue.
+pub fn retry(home: &Home, run: &str, quiet: bool, listing: Listing) -> Result<Exit, Failure> {
+    let mut ledger = home.ledger()?;
+    let row = runs::find(&ledger, run)?;
+    if ledger.occurrence(&row.occurrence)?.outcome.is_none() {
+        let open = ledger.last_run_of(&row.occurrence)?.unwrap_or(row);
+        return Err(Failure::usage(format!(
+            "{} is not over: run {} is {}",
+            open.job_name,
+            open.id,
+            runs::word(&open)
+        ))
+        .mend(format!("runner runs show {}", open.id)));
+    }
+    let again = ledger.retry(&row.id, home.wall()?)?;
+    drive::wake(home);
+    tell(&ledger, &again, quiet, listing)
+}
+
+/// Pauses a job, or everything.
+pub fn pause(
+    home: &Home,
+    here: &Path,
+    job: Option<&str>,
+    until: Option<&str>,
+    quiet: bool,
+) -> Result<Exit, Failure> {
+    let now = home.wall()?;
+    let mut ledger = home.ledger()?;
+    let (id, zone) = match job {
+        Some(job) => {
+            let (project, id) = of_job(home, here, &mut ledger, job)?;
+            (Some(id), project.config.night.zone)
+        }
+        None => (None, TimeZone::system().iana_name().unwrap_or("UTC").to_owned()),
+    };
+    let zone = TimeZone::get(&zone).unwrap_or(TimeZone::UTC);
+    let end = match until {
+        Some(until) => when::moment(until, &zone, now).map_err(Failure::usage)?,
+        None => FOREVER,
+    };
+    if end <= now {
+        return Err(Failure::usage(format!("{} is past", show::moment(end))));
+    }
+    ledger.pause(id, end)?;
+    drive::wake(home);
+    let what = job.unwrap_or("everything");
+    let until = if end == FOREVER {
+        "until `runner resume`".to_owned()
+    } else {
+        format!("until {}", show::moment(end))
+    };
+    let live: Vec<String> = ledger
+        .live()?
+        .into_iter()
+        .filter(|run| id.is_none_or(|id| run.job == id))
+        .map(|run| format!("{} (run {})", run.job_name, run.id))
+        .collect();
+    show::say(quiet, &format!("{what} is paused {until}"));
+    if !live.is_empty() {
+        let live = live.join(", ");
+        show::say(quiet, &format!("what runs goes on to its end: {live}"));
+    }
+    Ok(Exit::Done)
+}
+
+/// Ends a pause.
+pub fn resume(home: &Home, here: &Path, job: Option<&str>, quiet: bool) -> Result<Exit, Failure> {
+    let now = home.wall()?;
+    let mut ledger = home.ledger()?;
+    let id = match job {
+        Some(job) => Some(of_job(home, here, &mut ledger, job)?.1),
+        None => None,
+    };
+    let ended = ledger.resume(id, now)?;
+    drive::wake(home);
+    let what = job.unwrap_or("everything");
+    let all = ledger.paused_until(now)?;
+    match (ended, all) {
+        (_, Some(_)) if id.is_some() => show::say(
+            quiet,
+            &format!("{what} may run again, but everything is paused: runner resume --all"),
+        ),
+        (true, _) => show::say(quiet, &format!("{what} goes on")),
+        (false, _) => show::say(quiet, &format!("{what} was not paused")),
+    }
+    Ok(Exit::Done)
+}
+
+fn of_job(
+    home: &Home,
+    here: &Path,
+    ledger: &mut Ledger,
+    job: &str,
+) -> Result<(Here, JobId), Failure> {
+    let project = Here::load(home, here)?;
+    project.config.job(job)?;
+    project.register(ledger, home.wall()?)?;
+    let id = ledger.job(&project.id, job)?.id;
+    Ok((project, id))
+}
+
+fn settings(set: &[String]) -> Result<Vec<(String, String)>, Failure> {
+    set.iter()
+        .map(|one| match one.split_once('=') {
+            Some((key, value)) if !key.trim().is_empty() => {
+                Ok((key.trim().to_owned(), value.to_owned()))
+            }
+            _ => Err(Failure::usage(format!(
+                "--set {one}: a setting is given as key=value"
+            ))),
+        })
+        .collect()
+}
+
+fn tell(ledger: &Ledger, run: &RunId, quiet: bool, listing: Listing) -> Result<Exit, Failure> {
+    let row = ledger.run(run)?;
+    if listing.json {
+        show::json(&RunJson::of(&row));
+        return Ok(Exit::Done);
+    }
+    let stands = match (&row.outcome, row.ready_at) {
+        (Some(Outcome::Skipped { why }), _) => format!("skipped: {why}"),
+        (Some(outcome), _) => outcome.to_string(),
+        (None, Some(at)) if at > row.requested => format!("waits until {}", show::moment(at)),
+        (None, _) if row.waits_for.is_some() => "waits for the other to succeed".to_owned(),
+        (None, _) => runs::word(&row).to_owned(),
+    };
+    if quiet {
+        show::out(&format!("{run}\n"));
+    } else {
+        show::out(&format!("{run} {} {stands}\n", row.job_name));
+    }
+    Ok(Exit::Done)
+}
