@@ -176,6 +176,22 @@ fn without_a_word_every_job_has_the_default_policy() {
     }
 }
 
+/// A key that is documented as a comment is one that can be set.
+#[test]
+fn the_commented_keys_of_the_default_are_good() {
+    let start = DEFAULT.find("[defaults]").unwrap();
+    let text = DEFAULT[start..].split("\n\n").next().unwrap();
+    let keys: Vec<&str> = text
+        .lines()
+        .filter_map(|line| line.strip_prefix("# "))
+        .collect();
+    assert_eq!(keys.len(), 4, "{keys:?}");
+    let config = with(&format!("[defaults]\n{}\n", keys.join("\n"))).unwrap();
+    let policy = &config.jobs["dream"].policy;
+    assert!(policy.start_within.is_some() && policy.quiet.is_some());
+    assert_eq!(policy.min_interval, Some(SignedDuration::from_hours(6)));
+}
+
 #[test]
 fn a_jobs_own_key_wins_over_the_defaults() {
     let text = format!(
