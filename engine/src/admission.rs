@@ -10,6 +10,7 @@
 
 use jiff::{SignedDuration, Timestamp};
 
+use crate::host::Battery;
 use crate::ledger::Amounts;
 use crate::outcome::{Class, Outcome};
 
@@ -19,6 +20,11 @@ pub const BREAKER: u32 = 3;
 pub const HEADROOM: u64 = 8 * 1024 * 1024;
 /// How long a run that met a dirty tree waits before it is tried again.
 pub const DIRTY_WAIT: SignedDuration = SignedDuration::from_mins(15);
+/// How long a run waits for the battery before it is tried again.
+pub const BATTERY_WAIT: SignedDuration = SignedDuration::from_mins(15);
+/// How long a run waits for a busy host before it is tried again: the load of a minute has then
+/// forgotten what was.
+pub const LOAD_WAIT: SignedDuration = SignedDuration::from_mins(5);
 
 /// What is known at the moment of the decision.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
@@ -29,6 +35,23 @@ pub struct Facts {
     pub paused_until: Option<Timestamp>,
     /// Paths that someone is in the midst of changing.
     pub dirty: Vec<String>,
+    /// The moment by which its occurrence had to begin; absent where it has begun before, or may
+    /// begin at any time.
+    pub start_by: Option<Timestamp>,
+    /// The end of the quiet hours of its job that are now.
+    pub quiet_until: Option<Timestamp>,
+    /// When the job's last run for another occurrence began.
+    pub last_began: Option<Timestamp>,
+    /// The least time from then to the next run that a clock starts.
+    pub min_interval: Option<SignedDuration>,
+    /// What is left of the host's energy; absent where there is no battery or nobody asks.
+    pub battery: Option<Battery>,
+    /// The percentage that it takes to run on the battery; 0 for any.
+    pub min_battery: u8,
+    /// The load of the last minute per core, in thousandths; absent where nobody asks.
+    pub load_per_core: Option<u32>,
+    /// The most of it that the job may be started in.
+    pub max_load: Option<u32>,
     /// Failed runs of this job since the last that placed something.
     pub failures_in_a_row: u32,
     /// Free bytes where artifacts are staged.
@@ -62,25 +85,13 @@ pub enum Decision {
 }
 
 /// Decides. The order of the checks is the order in which a person would want to hear of them:
-/// what was asked for first (pause, breaker), then what someone must mend, then what is a matter of
-/// time, then what needs nothing.
+/// what was asked for first (start deadline, pause, breaker, quiet hours, interval), then what
+/// someone must mend, then what is a matter of time, then what needs nothing.
 pub fn decide(facts: &Facts, reservation: Result<Amounts, Shortfall>, now: Timestamp) -> Decision {
-    if let Some(until) = facts
-        .paused_until
-        .filter(|until| *until > now && !facts.by_hand)
+    if !facts.by_hand
+        && let Some(outcome) = held_back(facts, now)
     {
-        return Decision::Decline(Outcome::Deferred {
-            until,
-            why: "the job is paused".to_owned(),
-        });
-    }
-    if facts.failures_in_a_row >= BREAKER && !facts.by_hand {
-        return Decision::Decline(Outcome::Skipped {
-            why: format!(
-                "stopped after {} failures in a row; a successful run by hand starts it again",
-                facts.failures_in_a_row
-            ),
-        });
+        return Decision::Decline(outcome);
     }
     if facts.free_bytes < HEADROOM {
         return Decision::Decline(Outcome::Failed {
@@ -97,6 +108,11 @@ pub fn decide(facts: &Facts, reservation: Result<Amounts, Shortfall>, now: Times
             class: *class,
             why: why.clone(),
         });
+    }
+    if !facts.by_hand
+        && let Some(outcome) = waits_for_host(facts, now)
+    {
+        return Decision::Decline(outcome);
     }
     if !facts.dirty.is_empty() {
         return Decision::Decline(Outcome::Deferred {
@@ -119,6 +135,96 @@ pub fn decide(facts: &Facts, reservation: Result<Amounts, Shortfall>, now: Times
     }
 }
 
+/// What the people who own the job asked of the clocks that start it.
+fn held_back(facts: &Facts, now: Timestamp) -> Option<Outcome> {
+    if let Some(start_by) = facts.start_by.filter(|start_by| *start_by < now) {
+        return Some(Outcome::Skipped {
+            why: format!(
+                "its start deadline, {start_by}, passed {} ago",
+                rounded(now.duration_since(start_by))
+            ),
+        });
+    }
+    if let Some(until) = facts.paused_until.filter(|until| *until > now) {
+        return Some(Outcome::Deferred {
+            until,
+            why: "the job is paused".to_owned(),
+        });
+    }
+    if facts.failures_in_a_row >= BREAKER {
+        return Some(Outcome::Skipped {
+            why: format!(
+                "stopped after {} failures in a row; a successful run by hand starts it again",
+                facts.failures_in_a_row
+            ),
+        });
+    }
+    if let Some(until) = facts.quiet_until.filter(|until| *until > now) {
+        return Some(Outcome::Deferred {
+            until,
+            why: "these are its quiet hours".to_owned(),
+        });
+    }
+    if let (Some(began), Some(interval)) = (facts.last_began, facts.min_interval) {
+        let passed = now.duration_since(began);
+        // A run that seems to begin in the future was begun before the clock was set back.
+        if !passed.is_negative() && passed < interval {
+            return Some(Outcome::Skipped {
+                why: format!(
+                    "it ran {} ago; not sooner than every {}",
+                    rounded(passed),
+                    rounded(interval)
+                ),
+            });
+        }
+    }
+    None
+}
+
+/// What the host has too little of for a job that can wait.
+fn waits_for_host(facts: &Facts, now: Timestamp) -> Option<Outcome> {
+    let defer = |wait: SignedDuration, why: String| {
+        let until = now.saturating_add(wait).unwrap_or(now);
+        Some(Outcome::Deferred { until, why })
+    };
+    if let Some(battery) = facts.battery
+        && battery.discharging
+        && (battery.percent < facts.min_battery || facts.min_battery >= 100)
+    {
+        return defer(
+            BATTERY_WAIT,
+            format!(
+                "the host runs on its battery, which is at {} %; the job waits for {} %",
+                battery.percent, facts.min_battery
+            ),
+        );
+    }
+    if let (Some(load), Some(most)) = (facts.load_per_core, facts.max_load)
+        && load > most
+    {
+        return defer(
+            LOAD_WAIT,
+            format!(
+                "the host is busy: its load per core is {}, the job waits for {}",
+                thousandths(load),
+                thousandths(most)
+            ),
+        );
+    }
+    None
+}
+
+/// A stretch of time as people say it: whole seconds.
+fn rounded(stretch: SignedDuration) -> String {
+    format!("{:#}", SignedDuration::from_secs(stretch.as_secs()))
+}
+
+/// 1500 as `1.5`.
+fn thousandths(value: u32) -> String {
+    let text = format!("{}.{:03}", value / 1000, value % 1000);
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
 /// The first few names, and how many more there are.
 fn listed(names: &[String]) -> String {
     const SHOWN: usize = 5;
@@ -135,111 +241,5 @@ fn listed(names: &[String]) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn now() -> Timestamp {
-        Timestamp::from_second(1_790_000_000).unwrap()
-    }
-
-    fn healthy() -> Facts {
-        Facts {
-            free_bytes: u64::MAX,
-            ..Facts::default()
-        }
-    }
-
-    fn word(facts: &Facts) -> String {
-        match decide(facts, Ok(Amounts::default()), now()) {
-            Decision::Admit(_) => "admit".to_owned(),
-            Decision::Decline(outcome) => outcome.to_string(),
-        }
-    }
-
-    #[test]
-    fn a_healthy_run_is_admitted() {
-        assert_eq!(word(&healthy()), "admit");
-    }
-
-    #[test]
-    fn each_fact_alone_stops_it() {
-        let later = now().saturating_add(SignedDuration::from_hours(1)).unwrap();
-        let cases = [
-            (
-                Facts {
-                    paused_until: Some(later),
-                    ..healthy()
-                },
-                "deferred until",
-            ),
-            (
-                Facts {
-                    failures_in_a_row: BREAKER,
-                    ..healthy()
-                },
-                "skipped: stopped after 3",
-            ),
-            (
-                Facts {
-                    free_bytes: 10,
-                    ..healthy()
-                },
-                "failed (environment)",
-            ),
-            (
-                Facts {
-                    preflight: Some((Class::Auth, "no key".into())),
-                    ..healthy()
-                },
-                "failed (auth)",
-            ),
-            (
-                Facts {
-                    dirty: vec!["ideas/a.md".into()],
-                    ..healthy()
-                },
-                "deferred until",
-            ),
-            (
-                Facts {
-                    nothing_to_do: Some("no delta".into()),
-                    ..healthy()
-                },
-                "skipped: no delta",
-            ),
-        ];
-        for (facts, expected) in cases {
-            let found = word(&facts);
-            assert!(found.starts_with(expected), "{facts:?} gave {found}");
-        }
-    }
-
-    #[test]
-    fn a_person_overrules_pause_and_breaker_only() {
-        let later = now().saturating_add(SignedDuration::from_hours(1)).unwrap();
-        let mut facts = Facts {
-            by_hand: true,
-            paused_until: Some(later),
-            failures_in_a_row: 9,
-            ..healthy()
-        };
-        assert_eq!(word(&facts), "admit");
-        facts.dirty = (0..7).map(|n| format!("ideas/{n}.md")).collect();
-        assert!(word(&facts).contains("ideas/4.md and 2 more"));
-    }
-
-    #[test]
-    fn no_budget_no_run() {
-        let short = Shortfall {
-            level: "day 2026-11-21".into(),
-            unit: "calls",
-            wanted: 5,
-            left: 2,
-        };
-        let Decision::Decline(outcome) = decide(&healthy(), Err(short), now()) else {
-            panic!("admitted without budget");
-        };
-        assert_eq!(outcome.class(), Some(Class::OverBudget));
-        assert!(outcome.to_string().contains("2 calls left"), "{outcome}");
-    }
-}
+#[path = "admission_tests.rs"]
+mod tests;

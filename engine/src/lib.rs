@@ -8,6 +8,7 @@ pub mod causes;
 pub mod digest;
 pub mod files;
 pub mod git;
+pub mod host;
 pub mod ids;
 pub mod ledger;
 pub mod locks;

@@ -1,13 +1,14 @@
 //! The tables of jobs and backends.
+//!
+//! Must never take a setting that nobody reads.
 
-use std::path::PathBuf;
 use std::time::Duration;
 
 use jiff::SignedDuration;
 use runner_backends::BackendSpec;
 use runner_engine::ledger::Budget;
 use runner_engine::placement::RelPath;
-use runner_engine::schedule::Trigger;
+use runner_engine::policy::Policy;
 use runner_jobs::command::CommandSpec;
 use runner_jobs::dream::DreamSpec;
 use runner_jobs::prompt::PromptSpec;
@@ -16,7 +17,11 @@ use runner_text::nearest::nearest;
 use serde::de::DeserializeOwned;
 use toml::{Table, Value};
 
-use super::{Section, units, wrong};
+use super::policy::{self, Defaults, Groups};
+use super::section::Section;
+use super::sources::{Sources, wrong};
+use super::trigger::{When, trigger};
+use super::{Night, units};
 use crate::cli::Failure;
 
 const KINDS: [&str; 3] = ["dream", "command", "prompt"];
@@ -30,30 +35,29 @@ pub struct Job {
     pub when: When,
     /// Whether clocks and nights may start it.
     pub enabled: bool,
+    /// How it is started, held back and tried again.
+    pub policy: Policy,
+    /// The IANA zone of its times.
+    pub zone: String,
 }
 
-/// What makes a job due.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum When {
-    /// The opening of the project's night.
-    Night,
-    /// A clock, or nothing but people.
-    Clock(Trigger),
+/// What a job is read in the light of.
+pub(super) struct Around<'a> {
+    /// The project's night.
+    pub(super) night: &'a Night,
+    /// All groups.
+    pub(super) groups: &'a Groups,
+    /// What all jobs have.
+    pub(super) defaults: &'a Defaults,
+    /// Where it is written.
+    pub(super) sources: &'a Sources,
 }
 
-impl std::fmt::Display for When {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Night => f.write_str("night"),
-            Self::Clock(trigger) => trigger.fmt(f),
-        }
-    }
-}
-
-pub(super) fn job(name: &str, mut table: Table, files: &[PathBuf]) -> Result<Job, Failure> {
+pub(super) fn job(name: &str, mut table: Table, around: &Around<'_>) -> Result<Job, Failure> {
+    let sources = around.sources;
     let path = format!("jobs.{name}");
     let key = |key: &str| format!("{path}.{key}");
-    let mut section = Section::of(&path, &mut table, files);
+    let mut section = Section::of(&path, &mut table, sources);
     let kind = section
         .text("kind")?
         .ok_or_else(|| section.wrong(&path, "it has no kind (dream, command, prompt)"))?;
@@ -65,27 +69,36 @@ pub(super) fn job(name: &str, mut table: Table, files: &[PathBuf]) -> Result<Job
             &format!("there is no kind {kind:?} ({}){near}", KINDS.join(", ")),
         ));
     }
-    let when = section
-        .text("trigger")?
-        .unwrap_or_else(|| "night".to_owned());
-    let when = trigger(&when).map_err(|why| section.wrong(&key("trigger"), &why))?;
+    let when = section.parsed("trigger", trigger)?.unwrap_or(When::Night);
+    let zone = section.parsed("zone", units::zone)?;
+    let zone = match (&when, zone) {
+        (When::Night, None) => around.night.zone.clone(),
+        (When::Night, Some(_)) => {
+            let why = "a job of the night has the zone of the night ([night] zone); another \
+                       trigger may have its own";
+            return Err(section.wrong(&key("zone"), why));
+        }
+        (When::Clock(_), own) => own.unwrap_or_else(|| around.defaults.zone.clone()),
+    };
+    let mut policy = around.defaults.policy.clone();
+    policy::lay_over(&mut policy, &mut section, around.groups)?;
     let enabled = section.flag("enabled")?.unwrap_or(true);
     let backend = section
         .text("backend")?
         .unwrap_or_else(|| "builtin".to_owned());
-    let total = match section.text("timeout")? {
-        Some(text) => units::duration(&text).map_err(|why| section.wrong(&key("timeout"), &why))?,
-        None => default_total(&kind),
-    };
+    let total = section
+        .parsed("timeout", units::duration)?
+        .unwrap_or_else(|| default_total(&kind));
     let mut budget_table = section.table("budget")?.unwrap_or_default();
     let budget_path = key("budget");
-    let mut budget_section = Section::of(&budget_path, &mut budget_table, files);
+    let mut budget_section = Section::of(&budget_path, &mut budget_table, sources);
     let mut budget = units_of(&mut budget_section)?;
     budget_section.finish()?;
+    let known = section.known();
     let mut rest = section.rest();
     for size in ["max_idea_bytes"] {
         if let Some(Value::String(text)) = rest.get(size) {
-            let bytes = units::size(text).map_err(|why| wrong(files, &key(size), &why))?;
+            let bytes = units::size(text).map_err(|why| wrong(sources, &key(size), &why))?;
             rest.insert(
                 size.to_owned(),
                 Value::Integer(i64::try_from(bytes).unwrap_or(i64::MAX)),
@@ -93,19 +106,19 @@ pub(super) fn job(name: &str, mut table: Table, files: &[PathBuf]) -> Result<Job
         }
     }
     let kind = match kind.as_str() {
-        "dream" => KindSpec::Dream(own::<DreamSpec>(&path, rest, files)?),
-        "command" => KindSpec::Command(own::<CommandSpec>(&path, rest, files)?),
-        _ => KindSpec::Prompt(own::<PromptSpec>(&path, rest, files)?),
+        "dream" => KindSpec::Dream(own::<DreamSpec>(&path, rest, &known, sources)?),
+        "command" => KindSpec::Command(own::<CommandSpec>(&path, rest, &known, sources)?),
+        _ => KindSpec::Prompt(own::<PromptSpec>(&path, rest, &known, sources)?),
     };
     match &kind {
         KindSpec::Command(command) => {
             for artifact in &command.artifacts {
-                target(&artifact.to).map_err(|why| wrong(files, &key("artifacts"), &why))?;
+                target(&artifact.to).map_err(|why| wrong(sources, &key("artifacts"), &why))?;
             }
         }
         KindSpec::Prompt(prompt) => {
             let to = prompt.to.replace("{date}", "date");
-            target(&to).map_err(|why| wrong(files, &key("to"), &why))?;
+            target(&to).map_err(|why| wrong(sources, &key("to"), &why))?;
         }
         KindSpec::Dream(_) | KindSpec::Report => {}
     }
@@ -113,7 +126,7 @@ pub(super) fn job(name: &str, mut table: Table, files: &[PathBuf]) -> Result<Job
         budget.ideas = Some(dream.max_ideas as u64);
     }
     let total =
-        Duration::try_from(total).map_err(|_| wrong(files, &key("timeout"), "it is too long"))?;
+        Duration::try_from(total).map_err(|_| wrong(sources, &key("timeout"), "it is too long"))?;
     budget.seconds = budget.seconds.or(Some(total.as_secs()));
     let spec = JobSpec {
         name: name.to_owned(),
@@ -126,6 +139,8 @@ pub(super) fn job(name: &str, mut table: Table, files: &[PathBuf]) -> Result<Job
         spec,
         when,
         enabled,
+        policy,
+        zone,
     })
 }
 
@@ -156,7 +171,12 @@ fn target(to: &str) -> Result<(), String> {
 }
 
 /// The settings that only this kind has.
-fn own<T: DeserializeOwned>(path: &str, table: Table, files: &[PathBuf]) -> Result<T, Failure> {
+fn own<T: DeserializeOwned>(
+    path: &str,
+    table: Table,
+    common: &[&str],
+    sources: &Sources,
+) -> Result<T, Failure> {
     let error: toml::de::Error = match Value::Table(table.clone()).try_into() {
         Ok(own) => return Ok(own),
         Err(error) => error,
@@ -172,18 +192,22 @@ fn own<T: DeserializeOwned>(path: &str, table: Table, files: &[PathBuf]) -> Resu
         .iter()
         .find_map(|(key, value)| Some((key, alone(key, value)?)));
     let Some((key, message)) = found else {
-        return Err(wrong(files, path, error.message()));
+        return Err(wrong(sources, path, error.message()));
     };
     let why = match message.strip_prefix("unknown field ") {
         None => message,
         Some(rest) => {
-            let known = rest.split('`').skip(3).step_by(2);
+            let known = rest
+                .split('`')
+                .skip(3)
+                .step_by(2)
+                .chain(common.iter().copied());
             let near = nearest(key, known)
                 .map_or_else(String::new, |near| format!("; did you mean {near:?}?"));
             format!("there is no such setting{near}")
         }
     };
-    Err(wrong(files, &format!("{path}.{key}"), &why))
+    Err(wrong(sources, &format!("{path}.{key}"), &why))
 }
 
 fn default_total(kind: &str) -> SignedDuration {
@@ -194,43 +218,21 @@ fn default_total(kind: &str) -> SignedDuration {
     }
 }
 
-fn trigger(text: &str) -> Result<When, String> {
-    match text.split_once(' ') {
-        None if text == "night" => Ok(When::Night),
-        None if text == "manual" => Ok(When::Clock(Trigger::Manual)),
-        Some(("every", period)) => match units::duration(period)? {
-            short if short < SignedDuration::from_secs(1) => {
-                Err(format!("{text:?}: an interval is one second at least"))
-            }
-            period => Ok(When::Clock(Trigger::Every(period))),
-        },
-        Some(("daily", time)) => Ok(When::Clock(Trigger::Daily(units::time(time)?))),
-        _ => Err(format!(
-            "{text:?} is no trigger (\"night\", \"manual\", \"every 15m\", \"daily 02:30\")"
-        )),
-    }
-}
-
 /// The `budget` table of a level, if there is one.
 pub(super) fn budget(section: &mut Section<'_>) -> Result<Budget, Failure> {
-    let files = section.files;
+    let sources = section.sources;
     let path = section.full("budget");
     let mut table = section.table("budget")?.unwrap_or_default();
-    let mut inner = Section::of(&path, &mut table, files);
+    let mut inner = Section::of(&path, &mut table, sources);
     let budget = units_of(&mut inner)?;
     inner.finish()?;
     Ok(budget)
 }
 
 fn units_of(section: &mut Section<'_>) -> Result<Budget, Failure> {
-    let seconds = match section.text("time")? {
-        Some(text) => {
-            let span =
-                units::duration(&text).map_err(|why| section.wrong(&section.full("time"), &why))?;
-            Some(span.as_secs().unsigned_abs())
-        }
-        None => None,
-    };
+    let seconds = section
+        .parsed("time", units::duration)?
+        .map(|span| span.as_secs().unsigned_abs());
     #[allow(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,

@@ -2,15 +2,37 @@
 
 use jiff::SignedDuration;
 use jiff::civil::Time;
+use jiff::tz::TimeZone;
 
 /// "8h", "90s", "1h 30m"; more than nothing.
 pub fn duration(text: &str) -> Result<SignedDuration, String> {
-    let wrong = || format!("{text:?} is not a duration (like \"8h\", \"90s\" or \"1h 30m\")");
-    let duration: SignedDuration = text.parse().map_err(|_| wrong())?;
-    if duration.is_positive() {
-        Ok(duration)
-    } else {
-        Err(wrong())
+    match wait(text)? {
+        SignedDuration::ZERO => Err(no_duration(text)),
+        duration => Ok(duration),
+    }
+}
+
+/// The same, or "0s".
+pub fn wait(text: &str) -> Result<SignedDuration, String> {
+    let duration: SignedDuration = text.parse().map_err(|_| no_duration(text))?;
+    if duration.is_negative() {
+        return Err(no_duration(text));
+    }
+    Ok(duration)
+}
+
+fn no_duration(text: &str) -> String {
+    format!("{text:?} is not a duration (like \"8h\", \"90s\" or \"1h 30m\")")
+}
+
+/// "Europe/Berlin", or "system" for the host's own; the result is an IANA name.
+pub fn zone(text: &str) -> Result<String, String> {
+    if text == "system" {
+        return Ok(TimeZone::system().iana_name().unwrap_or("UTC").to_owned());
+    }
+    match TimeZone::get(text) {
+        Ok(_) => Ok(text.to_owned()),
+        Err(_) => Err(format!("unknown time zone {text:?} (like Europe/Berlin)")),
     }
 }
 
@@ -62,6 +84,10 @@ mod tests {
         for bad in ["", "8", "-8h", "0s", "8 parsecs"] {
             assert!(duration(bad).is_err(), "{bad}");
         }
+        assert_eq!(wait("0s").unwrap(), SignedDuration::ZERO);
+        assert!(wait("-1s").is_err());
+        assert_eq!(zone("Asia/Tokyo").as_deref(), Ok("Asia/Tokyo"));
+        assert!(zone("Mars/Olympus").is_err());
         for bad in ["2:30", "24:00", "02:60", "02:30:00", "now"] {
             assert!(time(bad).is_err(), "{bad}");
         }

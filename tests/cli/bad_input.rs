@@ -390,6 +390,31 @@ fn mistakes_in_the_configuration_are_named_with_their_place() {
 }
 
 #[test]
+fn mistakes_in_triggers_and_policies_are_named_with_their_place() {
+    for (toml, words) in [
+        (
+            "trigger = \"after draem\"",
+            "jobs.tidy.trigger: there is no job \"draem\"; did you mean \"dream\"?",
+        ),
+        ("trigger = \"after tidy\"", "a job cannot follow itself"),
+        ("trigger = \"cron every day\"", "is no cron expression"),
+        ("group = \"defualt\"", "did you mean \"default\"?"),
+        ("quite = \"09:00-17:00\"", "did you mean \"quiet\"?"),
+        ("zone = \"Asia/Tokyo\"", "the zone of the night"),
+    ] {
+        let house = House::with(&format!(
+            "[jobs.tidy]\nkind = \"command\"\nprogram = \"true\"\n{toml}\n"
+        ));
+        house
+            .run(&["night"])
+            .ends(78)
+            .says("runner.toml:")
+            .says(words);
+        assert!(!house.path(".runner/reports").exists());
+    }
+}
+
+#[test]
 fn wrong_usage_is_2() {
     let house = House::new();
     house.run(&["nigth"]).ends(2).says("night");

@@ -1,6 +1,8 @@
 //! What a run works with, read out of the configuration: its specification, what it may see, write
 //! and spend, and the facts that decide on its admission.
 
+mod gates;
+
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
@@ -33,11 +35,13 @@ pub(super) struct Setting<'a> {
     pub environment: BTreeMap<String, String>,
     /// Hides what was handed to them besides the ordinary.
     pub redactor: Redactor,
+    /// For the time at which it is admitted.
+    home: &'a Home,
 }
 
 impl<'a> Setting<'a> {
     /// Reads the project's configuration again, as it is now.
-    pub fn of(home: &Home, ledger: &Ledger, row: &'a RunRow) -> Result<Self, Failure> {
+    pub fn of(home: &'a Home, ledger: &Ledger, row: &'a RunRow) -> Result<Self, Failure> {
         let project = ledger.project(&row.project)?.ok_or_else(|| {
             Failure::internal(format!("the ledger has no project {}", row.project))
         })?;
@@ -74,6 +78,7 @@ impl<'a> Setting<'a> {
             spec,
             environment,
             redactor: Redactor::new(secrets),
+            home,
         })
     }
 
@@ -93,6 +98,13 @@ impl<'a> Setting<'a> {
             KindSpec::Report => 0,
             _ => ledger.failures_in_a_row(self.row.job)?,
         };
+        let gates = match self.spec.kind {
+            KindSpec::Report => Facts::default(),
+            _ => {
+                let job = self.here.config.job(&self.row.job_name)?;
+                gates::gates(job, self.row, ledger, self.home.wall()?)?
+            }
+        };
         Ok(Facts {
             by_hand: self.row.by_hand,
             paused_until: ledger.job_by_id(self.row.job)?.paused_until,
@@ -104,6 +116,7 @@ impl<'a> Setting<'a> {
                 .err()
                 .map(|error| (error.class(), error.to_string())),
             nothing_to_do: None,
+            ..gates
         })
     }
 

@@ -3,9 +3,15 @@
 //! Plain data with a default each, kept in the ledger beside the job, and the pure rules that need
 //! nothing else. This module must never read a clock or do IO.
 
+mod quiet;
+mod retry;
+
 use jiff::SignedDuration;
 use jiff::civil::Time;
 use serde::{Deserialize, Serialize};
+
+use crate::digest::Digest;
+pub use retry::retryable;
 
 /// The most of one job's moments that wait behind each other; further ones are skipped.
 pub const QUEUE: u32 = 100;
@@ -28,7 +34,7 @@ pub struct Policy {
     pub min_interval: Option<SignedDuration>,
     /// On battery power below this many percent it waits; 0 never, 100 always on battery.
     pub min_battery: u8,
-    /// The load of one minute per core, in thousandths, above which it waits.
+    /// The load of one minute per core, in thousandths, above which it waits; absent: any will do.
     pub max_load: Option<u32>,
     /// The group whose slots it shares.
     pub group: Group,
@@ -137,36 +143,59 @@ impl Default for CatchUp {
     }
 }
 
-impl Retry {
-    /// placeholder
-    pub fn wait(&self, failures: u32, _seed: u64) -> Option<SignedDuration> {
-        (failures <= self.count && failures > 0).then(|| {
-            self.backoff
-                .get(failures as usize - 1)
-                .or(self.backoff.last())
-                .copied()
-                .unwrap_or_default()
-        })
-    }
-}
 impl CatchUp {
-    /// placeholder
-    pub fn stagger_of(&self, _salt: &str) -> SignedDuration {
-        self.stagger
+    /// How long the late moments of whoever `salt` names wait: the same each time for the same
+    /// salt, spread evenly from nothing to `stagger` over different ones, in whole milliseconds.
+    pub fn stagger_of(&self, salt: &str) -> SignedDuration {
+        let digest = Digest::of(salt.as_bytes()).short();
+        let dice = u64::from_str_radix(&digest, 16).expect("a short digest is 16 hex digits");
+        share(self.stagger, dice)
     }
 }
-/// placeholder
-pub fn retryable(outcome: &crate::outcome::Outcome) -> bool {
-    matches!(outcome, crate::outcome::Outcome::TimedOut { .. })
-        || matches!(
-            outcome.class(),
-            Some(
-                crate::outcome::Class::Crash
-                    | crate::outcome::Class::Environment
-                    | crate::outcome::Class::Silent
-                    | crate::outcome::Class::Malformed
-                    | crate::outcome::Class::ArtifactMissing
-                    | crate::outcome::Class::RateLimited
-            )
-        )
+
+/// The share of `whole` that `dice` has among all its values: evenly in `[0, whole]`, in whole
+/// milliseconds; nothing of a negative one.
+fn share(whole: SignedDuration, dice: u64) -> SignedDuration {
+    let steps = u128::try_from(whole.as_millis()).map_or(1, |millis| millis + 1);
+    let millis = (u128::from(dice) * steps) >> 64;
+    SignedDuration::from_millis(i64::try_from(millis).unwrap_or(i64::MAX)).min(whole.abs())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn late_ones_are_spread_and_each_keeps_its_place() {
+        let catch_up = CatchUp::default();
+        let mut places: Vec<i128> = (0..600)
+            .map(|n| {
+                let salt = format!("project/job{n}");
+                let wait = catch_up.stagger_of(&salt);
+                assert_eq!(wait, catch_up.stagger_of(&salt));
+                assert!(wait >= SignedDuration::ZERO && wait <= catch_up.stagger);
+                wait.as_millis()
+            })
+            .collect();
+        places.sort_unstable();
+        let widest = places.windows(2).map(|pair| pair[1] - pair[0]).max();
+        assert!(widest < Some(3_000), "{widest:?}");
+        let none = CatchUp {
+            stagger: SignedDuration::ZERO,
+            ..catch_up
+        };
+        assert_eq!(none.stagger_of("project/job1"), SignedDuration::ZERO);
+    }
+
+    #[test]
+    fn what_is_left_out_is_the_default() {
+        let read: Policy = serde_json::from_str("{\"priority\": -3}").unwrap();
+        let expected = Policy {
+            priority: -3,
+            ..Policy::default()
+        };
+        assert_eq!(read, expected);
+        let text = serde_json::to_string(&expected).unwrap();
+        assert_eq!(serde_json::from_str::<Policy>(&text).unwrap(), expected);
+    }
 }

@@ -1,0 +1,239 @@
+//! Each fact alone, and what a person overrules.
+
+use super::*;
+
+fn now() -> Timestamp {
+    Timestamp::from_second(1_790_000_000).unwrap()
+}
+
+fn healthy() -> Facts {
+    Facts {
+        free_bytes: u64::MAX,
+        ..Facts::default()
+    }
+}
+
+fn word(facts: &Facts) -> String {
+    match decide(facts, Ok(Amounts::default()), now()) {
+        Decision::Admit(_) => "admit".to_owned(),
+        Decision::Decline(outcome) => outcome.to_string(),
+    }
+}
+
+#[test]
+fn a_healthy_run_is_admitted() {
+    assert_eq!(word(&healthy()), "admit");
+}
+
+#[test]
+fn each_fact_alone_stops_it() {
+    let later = now().saturating_add(SignedDuration::from_hours(1)).unwrap();
+    let cases = [
+        (
+            Facts {
+                paused_until: Some(later),
+                ..healthy()
+            },
+            "deferred until",
+        ),
+        (
+            Facts {
+                failures_in_a_row: BREAKER,
+                ..healthy()
+            },
+            "skipped: stopped after 3",
+        ),
+        (
+            Facts {
+                free_bytes: 10,
+                ..healthy()
+            },
+            "failed (environment)",
+        ),
+        (
+            Facts {
+                preflight: Some((Class::Auth, "no key".into())),
+                ..healthy()
+            },
+            "failed (auth)",
+        ),
+        (
+            Facts {
+                dirty: vec!["ideas/a.md".into()],
+                ..healthy()
+            },
+            "deferred until",
+        ),
+        (
+            Facts {
+                nothing_to_do: Some("no delta".into()),
+                ..healthy()
+            },
+            "skipped: no delta",
+        ),
+    ];
+    for (facts, expected) in cases {
+        let found = word(&facts);
+        assert!(found.starts_with(expected), "{facts:?} gave {found}");
+    }
+}
+
+fn ago(minutes: i64) -> Option<Timestamp> {
+    Some(now() - SignedDuration::from_mins(minutes))
+}
+
+fn on_battery(percent: u8, min_battery: u8) -> Facts {
+    Facts {
+        battery: Some(Battery {
+            percent,
+            discharging: true,
+        }),
+        min_battery,
+        ..healthy()
+    }
+}
+
+fn busy(load: u32, most: u32) -> Facts {
+    Facts {
+        load_per_core: Some(load),
+        max_load: Some(most),
+        ..healthy()
+    }
+}
+
+fn spaced(began: Option<Timestamp>) -> Facts {
+    Facts {
+        last_began: began,
+        min_interval: Some(SignedDuration::from_hours(6)),
+        ..healthy()
+    }
+}
+
+/// Each gate that a job's owner sets, closed, with what is said of it.
+fn closed() -> Vec<(Facts, &'static str)> {
+    vec![
+        (
+            Facts {
+                start_by: ago(90),
+                ..healthy()
+            },
+            "skipped: its start deadline, 2026-09-21T12:43:20Z, passed 1h 30m ago",
+        ),
+        (
+            Facts {
+                quiet_until: ago(-60),
+                ..healthy()
+            },
+            "deferred until 2026-09-21T15:13:20Z: these are its quiet hours",
+        ),
+        (
+            spaced(ago(61)),
+            "skipped: it ran 1h 1m ago; not sooner than every 6h",
+        ),
+        (
+            on_battery(19, 20),
+            "deferred until 2026-09-21T14:28:20Z: the host runs on its battery, which is at 19 %",
+        ),
+        (on_battery(100, 100), "deferred until"),
+        (
+            busy(1510, 1500),
+            "deferred until 2026-09-21T14:18:20Z: the host is busy: its load per core is 1.51, the job waits for 1.5",
+        ),
+    ]
+}
+
+#[test]
+fn each_gate_holds_a_clock_back_and_not_a_person() {
+    for (facts, expected) in closed() {
+        let found = word(&facts);
+        assert!(found.starts_with(expected), "{facts:?} gave {found}");
+        let by_hand = Facts {
+            by_hand: true,
+            ..facts
+        };
+        assert_eq!(word(&by_hand), "admit", "{by_hand:?}");
+    }
+}
+
+#[test]
+fn open_gates_are_no_reason() {
+    let mains = Facts {
+        battery: Some(Battery {
+            percent: 3,
+            discharging: false,
+        }),
+        min_battery: 100,
+        ..healthy()
+    };
+    for facts in [
+        Facts {
+            start_by: ago(0),
+            ..healthy()
+        },
+        Facts {
+            quiet_until: ago(0),
+            ..healthy()
+        },
+        spaced(None),
+        spaced(ago(360)),
+        // The clock was set back since.
+        spaced(ago(-30)),
+        on_battery(20, 20),
+        on_battery(0, 0),
+        mains,
+        busy(1500, 1500),
+        Facts {
+            load_per_core: None,
+            ..busy(0, 0)
+        },
+    ] {
+        assert_eq!(word(&facts), "admit", "{facts:?}");
+    }
+}
+
+#[test]
+fn a_deadline_that_passed_is_said_before_a_pause_and_mending_before_waiting() {
+    let late = Facts {
+        start_by: ago(1),
+        paused_until: ago(-60),
+        ..healthy()
+    };
+    assert!(word(&late).starts_with("skipped: its start deadline"));
+    let broken = Facts {
+        preflight: Some((Class::Auth, "no key".into())),
+        ..busy(9000, 1)
+    };
+    assert!(word(&broken).starts_with("failed (auth)"));
+}
+
+#[test]
+fn a_person_overrules_gates_and_nothing_that_could_do_harm() {
+    let mut facts = Facts {
+        by_hand: true,
+        paused_until: ago(-60),
+        failures_in_a_row: 9,
+        ..healthy()
+    };
+    assert_eq!(word(&facts), "admit");
+    facts.dirty = (0..7).map(|n| format!("ideas/{n}.md")).collect();
+    assert!(word(&facts).contains("ideas/4.md and 2 more"));
+    facts.preflight = Some((Class::Auth, "no key".into()));
+    assert!(word(&facts).starts_with("failed (auth)"));
+    facts.free_bytes = 10;
+    assert!(word(&facts).starts_with("failed (environment)"));
+}
+
+#[test]
+fn no_budget_no_run() {
+    let short = Shortfall {
+        level: "day 2026-11-21".into(),
+        unit: "calls",
+        wanted: 5,
+        left: 2,
+    };
+    let Decision::Decline(outcome) = decide(&healthy(), Err(short), now()) else {
+        panic!("admitted without budget");
+    };
+    assert_eq!(outcome.class(), Some(Class::OverBudget));
+    assert!(outcome.to_string().contains("2 calls left"), "{outcome}");
+}

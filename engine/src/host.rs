@@ -1,0 +1,133 @@
+//! How the host fares: its load and its battery, read only where a job's policy asks.
+//!
+//! It must never walk the processes of the host, and never decide anything: [`crate::admission`]
+//! does that.
+
+use std::fs;
+use std::path::Path;
+
+use sysinfo::{CpuRefreshKind, RefreshKind, System};
+
+/// Where Linux shows its batteries; on other systems there is no such folder and no battery is
+/// seen.
+pub const POWER: &str = "/sys/class/power_supply";
+
+/// What is left of the host's own energy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Battery {
+    /// How full it is, 0 to 100; of several the mean.
+    pub percent: u8,
+    /// Whether the host lives on it now.
+    pub discharging: bool,
+}
+
+/// The load of the last minute per core, in thousandths; `None` where the system does not tell.
+pub fn load_per_core() -> Option<u32> {
+    let one = System::load_average().ok()?.one;
+    let asked = RefreshKind::nothing().with_cpu(CpuRefreshKind::nothing());
+    let cores = System::new_with_specifics(asked).ok()?.cpus().len();
+    per_core(one, cores)
+}
+
+#[allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    clippy::cast_precision_loss,
+    reason = "a load is small and positive; what is not is caught by the clamp, a cast saturates"
+)]
+fn per_core(load: f64, cores: usize) -> Option<u32> {
+    let thousandths = load * 1000.0 / cores as f64;
+    thousandths
+        .is_finite()
+        .then(|| thousandths.clamp(0.0, f64::from(u32::MAX)).round() as u32)
+}
+
+/// The batteries shown below `folder` (see [`POWER`]) taken together. `None` where there are none
+/// or none can be read: a host without a battery is never held back by it. Batteries of devices
+/// such as mice are not counted.
+pub fn battery(folder: &Path) -> Option<Battery> {
+    let mut levels: Vec<u32> = Vec::new();
+    let mut discharging = false;
+    for entry in fs::read_dir(folder).ok()?.flatten() {
+        let word = |name: &str| fs::read_to_string(entry.path().join(name)).unwrap_or_default();
+        if word("type").trim() != "Battery" || word("scope").trim() == "Device" {
+            continue;
+        }
+        let Ok(percent) = word("capacity").trim().parse::<u32>() else {
+            continue;
+        };
+        levels.push(percent.min(100));
+        discharging |= word("status").trim() == "Discharging";
+    }
+    let count = u32::try_from(levels.len()).ok()?;
+    let mean = levels.iter().sum::<u32>().checked_div(count)?;
+    Some(Battery {
+        percent: u8::try_from(mean).ok()?,
+        discharging,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn supply(folder: &Path, name: &str, files: &[(&str, &str)]) {
+        let own = folder.join(name);
+        fs::create_dir(&own).unwrap();
+        for (file, text) in files {
+            fs::write(own.join(file), format!("{text}\n")).unwrap();
+        }
+    }
+
+    #[test]
+    fn batteries_are_taken_together() {
+        let folder = tempfile::tempdir().unwrap();
+        assert_eq!(battery(folder.path()), None);
+        supply(
+            folder.path(),
+            "AC",
+            &[("type", "Mains"), ("status", "Discharging")],
+        );
+        let broken = [("type", "Battery"), ("capacity", "full")];
+        supply(folder.path(), "BAT9", &broken);
+        assert_eq!(battery(folder.path()), None);
+        let bat = |percent, status| {
+            [
+                ("type", "Battery"),
+                ("capacity", percent),
+                ("status", status),
+            ]
+        };
+        supply(folder.path(), "BAT0", &bat("80", "Full"));
+        let found = Battery {
+            percent: 80,
+            discharging: false,
+        };
+        assert_eq!(battery(folder.path()), Some(found));
+        supply(folder.path(), "BAT1", &bat("30", "Discharging"));
+        let mut mouse = bat("1", "Discharging").to_vec();
+        mouse.push(("scope", "Device"));
+        supply(folder.path(), "hid", &mouse);
+        let found = Battery {
+            percent: 55,
+            discharging: true,
+        };
+        assert_eq!(battery(folder.path()), Some(found));
+    }
+
+    #[test]
+    fn no_folder_no_battery() {
+        assert_eq!(battery(Path::new("/no/such/folder")), None);
+    }
+
+    #[test]
+    fn a_load_is_shared_by_the_cores() {
+        assert_eq!(per_core(3.0, 2), Some(1500));
+        assert_eq!(per_core(0.0, 2), Some(0));
+        assert_eq!(per_core(-1.0, 2), Some(0));
+        assert_eq!(per_core(1.0, 0), None);
+        assert_eq!(per_core(f64::NAN, 4), None);
+        assert_eq!(per_core(1e12, 1), Some(u32::MAX));
+        assert!(load_per_core().is_some());
+    }
+}

@@ -1,0 +1,158 @@
+//! Quiet hours on the calendar of a zone.
+
+use jiff::tz::TimeZone;
+use jiff::{SignedDuration, Timestamp};
+
+use super::Quiet;
+
+const DAY: SignedDuration = SignedDuration::from_hours(24);
+/// How many transitions are looked through at most: quiet hours end within a day, and no zone has
+/// that many in the days around.
+const TRANSITIONS: usize = 16;
+
+impl Quiet {
+    /// When the quiet hours that `now` lies in are over: the first later instant at which the clock
+    /// on the wall of `zone` shows a time that is not quiet. `None` when `now` is not quiet.
+    ///
+    /// A gap that swallows the end ends them at the end of the gap. Hours that autumn repeats are
+    /// quiet each time they pass. Equal ends are no quiet hours at all.
+    pub fn until(&self, now: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
+        let mut quiet_for = self.left(now, zone)?;
+        // Between two transitions the wall clock runs evenly.
+        let mut from = now;
+        for edge in zone.following(now).take(TRANSITIONS) {
+            let edge = edge.timestamp();
+            if edge.duration_since(from) > quiet_for {
+                break;
+            }
+            from = edge;
+            match self.left(edge, zone) {
+                None => return Some(edge),
+                Some(left) => quiet_for = left,
+            }
+        }
+        Some(from.saturating_add(quiet_for).unwrap_or(Timestamp::MAX))
+    }
+
+    /// How long until the wall clock shows the end, were it to run evenly from now; `None` outside
+    /// of the quiet hours.
+    fn left(&self, at: Timestamp, zone: &TimeZone) -> Option<SignedDuration> {
+        let shown = zone.to_datetime(at).time();
+        let quiet = if self.from <= self.to {
+            self.from <= shown && shown < self.to
+        } else {
+            self.from <= shown || shown < self.to
+        };
+        let left = self.to.duration_since(shown);
+        quiet.then(|| if left.is_positive() { left } else { left + DAY })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::civil::Time;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn at(text: &str) -> Timestamp {
+        text.parse().unwrap()
+    }
+
+    fn until(from: (i8, i8), to: (i8, i8), now: &str) -> Option<String> {
+        let time = |(hour, minute)| Time::constant(hour, minute, 0, 0);
+        let quiet = Quiet {
+            from: time(from),
+            to: time(to),
+        };
+        let zone = TimeZone::get("Europe/Berlin").unwrap();
+        quiet.until(at(now), &zone).map(|end| end.to_string())
+    }
+
+    #[test]
+    fn inside_until_the_end_outside_nothing() {
+        let office = |now| until((9, 0), (18, 0), now);
+        assert_eq!(office("2026-11-20T07:59:59.999Z"), None);
+        let end = Some("2026-11-20T17:00:00Z".to_owned());
+        assert_eq!(office("2026-11-20T08:00:00Z"), end);
+        assert_eq!(office("2026-11-20T16:59:59.5Z"), end);
+        assert_eq!(office("2026-11-20T17:00:00Z"), None);
+        assert_eq!(until((9, 0), (9, 0), "2026-11-20T08:00:00Z"), None);
+    }
+
+    #[test]
+    fn midnight_is_spanned() {
+        let night = |now| until((22, 0), (6, 0), now);
+        let end = Some("2026-11-21T05:00:00Z".to_owned());
+        assert_eq!(night("2026-11-20T21:00:00Z"), end);
+        assert_eq!(night("2026-11-21T00:00:00Z"), end);
+        assert_eq!(night("2026-11-21T05:00:00Z"), None);
+    }
+
+    #[test]
+    fn a_gap_ends_them_and_a_fold_may_repeat_them() {
+        // 29 March 2026, 02:00 -> 03:00 at 01:00Z: the clock never shows 02:30.
+        let spring = |now| until((22, 0), (2, 30), now);
+        assert_eq!(
+            spring("2026-03-29T00:30:00Z").as_deref(),
+            Some("2026-03-29T01:00:00Z")
+        );
+        // The first quiet moment is swallowed: they begin at the end of the gap.
+        let late = |now| until((2, 30), (4, 0), now);
+        assert_eq!(late("2026-03-29T00:59:59Z"), None);
+        assert_eq!(
+            late("2026-03-29T01:00:00Z").as_deref(),
+            Some("2026-03-29T02:00:00Z")
+        );
+        // 25 October 2026, 03:00 -> 02:00 at 01:00Z: 02:30 is shown twice.
+        assert_eq!(
+            spring("2026-10-25T00:10:00Z").as_deref(),
+            Some("2026-10-25T00:30:00Z")
+        );
+        assert_eq!(spring("2026-10-25T00:40:00Z"), None);
+        assert_eq!(
+            spring("2026-10-25T01:10:00Z").as_deref(),
+            Some("2026-10-25T01:30:00Z")
+        );
+        // The end lies behind the repeated hour: it is one hour longer.
+        assert_eq!(
+            until((22, 0), (6, 0), "2026-10-24T20:00:00Z").as_deref(),
+            Some("2026-10-25T05:00:00Z")
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn the_end_is_the_first_later_moment_that_is_not_quiet(
+            zone in prop::sample::select(vec![
+                "Europe/Berlin", "America/Havana", "Australia/Lord_Howe", "Africa/Casablanca",
+                "Asia/Beirut", "America/Santiago", "UTC",
+            ]),
+            edge in 0_usize..40,
+            shift in -2 * 1440_i64..2 * 1440,
+            from in 0_i64..1440,
+            to in 0_i64..1440,
+        ) {
+            let zone = TimeZone::get(zone).unwrap();
+            let start = at("2020-01-01T00:00:00Z");
+            let near = zone.following(start).nth(edge).map_or(start, |edge| edge.timestamp());
+            let now = near + SignedDuration::from_mins(shift);
+            let time = |minutes: i64| Time::midnight() + SignedDuration::from_mins(minutes);
+            let quiet = Quiet { from: time(from), to: time(to) };
+            let end = quiet.until(now, &zone);
+            // Minute by minute, the plain definition.
+            let is_quiet = |at: Timestamp| {
+                let shown = zone.to_datetime(at).time();
+                if from <= to {
+                    quiet.from <= shown && shown < quiet.to
+                } else {
+                    shown >= quiet.from || shown < quiet.to
+                }
+            };
+            let walked = is_quiet(now).then(|| {
+                (1..).map(|n| now + SignedDuration::from_mins(n)).find(|at| !is_quiet(*at)).unwrap()
+            });
+            prop_assert_eq!(end, walked);
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! Whether, and after what wait, a failure is tried again.
+
+use jiff::SignedDuration;
+
+use super::{Retry, share};
+use crate::outcome::{Class, Outcome};
+
+impl Retry {
+    /// Never again.
+    pub const NONE: Self = Self {
+        count: 0,
+        backoff: Vec::new(),
+    };
+
+    /// How long to wait before the next attempt after `failures` failed ones; `None` when there is
+    /// none left. Full jitter: anything between nothing and that step's backoff, equally likely, in
+    /// whole milliseconds, so that jobs that failed together do not come back together. The same
+    /// `seed` and `failures` give the same wait. Without any backoff there is no wait.
+    pub fn wait(&self, failures: u32, seed: u64) -> Option<SignedDuration> {
+        if failures > self.count {
+            return None;
+        }
+        let Some(step) = failures.checked_sub(1) else {
+            return Some(SignedDuration::ZERO);
+        };
+        let step = usize::try_from(step).unwrap_or(usize::MAX);
+        let longest = self.backoff.get(step).or(self.backoff.last());
+        let dice = mix(seed ^ mix(u64::from(failures)));
+        Some(longest.map_or(SignedDuration::ZERO, |longest| share(*longest, dice)))
+    }
+}
+
+/// Whether another attempt might fare better with nobody acting. A run that was lost has a rule of
+/// its own, in [`crate::recover`]; a quota wait with a time is a deferral.
+pub fn retryable(outcome: &Outcome) -> bool {
+    match outcome {
+        Outcome::TimedOut { .. } => true,
+        Outcome::Failed { class, .. } => match class {
+            Class::Environment
+            | Class::Silent
+            | Class::Malformed
+            | Class::ArtifactMissing
+            | Class::Crash
+            | Class::RateLimited => true,
+            Class::Auth
+            | Class::NotInstalled
+            | Class::OverBudget
+            | Class::Guard
+            | Class::Internal => false,
+        },
+        Outcome::Succeeded
+        | Outcome::Degraded { .. }
+        | Outcome::Cancelled { .. }
+        | Outcome::Lost { .. }
+        | Outcome::Skipped { .. }
+        | Outcome::Deferred { .. }
+        | Outcome::Missed { .. } => false,
+    }
+}
+
+/// The output function of SplitMix64 (Steele, Lea, Flood 2014): neighbouring seeds give unrelated
+/// values.
+fn mix(seed: u64) -> u64 {
+    let mut z = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn three() -> Retry {
+        Retry {
+            count: 5,
+            backoff: [1, 5, 15].map(SignedDuration::from_mins).to_vec(),
+        }
+    }
+
+    #[test]
+    fn attempts_run_out() {
+        assert!(three().wait(5, 7).is_some());
+        assert_eq!(three().wait(6, 7), None);
+        assert_eq!(Retry::NONE.wait(1, 7), None);
+        assert_eq!(three().wait(0, 7), Some(SignedDuration::ZERO));
+        let bare = Retry {
+            backoff: Vec::new(),
+            ..three()
+        };
+        assert_eq!(bare.wait(2, 7), Some(SignedDuration::ZERO));
+    }
+
+    #[test]
+    fn waits_are_spread_over_the_whole_of_each_step() {
+        for (failures, longest) in [(1, 60_000), (2, 300_000), (3, 900_000), (5, 900_000)] {
+            let mut tenths = [0_u32; 10];
+            for seed in 0..10_000 {
+                let wait = three().wait(failures, seed).unwrap().as_millis();
+                tenths[usize::try_from(wait * 10 / (longest + 1)).unwrap()] += 1;
+            }
+            for count in tenths {
+                assert!((850..1150).contains(&count), "{failures}: {tenths:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn only_what_may_mend_itself_is_tried_again() {
+        let failed = |class| Outcome::Failed {
+            class,
+            why: String::new(),
+        };
+        for class in [
+            Class::Environment,
+            Class::RateLimited,
+            Class::Silent,
+            Class::Malformed,
+            Class::ArtifactMissing,
+            Class::Crash,
+        ] {
+            assert!(retryable(&failed(class)), "{class}");
+        }
+        for class in [
+            Class::Auth,
+            Class::NotInstalled,
+            Class::OverBudget,
+            Class::Guard,
+            Class::Internal,
+        ] {
+            assert!(!retryable(&failed(class)), "{class}");
+        }
+        let why = String::new;
+        assert!(retryable(&Outcome::TimedOut { why: why() }));
+        for outcome in [
+            Outcome::Succeeded,
+            Outcome::Degraded { why: why() },
+            Outcome::Cancelled { why: why() },
+            Outcome::Lost { why: why() },
+            Outcome::Skipped { why: why() },
+        ] {
+            assert!(!retryable(&outcome), "{outcome}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_wait_keeps_its_bounds_and_repeats(failures in 1_u32..9, seed: u64, millis in 0_i64..i64::MAX) {
+            let retry = Retry { count: 8, backoff: vec![SignedDuration::from_millis(millis)] };
+            let wait = retry.wait(failures, seed).unwrap();
+            prop_assert!(wait >= SignedDuration::ZERO && wait <= retry.backoff[0]);
+            prop_assert_eq!(retry.wait(failures, seed), Some(wait));
+        }
+    }
+}

@@ -1,0 +1,157 @@
+//! One table of the configuration while it is read: keys by shape, and errors that name their place.
+//!
+//! It must never accept a key that nobody asked for.
+
+use runner_text::nearest::nearest;
+use toml::{Table, Value};
+
+use super::sources::{Sources, wrong};
+use crate::cli::Failure;
+
+/// One table while it is read: what is taken is known, what is left is a mistake.
+pub(super) struct Section<'a> {
+    path: &'a str,
+    table: &'a mut Table,
+    /// Where it was read.
+    pub(super) sources: &'a Sources,
+    known: Vec<&'static str>,
+}
+
+impl<'a> Section<'a> {
+    pub(super) fn of(path: &'a str, table: &'a mut Table, sources: &'a Sources) -> Self {
+        Self {
+            path,
+            table,
+            sources,
+            known: Vec::new(),
+        }
+    }
+
+    /// A key as text.
+    pub(super) fn text(&mut self, key: &'static str) -> Result<Option<String>, Failure> {
+        self.take(key, "text in quotes", |value| {
+            value.as_str().map(str::to_owned)
+        })
+    }
+
+    /// A key as yes or no.
+    pub(super) fn flag(&mut self, key: &'static str) -> Result<Option<bool>, Failure> {
+        self.take(key, "true or false", Value::as_bool)
+    }
+
+    /// A key as a whole number of at least 0.
+    pub(super) fn count(&mut self, key: &'static str) -> Result<Option<u64>, Failure> {
+        self.take(key, "a whole number", |value| {
+            value.as_integer().and_then(|n| u64::try_from(n).ok())
+        })
+    }
+
+    /// A key as a whole number, negative ones included.
+    pub(super) fn integer(&mut self, key: &'static str) -> Result<Option<i64>, Failure> {
+        self.take(key, "a whole number", Value::as_integer)
+    }
+
+    /// A key as a number of at least 0.
+    pub(super) fn number(&mut self, key: &'static str) -> Result<Option<f64>, Failure> {
+        self.take(key, "a number of at least 0", |value| {
+            #[allow(
+                clippy::cast_precision_loss,
+                reason = "money in dollars is far below 2^52"
+            )]
+            let number = value
+                .as_float()
+                .or_else(|| value.as_integer().map(|n| n as f64));
+            number.filter(|n| n.is_finite() && *n >= 0.0)
+        })
+    }
+
+    /// A key as a list of texts.
+    pub(super) fn texts(&mut self, key: &'static str) -> Result<Option<Vec<String>>, Failure> {
+        self.take(key, "a list of texts", |value| {
+            value
+                .as_array()?
+                .iter()
+                .map(|item| item.as_str().map(str::to_owned))
+                .collect()
+        })
+    }
+
+    /// A key as a table.
+    pub(super) fn table(&mut self, key: &'static str) -> Result<Option<Table>, Failure> {
+        self.take(key, "a table", |value| value.as_table().cloned())
+    }
+
+    /// A key as it stands.
+    pub(super) fn value(&mut self, key: &'static str) -> Option<Value> {
+        self.known.push(key);
+        self.table.remove(key)
+    }
+
+    fn take<T>(
+        &mut self,
+        key: &'static str,
+        shape: &str,
+        read: impl FnOnce(&Value) -> Option<T>,
+    ) -> Result<Option<T>, Failure> {
+        let Some(value) = self.value(key) else {
+            return Ok(None);
+        };
+        match read(&value) {
+            Some(read) => Ok(Some(read)),
+            None => Err(self.wrong(
+                &self.full(key),
+                &format!("it must be {shape}, it is {value}"),
+            )),
+        }
+    }
+
+    /// A key as text that `read` makes sense of.
+    pub(super) fn parsed<T>(
+        &mut self,
+        key: &'static str,
+        read: impl FnOnce(&str) -> Result<T, String>,
+    ) -> Result<Option<T>, Failure> {
+        let Some(text) = self.text(key)? else {
+            return Ok(None);
+        };
+        read(&text)
+            .map(Some)
+            .map_err(|why| self.wrong(&self.full(key), &why))
+    }
+
+    /// The keys that were asked for so far.
+    pub(super) fn known(&self) -> Vec<&'static str> {
+        self.known.clone()
+    }
+
+    /// What nobody took.
+    pub(super) fn rest(&mut self) -> Table {
+        std::mem::take(self.table)
+    }
+
+    /// An error about a key.
+    pub(super) fn wrong(&self, key: &str, why: &str) -> Failure {
+        wrong(self.sources, key, why)
+    }
+
+    /// The whole name of a key.
+    pub(super) fn full(&self, key: &str) -> String {
+        if self.path.is_empty() {
+            key.to_owned()
+        } else {
+            format!("{}.{key}", self.path)
+        }
+    }
+
+    /// Refuses what nobody took.
+    pub(super) fn finish(self) -> Result<(), Failure> {
+        let Some(unknown) = self.table.keys().next() else {
+            return Ok(());
+        };
+        let mut why = "there is no such setting".to_owned();
+        if let Some(near) = nearest(unknown, self.known.iter().copied()) {
+            why.push_str(&format!("; did you mean {near:?}?"));
+        }
+        Err(wrong(self.sources, &self.full(unknown), &why))
+    }
+}

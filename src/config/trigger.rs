@@ -1,0 +1,173 @@
+//! What makes a job due, as people write it, and whether jobs that follow each other make sense.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use jiff::SignedDuration;
+use runner_engine::schedule::{After, Cron, On, Trigger};
+use runner_text::nearest::nearest;
+
+use super::job::Job;
+use super::sources::{Sources, wrong};
+use super::units;
+use crate::cli::Failure;
+
+/// What makes a job due.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum When {
+    /// The opening of the project's night.
+    Night,
+    /// A clock, another job, or nothing but people.
+    Clock(Trigger),
+}
+
+impl fmt::Display for When {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Night => f.write_str("night"),
+            Self::Clock(trigger) => trigger.fmt(f),
+        }
+    }
+}
+
+/// Reads a trigger.
+///
+/// # Errors
+/// What is wrong with it, for people.
+pub(super) fn trigger(text: &str) -> Result<When, String> {
+    let (word, rest) = text.split_once(' ').unwrap_or((text, ""));
+    let rest = rest.trim();
+    let trigger = match (word, rest) {
+        ("night", "") => return Ok(When::Night),
+        ("manual", "") => Trigger::Manual,
+        ("every", period) if !period.is_empty() => match units::duration(period)? {
+            short if short < SignedDuration::from_secs(1) => {
+                return Err(format!("{text:?}: an interval is one second at least"));
+            }
+            period => Trigger::Every(period),
+        },
+        ("daily", time) if !time.is_empty() => Trigger::Daily(units::time(time)?),
+        ("cron", expression) if !expression.is_empty() => Trigger::Cron(
+            expression
+                .parse::<Cron>()
+                .map_err(|error| error.to_string())?,
+        ),
+        ("after", job) if !job.is_empty() => {
+            let mut words = job.split_whitespace();
+            match (words.next(), words.next(), words.next()) {
+                (Some(job), None, None) => after(job, On::Success),
+                (Some(job), Some("ends"), None) => after(job, On::End),
+                _ => {
+                    return Err(format!(
+                        "{text:?}: write \"after JOB\" or \"after JOB ends\""
+                    ));
+                }
+            }
+        }
+        _ => {
+            let words = ["night", "manual", "every", "daily", "cron", "after"];
+            let near = nearest(word, words)
+                .filter(|near| *near != word)
+                .map_or_else(String::new, |near| format!("; did you mean {near:?}?"));
+            return Err(format!(
+                "{text:?} is no trigger (\"night\", \"manual\", \"every 15m\", \"daily 02:30\", \
+                 \"cron 30 2 * * *\", \"after JOB\", \"after JOB ends\"){near}"
+            ));
+        }
+    };
+    Ok(When::Clock(trigger))
+}
+
+fn after(job: &str, on: On) -> Trigger {
+    let job = job.to_owned();
+    Trigger::After(After { job, on })
+}
+
+/// The job whose end makes this one due.
+fn before(job: &Job) -> Option<&str> {
+    match &job.when {
+        When::Clock(Trigger::After(after)) => Some(&after.job),
+        _ => None,
+    }
+}
+
+/// Refuses a job that follows one that is not there, itself, or one that follows it in turn: none of
+/// them would ever run.
+pub(super) fn check_after(jobs: &BTreeMap<String, Job>, sources: &Sources) -> Result<(), Failure> {
+    for (name, job) in jobs {
+        let refuse = |why: &str| Err(wrong(sources, &format!("jobs.{name}.trigger"), why));
+        let mut chain = vec![name.as_str()];
+        let mut follows = before(job);
+        while let Some(next) = follows {
+            let Some(before_it) = jobs.get(next) else {
+                // Of a longer chain, the job that names it is told.
+                if chain.len() > 1 {
+                    break;
+                }
+                let near = nearest(next, jobs.keys().map(String::as_str))
+                    .map_or_else(String::new, |near| format!("; did you mean {near:?}?"));
+                return refuse(&format!("there is no job {next:?}{near}"));
+            };
+            if next == name {
+                if chain.len() == 1 {
+                    return refuse("a job cannot follow itself");
+                }
+                chain.push(name);
+                return refuse(&format!(
+                    "none of these would ever run: {}",
+                    chain.join(" after ")
+                ));
+            }
+            if chain.contains(&next) {
+                // A circle further on: a job in it is told.
+                break;
+            }
+            chain.push(next);
+            follows = before(before_it);
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn triggers_are_read_as_they_are_shown() {
+        for text in [
+            "night",
+            "manual",
+            "every 15m",
+            "daily 02:30",
+            "cron 30 2 * * *",
+            "cron @daily",
+            "after fetch",
+            "after fetch ends",
+        ] {
+            assert_eq!(trigger(text).unwrap().to_string(), text);
+        }
+    }
+
+    #[test]
+    fn what_is_no_trigger_says_why() {
+        for (text, why) in [
+            ("nightly", "is no trigger"),
+            ("nigth", "did you mean \"night\""),
+            ("evry 15m", "did you mean \"every\""),
+            ("every", "is no trigger"),
+            ("every 500ms", "one second at least"),
+            ("every day", "not a duration"),
+            ("daily 2:30", "not a time of day"),
+            ("cron 61 * * * *", "no cron expression"),
+            ("cron", "is no trigger"),
+            ("after", "is no trigger"),
+            ("after a fails", "after JOB ends"),
+            ("after a ends b", "after JOB ends"),
+            ("night 3", "is no trigger"),
+        ] {
+            let error = trigger(text).unwrap_err();
+            assert!(error.contains(why), "{text}: {error}");
+        }
+    }
+}
