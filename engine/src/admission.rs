@@ -18,6 +18,8 @@ use crate::outcome::{Class, Outcome};
 pub const BREAKER: u32 = 3;
 /// Free space below which nothing is started: a report and a failmark must still fit.
 pub const HEADROOM: u64 = 8 * 1024 * 1024;
+/// How long a run that met a pause waits at most before the queue looks at the pause again.
+pub const PAUSE_WAIT: SignedDuration = SignedDuration::from_secs(60);
 /// How long a run that met a dirty tree waits before it is tried again.
 pub const DIRTY_WAIT: SignedDuration = SignedDuration::from_mins(15);
 /// How long a run waits for the battery before it is tried again.
@@ -146,8 +148,10 @@ fn held_back(facts: &Facts, now: Timestamp) -> Option<Outcome> {
         });
     }
     if let Some(until) = facts.paused_until.filter(|until| *until > now) {
+        // The queue holds it for as long as the pause lasts; it may be ended early.
+        let look = now.saturating_add(PAUSE_WAIT).unwrap_or(now);
         return Some(Outcome::Deferred {
-            until,
+            until: until.min(look),
             why: "the job is paused".to_owned(),
         });
     }

@@ -158,7 +158,10 @@ pub fn pause(
             let (project, id) = of_job(home, here, &mut ledger, job)?;
             (Some(id), project.config.night.zone)
         }
-        None => (None, TimeZone::system().iana_name().unwrap_or("UTC").to_owned()),
+        None => (
+            None,
+            TimeZone::system().iana_name().unwrap_or("UTC").to_owned(),
+        ),
     };
     let zone = TimeZone::get(&zone).unwrap_or(TimeZone::UTC);
     let end = match until {

@@ -120,10 +120,6 @@ pub fn load(user: &Path, project: &Path) -> Result<Config, Failure> {
 /// # Errors
 /// What is wrong in a file names the file; what is wrong with a setting is a usage error that names
 /// its `--set`, and so is one that is no matter of a single run.
-#[allow(
-    dead_code,
-    reason = "runs with settings of their own are entered by it"
-)]
 pub fn load_with(
     user: &Path,
     project: &Path,

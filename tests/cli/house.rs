@@ -68,6 +68,10 @@ impl House {
     pub fn at(folder: tempfile::TempDir) -> Self {
         let house = Self { folder, uid: None };
         fs::create_dir_all(house.project()).unwrap();
+        // Nothing late is spread over a minute that a test would have to wait for.
+        let config = house.root().join("config/runner/config.toml");
+        fs::create_dir_all(config.parent().unwrap()).unwrap();
+        fs::write(config, "[defaults]\nstagger = \"0s\"\n").unwrap();
         house.git(&["init", "--quiet", "--initial-branch=main"]);
         house.write("README.md", "# a project\n");
         house.git(&["add", "README.md"]);

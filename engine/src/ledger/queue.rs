@@ -80,7 +80,9 @@ fn waiting(
     now: Timestamp,
 ) -> Result<Vec<Waiting>, Fault> {
     let mut statement = tx.prepare_cached(
-        "SELECT r.id, r.job, o.priority, o.due, o.origin, j.policy
+        "SELECT r.id, r.job, o.priority, o.due, j.policy,
+                o.origin IN ('clock', 'event') AND NOT EXISTS (
+                  SELECT 1 FROM runs e WHERE e.occurrence = r.occurrence AND e.started IS NOT NULL)
          FROM runs r INDEXED BY runs_ready JOIN occurrences o ON o.id = r.occurrence JOIN jobs j ON j.id = r.job
          WHERE r.state = 'queued' AND r.waits_for IS NULL AND r.ready_at <= ?1
            AND (?2 IS NULL OR o.night = ?2)
@@ -90,10 +92,11 @@ fn waiting(
     let mut rows = statement.query(params![millis(now), only.map(|night| night.0)])?;
     let mut waiting = Vec::new();
     while let Some(row) = rows.next()? {
-        let policy: Policy = from_json(&row.get::<_, String>(5)?)?;
+        let policy: Policy = from_json(&row.get::<_, String>(4)?)?;
         let due = moment(row.get(3)?)?;
-        // Who put it into the queue wants it whenever its turn comes.
-        let unattended = matches!(row.get::<_, String>(4)?.as_str(), "clock" | "event");
+        // Who put it into the queue wants it whenever its turn comes, and an attempt that follows
+        // another is not the beginning.
+        let beginning: bool = row.get(5)?;
         waiting.push(Waiting {
             run: id(row.get::<_, String>(0)?)?,
             job: JobId(row.get(1)?),
@@ -103,7 +106,7 @@ fn waiting(
             due,
             start_by: policy
                 .start_within
-                .filter(|_| unattended)
+                .filter(|_| beginning)
                 .and_then(|within| due.checked_add(within).ok()),
         });
     }

@@ -295,6 +295,31 @@ impl Ledger {
         })
     }
 
+    /// When the last run of a job for another occurrence than this was admitted.
+    pub fn last_began(&self, job: JobId, but: &OccurrenceId) -> Result<Option<Timestamp>> {
+        self.view(|db| {
+            db.prepare_cached(
+                "SELECT started FROM runs WHERE job = ?1 AND occurrence <> ?2 AND started IS NOT NULL
+                 ORDER BY id DESC LIMIT 1",
+            )?
+            .query_row(params![job.0, but.as_str()], |row| row.get(0))
+            .optional()?
+            .map(moment)
+            .transpose()
+        })
+    }
+
+    /// Whether an attempt at an occurrence was ever admitted.
+    pub fn began(&self, occurrence: &OccurrenceId) -> Result<bool> {
+        self.view(|db| {
+            Ok(db.query_row(
+                "SELECT EXISTS (SELECT 1 FROM runs WHERE occurrence = ?1 AND started IS NOT NULL)",
+                [occurrence.as_str()],
+                |row| row.get(0),
+            )?)
+        })
+    }
+
     /// Occurrences of a job that ended as failed, timed-out or lost since the last run of it that
     /// placed something: several attempts at one of them count once.
     pub fn failures_in_a_row(&self, job: JobId) -> Result<u32> {

@@ -15,14 +15,18 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread;
 
+use jiff::SignedDuration;
 use runner_backends::{Backend, build};
 use runner_engine::files::beneath;
 use runner_engine::git::Git;
 use runner_engine::ids::RunId;
-use runner_engine::ledger::{Admission, Admitted, Enter, Ledger, RunRow, RunState, Summary};
+use runner_engine::ledger::{
+    Admission, Admitted, Enter, Ledger, Origin, RunRow, RunState, Summary,
+};
 use runner_engine::locks::{ContractLock, Holder, JobLock, LockError, job_lock_path};
 use runner_engine::outcome::{Class, Exit, Outcome};
 use runner_engine::owner::Owner;
+use runner_engine::policy::Overlap;
 use runner_engine::process::Cancel;
 use runner_engine::recover::{Driver, Host, recover_locked, sweep};
 use runner_engine::scope::Scope;
@@ -177,7 +181,10 @@ fn take_locks(
             let path = Path::new(&dream.dreams).join(".lock");
             let path = beneath(&setting.here.root, &path)
                 .map_err(|error| refuse(Class::Environment, error.to_string()))?;
-            Some(ContractLock::take(&path, holder, holder.since).map_err(not_ours)?)
+            Some(
+                ContractLock::take(&path, holder, holder.since)
+                    .map_err(|it| not_ours(setting, it))?,
+            )
         }
         _ => None,
     };
@@ -187,20 +194,36 @@ fn take_locks(
         let unsettled = |run: RunRow| run.state != RunState::Settled;
         holder.owner.is_alive() && ledger.run(&holder.run).is_ok_and(unsettled)
     };
-    let mut lock = JobLock::take_for_run(&path, at_work).map_err(not_ours)?;
+    let mut lock = JobLock::take_for_run(&path, at_work).map_err(|it| not_ours(setting, it))?;
     lock.sign(holder)
         .map_err(|error| Failure::cannot_write(format!("cannot write the lock file: {error}")))?;
     if let Some(contract) = &contract
-        && let Some(left) = contract.claim().map_err(not_ours)?
+        && let Some(left) = contract.claim().map_err(|it| not_ours(setting, it))?
     {
         tracing::warn!(left, "another program's old lock file was replaced");
     }
     Ok((lock, contract))
 }
 
-/// A lock that somebody has is a skip; one that cannot be used is a failure.
-fn not_ours(error: LockError) -> Stop {
+/// How soon a run that must wait for another of its job is tried again.
+const TURN_WAIT: SignedDuration = SignedDuration::from_secs(15);
+
+/// A lock that somebody has is a skip, or a wait where runs of this job queue; one that cannot be
+/// used is a failure.
+fn not_ours(setting: &Setting<'_>, error: LockError) -> Stop {
+    let waits = match setting.row.origin {
+        Origin::Hand => false,
+        Origin::Queue => true,
+        Origin::Clock | Origin::Event => setting.overlap() != Overlap::Skip,
+    };
     match &error {
+        LockError::Held { .. } | LockError::Foreign { .. } if waits => {
+            let now = setting.looked;
+            Stop::Before(Outcome::Deferred {
+                until: now.saturating_add(TURN_WAIT).unwrap_or(now),
+                why: error.to_string(),
+            })
+        }
         LockError::Held { .. } | LockError::Foreign { .. } => Stop::Before(Outcome::Skipped {
             why: error.to_string(),
         }),

@@ -10,16 +10,18 @@ use jiff::Timestamp;
 use runner_backends::Backend;
 use runner_engine::admission::Facts;
 use runner_engine::git::Git;
-use runner_engine::ledger::{Budget, Ledger, Level, RunRow};
+use runner_engine::ledger::{Budget, Ledger, Level, Origin, RunRow};
 use runner_engine::outcome::{Class, Outcome};
+use runner_engine::policy::Overlap;
 use runner_engine::tick::civil_date;
 use runner_jobs::{JobSpec, KindSpec, dream};
 use runner_text::redact::Redactor;
 
 use super::{Stop, refuse};
 use crate::cli::Failure;
+use crate::config;
 use crate::home::{self, Home};
-use crate::project::Here;
+use crate::project::{FILE, Here};
 
 /// A run in its place.
 pub(super) struct Setting<'a> {
@@ -37,6 +39,8 @@ pub(super) struct Setting<'a> {
     pub redactor: Redactor,
     /// For the time at which it is admitted.
     home: &'a Home,
+    /// When this was read.
+    pub looked: Timestamp,
 }
 
 impl<'a> Setting<'a> {
@@ -45,7 +49,15 @@ impl<'a> Setting<'a> {
         let project = ledger.project(&row.project)?.ok_or_else(|| {
             Failure::internal(format!("the ledger has no project {}", row.project))
         })?;
-        let here = Here::at(home, &project.path)?;
+        let mut here = Here::at(home, &project.path)?;
+        if !row.settings.is_empty() {
+            here.config = config::load_with(
+                &home.user_config,
+                &here.root.join(FILE),
+                &row.job_name,
+                &row.settings,
+            )?;
+        }
         if here.id != row.project {
             return Err(Failure::configuration(format!(
                 "{} is another project now: its id is {}, this run belongs to {}",
@@ -78,8 +90,15 @@ impl<'a> Setting<'a> {
             spec,
             environment,
             redactor: Redactor::new(secrets),
+            looked: home.wall()?,
             home,
         })
+    }
+
+    /// What becomes of two of its moments at once.
+    pub fn overlap(&self) -> Overlap {
+        let job = self.here.config.jobs.get(&self.row.job_name);
+        job.map_or(Overlap::Skip, |job| job.policy.overlap)
     }
 
     /// What is known at admission.
@@ -96,6 +115,8 @@ impl<'a> Setting<'a> {
         // A report tells of failures: none may keep it from being made.
         let failures_in_a_row = match self.spec.kind {
             KindSpec::Report => 0,
+            // Somebody wants exactly this run.
+            _ if self.row.origin == Origin::Queue => 0,
             _ => ledger.failures_in_a_row(self.row.job)?,
         };
         let gates = match self.spec.kind {
@@ -107,7 +128,10 @@ impl<'a> Setting<'a> {
         };
         Ok(Facts {
             by_hand: self.row.by_hand,
-            paused_until: ledger.job_by_id(self.row.job)?.paused_until,
+            paused_until: match self.spec.kind {
+                KindSpec::Report => None,
+                _ => ledger.job_by_id(self.row.job)?.paused_until,
+            },
             dirty,
             failures_in_a_row,
             free_bytes: free.f_bavail.saturating_mul(free.f_frsize),
