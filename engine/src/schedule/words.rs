@@ -1,0 +1,1 @@
+//! Triggers in plain words.
