@@ -8,6 +8,7 @@ pub mod cron;
 mod due;
 mod fields;
 mod moments;
+pub mod simulate;
 mod words;
 mod zoned;
 
