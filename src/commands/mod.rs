@@ -7,6 +7,7 @@ mod perform;
 mod report;
 mod run;
 mod runs;
+mod schedule;
 mod status;
 mod tick;
 
@@ -61,6 +62,7 @@ fn dispatch(args: &Args, home: &Home) -> Result<Exit, Failure> {
         } => runs::logs(home, run),
         Command::Status { listing } => status::run(home, here, args.at.is_some(), *listing),
         Command::Report { night, listing } => report::run(home, here, night.as_deref(), *listing),
+        Command::Schedule { command } => schedule::run(home, here, command),
         Command::Dream {
             command: DreamCommand::Run { listing },
         } => run::dream(home, here, manner, *listing),

@@ -16,3 +16,4 @@ mod kills;
 mod locks;
 mod look;
 mod nights;
+mod schedule;

@@ -119,27 +119,17 @@ fn time(fields: &Fields) -> (String, bool) {
     let minutes = match minute.as_slice() {
         [Item::All { step: 1 }] => "every minute".to_owned(),
         [Item::All { step }] if 60 % step == 0 => format!("every {step} minutes"),
-        items => format!(
-            "at {} {}",
-            plural("minute", items),
-            list(items, "and", plain)
-        ),
+        items => format!("at {}", clock("minute", items)),
+    };
+    let word = if minutes.starts_with("every") {
+        "of"
+    } else {
+        "past"
     };
     let hours = match hour.as_slice() {
-        [Item::All { step: 1 }] if minutes.starts_with("every") => String::new(),
+        [Item::All { step: 1 }] if word == "of" => String::new(),
         [Item::All { step: 1 }] => " past every hour".to_owned(),
-        items if minutes.starts_with("every") => {
-            format!(
-                " of {} {}",
-                plural("hour", items),
-                list(items, "and", plain)
-            )
-        }
-        items => format!(
-            " past {} {}",
-            plural("hour", items),
-            list(items, "and", plain)
-        ),
+        items => format!(" {word} {}", clock("hour", items)),
     };
     (minutes + &hours, false)
 }
@@ -164,12 +154,20 @@ fn days(fields: &Fields) -> Option<String> {
     }
 }
 
-fn plain(item: &Item) -> String {
-    spans(item, "", |value| value.to_string())
+/// The items of the minute or the hour field, with its name.
+fn clock(unit: &str, items: &[Item]) -> String {
+    let one = |item: &Item| spans(item, "", 0, |value| value.to_string());
+    match items {
+        [only @ (Item::All { .. } | Item::Range { step: 2.., .. })] => {
+            spans(only, &format!(" {unit}"), 0, |value| value.to_string())
+        }
+        [only @ Item::One(_)] => format!("{unit} {}", one(only)),
+        _ => format!("{unit}s {}", list(items, "and", one)),
+    }
 }
 
 fn month(item: &Item) -> String {
-    spans(item, " month", |value| {
+    spans(item, " month", 1, |value| {
         name(&MONTHS, value.saturating_sub(1))
     })
 }
@@ -179,7 +177,7 @@ fn of_month(item: &Item) -> String {
         Item::Last => "the last day of the month".to_owned(),
         Item::LastWorking => "the last day of the month that is Monday to Friday".to_owned(),
         Item::Near(day) => format!("the Monday to Friday nearest to the {}", nth(*day)),
-        _ => spans(item, " day", |value| format!("the {}", nth(value))),
+        _ => spans(item, " day", 1, |value| format!("the {}", nth(value))),
     }
 }
 
@@ -189,12 +187,13 @@ fn of_week(item: &Item) -> String {
             format!("the {} {} of the month", nth(*at), name(&WEEKDAYS, *day))
         }
         Item::LastOf(day) => format!("the last {} of the month", name(&WEEKDAYS, *day)),
-        _ => spans(item, " day", |value| name(&WEEKDAYS, value % 7)),
+        _ => spans(item, " day", 0, |value| name(&WEEKDAYS, value % 7)),
     }
 }
 
-/// Values, ranges and steps of any field; `unit` follows a step's number, with its space.
-fn spans(item: &Item, unit: &str, value: impl Fn(u16) -> String) -> String {
+/// Values, ranges and steps of any field; `unit` follows a step's number, with its space; `low` is
+/// where `*` begins.
+fn spans(item: &Item, unit: &str, low: u16, value: impl Fn(u16) -> String) -> String {
     match item {
         Item::One(one) => value(*one),
         Item::Range { from, to, step: 1 } => format!("{} to {}", value(*from), value(*to)),
@@ -207,20 +206,10 @@ fn spans(item: &Item, unit: &str, value: impl Fn(u16) -> String) -> String {
             )
         }
         Item::All { step: 1 } => format!("each{unit}"),
-        Item::All { step } => {
-            let first = u16::from(matches!(unit, " month") || value(1).starts_with("the"));
-            format!("each {}{unit} from {}", nth(*step), value(first))
-        }
+        Item::All { step } => format!("each {}{unit} from {}", nth(*step), value(low)),
         Item::Last | Item::LastWorking | Item::Near(_) | Item::Nth { .. } | Item::LastOf(_) => {
             String::new()
         }
-    }
-}
-
-fn plural(word: &str, items: &[Item]) -> String {
-    match items {
-        [Item::One(_)] => word.to_owned(),
-        _ => format!("{word}s"),
     }
 }
 
@@ -262,7 +251,7 @@ mod tests {
         let cases = [
             ("* * * * *", "every minute"),
             ("*/15 * * * *", "every 15 minutes"),
-            ("*/7 * * * *", "at minutes each 7th from 0 past every hour"),
+            ("*/7 * * * *", "at each 7th minute from 0 past every hour"),
             ("30 2 * * *", "at 02:30 each day"),
             ("@daily", "at 00:00 each day"),
             ("@hourly", "at minute 0 past every hour"),
@@ -273,11 +262,15 @@ mod tests {
             ("*/5 9-17 * * *", "every 5 minutes of hours 9 to 17"),
             (
                 "23 0-20/2 * * *",
-                "at minute 23 past hours each 2nd from 0 to 20",
+                "at minute 23 past each 2nd hour from 0 to 20",
             ),
             (
                 "0 0,12 1 */2 *",
                 "at 00:00 and 12:00 on the 1st, in each 2nd month from January",
+            ),
+            (
+                "1,10-20/5 3 * * *",
+                "at minutes 1 and each 5th from 10 to 20 past hour 3",
             ),
             ("0 0 13 * 5", "at 00:00 on the 13th and also on Friday"),
             (
