@@ -31,7 +31,8 @@ fn setting<T: std::str::FromStr>(name: &str, default: T) -> T {
 
 /// Not captured: the figures belong in every log.
 fn tell(line: &str) {
-    writeln!(std::io::stderr(), "{line}").unwrap();
+    let mut stderr = std::io::stderr().lock();
+    writeln!(stderr, "{line}").unwrap();
 }
 
 /// SplitMix64.

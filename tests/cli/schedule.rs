@@ -104,7 +104,7 @@ fn explaining_names_the_rules() {
         ];
         house.run(&args).ends(0)
     };
-    explain("0 9 13 * FRI").says("on the 13th and also on Friday");
+    explain("0 9 13 * FRI").says("on the 13th, and also on Friday");
     explain("0 9 */2 * FRI").says("when that is also Friday");
     explain("0 9 * * *").says("a spring gap");
     explain("*/5 * * * *").says("follows elapsed time");

@@ -147,7 +147,7 @@ fn days(fields: &Fields) -> Option<String> {
             list(weekday, "or", of_week)
         )),
         (false, false) => Some(format!(
-            "on {} and also on {}",
+            "on {}, and also on {}",
             list(day, "and", of_month),
             list(weekday, "and", of_week)
         )),
@@ -272,7 +272,7 @@ mod tests {
                 "1,10-20/5 3 * * *",
                 "at minutes 1 and each 5th from 10 to 20 past hour 3",
             ),
-            ("0 0 13 * 5", "at 00:00 on the 13th and also on Friday"),
+            ("0 0 13 * 5", "at 00:00 on the 13th, and also on Friday"),
             (
                 "0 0 */2 * 5",
                 "at 00:00 on each 2nd day from the 1st when that is also Friday",

@@ -128,3 +128,81 @@ fn days_are_read_as_in_debian() {
         );
     }
 }
+
+#[test]
+fn odd_transitions_are_met_as_documented() {
+    let cases = [
+        // Half an hour forward, 02:00 to 02:30, and back at 02:00.
+        (
+            "Australia/Lord_Howe",
+            "15 2 * * *",
+            "2026-10-03T12:00:00Z",
+            "2026-10-04T02:30:00+11:00",
+        ),
+        (
+            "Australia/Lord_Howe",
+            "45 1 * * *",
+            "2026-04-04T12:00:00Z",
+            "2026-04-05T01:45:00+11:00",
+        ),
+        (
+            "Australia/Lord_Howe",
+            "45 1 * * *",
+            "2026-04-04T14:45:00Z",
+            "2026-04-06T01:45:00+10:30",
+        ),
+        (
+            "Australia/Lord_Howe",
+            "*/15 1 5 * *",
+            "2026-04-04T14:45:00Z",
+            "2026-04-05T01:30:00+10:30",
+        ),
+        // The gap ends on another day than the one that is asked for.
+        (
+            "America/Nuuk",
+            "30 23 28 3 *",
+            "2026-03-01T00:00:00Z",
+            "2026-03-29T00:00:00-01:00",
+        ),
+        // Two swallowed times and one that is there are one moment.
+        (
+            "Europe/Berlin",
+            "0,30 2,3 29 3 *",
+            "2026-03-28T12:00:00Z",
+            "2026-03-29T03:00:00+02:00",
+        ),
+        (
+            "Europe/Berlin",
+            "0,30 2,3 29 3 *",
+            "2026-03-29T01:00:00Z",
+            "2026-03-29T03:30:00+02:00",
+        ),
+        // A whole day swallowed: the 30th of December 2011.
+        (
+            "Pacific/Apia",
+            "0 12 30 12 *",
+            "2011-12-01T00:00:00Z",
+            "2011-12-31T00:00:00+14:00",
+        ),
+        // The hour before midnight repeated, and nothing else for months.
+        (
+            "Africa/Cairo",
+            "*/30 23 29 10 *",
+            "2026-10-29T20:45:00Z",
+            "2026-10-29T23:00:00+02:00",
+        ),
+        (
+            "Africa/Cairo",
+            "*/30 23 29 10 *",
+            "2026-10-29T21:30:00Z",
+            "2027-10-29T23:00:00+02:00",
+        ),
+    ];
+    for (zone, text, from, expected) in cases {
+        let cron: Cron = text.parse().unwrap();
+        let zone = TimeZone::get(zone).unwrap();
+        let expected: Timestamp = expected.parse().unwrap();
+        let got = cron.next_after(from.parse().unwrap(), &zone);
+        assert_eq!(got, Some(expected), "{text} in {zone:?} from {from}");
+    }
+}

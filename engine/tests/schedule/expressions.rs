@@ -59,7 +59,7 @@ fn numbers(dice: &mut Dice, low: u64, high: u64, star: u64) -> (String, u64, boo
                 let step = dice.between(1, (high - low + 4).min(40));
                 texts.push(format!("*/{step}"));
                 set |= (low..=high)
-                    .filter(|n| (n - low) % step == 0)
+                    .filter(|n| (n - low).is_multiple_of(step))
                     .fold(0, |set, n| set | 1 << n);
                 starred |= part == 0;
             }
@@ -77,7 +77,7 @@ fn numbers(dice: &mut Dice, low: u64, high: u64, star: u64) -> (String, u64, boo
                     format!("{from}-{to}/{step}")
                 });
                 set |= (from..=to)
-                    .filter(|n| (n - from) % step == 0)
+                    .filter(|n| (n - from).is_multiple_of(step))
                     .fold(0, |set, n| set | 1 << n);
             }
             _ => {
