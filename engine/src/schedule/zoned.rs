@@ -26,7 +26,14 @@ pub(super) fn next_fixed(
     zone: &TimeZone,
     after: Timestamp,
 ) -> Option<Timestamp> {
-    reached(zone, calendar.next(furthest(zone, after))?)
+    let mut local = furthest(zone, after);
+    loop {
+        local = calendar.next(local)?;
+        // Always so, but for changes so close together that a civil time has no one meaning.
+        if let Some(at) = reached(zone, local).filter(|at| *at > after) {
+            return Some(at);
+        }
+    }
 }
 
 /// How many moments there are in `(after, until]`, by the rule for fixed times.
