@@ -4,7 +4,7 @@ use jiff::civil::{DateTime, Time};
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 
-/// "2026-11-22T02:30:00Z", "2026-11-22 02:30" in `zone`, "02:30" (the next one there), or "2h" from
+/// "2026-11-22T02:30:00Z", "2026-11-22 02:30" or "2026-11-22" in `zone`, "02:30" (the next one there), or "2h" from
 /// `now`.
 pub fn moment(text: &str, zone: &TimeZone, now: Timestamp) -> Result<Timestamp, String> {
     let text = text.trim();
@@ -20,9 +20,7 @@ pub fn moment(text: &str, zone: &TimeZone, now: Timestamp) -> Result<Timestamp, 
         let zoned = zone.to_zoned(civil);
         zoned.map(|zoned| zoned.timestamp()).map_err(|_| wrong())
     };
-    if let Ok(civil) = text.parse::<DateTime>()
-        && text.contains(':')
-    {
+    if let Ok(civil) = text.parse::<DateTime>() {
         return in_zone(civil);
     }
     if let Ok(time) = text.parse::<Time>()
@@ -55,6 +53,7 @@ mod tests {
             ("2026-11-22T02:30:00+01:00", "2026-11-22T01:30:00Z"),
             ("2026-11-22 02:30", "2026-11-22T01:30:00Z"),
             ("2026-11-22T02:30", "2026-11-22T01:30:00Z"),
+            ("2026-11-23", "2026-11-22T23:00:00Z"),
             ("23:30", "2026-11-21T22:30:00Z"),
             ("22:30", "2026-11-22T21:30:00Z"),
             ("2h", "2026-11-22T00:00:00Z"),
@@ -66,7 +65,7 @@ mod tests {
                 "{text}"
             );
         }
-        for bad in ["", "soon", "25:00", "-2h", "2026-13-01 00:00", "2026-11-22"] {
+        for bad in ["", "soon", "25:00", "-2h", "2026-13-01 00:00"] {
             assert!(moment(bad, &zone, now).is_err(), "{bad}");
         }
     }

@@ -8,6 +8,7 @@ mod queue;
 mod report;
 mod run;
 mod runs;
+mod schedule;
 mod status;
 mod tick;
 
@@ -87,6 +88,7 @@ fn dispatch(args: &Args, home: &Home) -> Result<Exit, Failure> {
         } => runs::logs(home, run),
         Command::Status { listing } => status::run(home, here, args.at.is_some(), *listing),
         Command::Report { night, listing } => report::run(home, here, night.as_deref(), *listing),
+        Command::Schedule { command } => schedule::run(home, here, command),
         Command::Dream {
             command: DreamCommand::Run { listing },
         } => run::dream(home, here, manner, *listing),

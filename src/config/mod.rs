@@ -10,7 +10,7 @@ mod section;
 mod set;
 mod sources;
 mod trigger;
-mod units;
+pub mod units;
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -39,6 +39,10 @@ fn the_help_is_the_reference() {
         &["runs", "logs"],
         &["status"],
         &["report"],
+        &["schedule"],
+        &["schedule", "next"],
+        &["schedule", "explain"],
+        &["schedule", "simulate"],
         &["dream"],
         &["dream", "run"],
     ];

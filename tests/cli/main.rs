@@ -17,3 +17,4 @@ mod locks;
 mod look;
 mod nights;
 mod policies;
+mod schedule;

@@ -1,20 +1,36 @@
 //! Cron expressions: five fields, names, `@daily` and its like, `L W #`, read as Debian's cron does.
+//!
+//! croner reads an expression and says which days it means; the zone's transitions are ours
+//! ([`super::zoned`]): croner follows elapsed time for a list of fixed hours, and drops a swallowed
+//! time when the gap ends on another day. An expression is read once. This module must never change
+//! what was written: it prints as it came.
 
 use std::fmt;
 use std::str::FromStr;
+use std::sync::Arc;
 
+use croner::parser::{CronParser, Seconds, Year};
+use croner::{CronComponent, CronPattern, Weekday};
 use jiff::Timestamp;
+use jiff::civil::{Date, DateTime};
 use jiff::tz::TimeZone;
 use serde::{Deserialize, Serialize};
 
-/// A cron expression.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+use super::fields::{Fields, spelled};
+use super::zoned::{self, Calendar};
+
+/// The Gregorian calendar repeats itself, weekdays included, after this many years.
+const CYCLE: i16 = 400;
+
+/// A cron expression. Two are equal when they are written alike.
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Cron {
     text: String,
+    plan: Arc<Plan>,
 }
 
-/// The expression means nothing.
+/// The text is no cron expression, or one that can never be due.
 #[derive(Debug, thiserror::Error)]
 #[error("{text:?} is no cron expression: {why}")]
 pub struct BadCron {
@@ -22,25 +38,214 @@ pub struct BadCron {
     why: String,
 }
 
+/// An expression as it is evaluated.
+#[derive(Debug)]
+struct Plan {
+    /// Bit m: due at minute m.
+    minutes: u64,
+    /// Bit h: due in hour h.
+    hours: u32,
+    /// Bit m: due in month m, from 1.
+    months: u16,
+    /// Which days: the rest of it is not used.
+    days: CronPattern,
+    /// Whether its moments follow elapsed time.
+    elapsed: bool,
+}
+
 impl Cron {
     /// The first moment strictly after `after` in `zone`.
     pub fn next_after(&self, after: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
-        let parsed = croner::Cron::from_str(&self.text).ok()?;
-        let next = parsed.find_next_occurrence(&after.to_zoned(zone.clone()), false);
-        next.ok().map(|next| next.timestamp())
+        if self.plan.elapsed {
+            zoned::next_elapsed(&*self.plan, zone, after)
+        } else {
+            zoned::next_fixed(&*self.plan, zone, after)
+        }
+    }
+
+    /// How many moments there are in `(after, until]` in `zone`; the cost follows the days between.
+    pub fn count(&self, after: Timestamp, until: Timestamp, zone: &TimeZone) -> u64 {
+        if self.plan.elapsed {
+            zoned::count_elapsed(&*self.plan, zone, after, until)
+        } else {
+            zoned::count_fixed(&*self.plan, zone, after, until)
+        }
+    }
+
+    /// Whether its moments follow elapsed time (its minute or hour begins with `*`): then nothing is
+    /// made up for in a gap, and both passes of a fold count.
+    pub fn follows_elapsed_time(&self) -> bool {
+        self.plan.elapsed
     }
 }
+
+impl Plan {
+    fn read(text: &str) -> Result<Self, String> {
+        let spelled = spelled(text)?;
+        let fields = Fields::read(&spelled)?;
+        let mut pattern = CronParser::builder()
+            .seconds(Seconds::Disallowed)
+            .year(Year::Disallowed)
+            .dom_and_dow(fields.both_days())
+            .build()
+            .parse(&spelled)
+            .map_err(|error| error.to_string())?
+            .pattern;
+        // One byte a year up to the year 5000, of which nothing is used.
+        pattern.years = CronComponent::new(0, 0, 0, 0);
+        let bits = |component: &CronComponent| {
+            component
+                .values()
+                .iter()
+                .fold(0_u64, |bits, value| bits | 1 << value)
+        };
+        let plan = Self {
+            minutes: bits(&pattern.minutes),
+            hours: u32::try_from(bits(&pattern.hours)).unwrap_or(u32::MAX),
+            months: u16::try_from(bits(&pattern.months)).unwrap_or(u16::MAX),
+            elapsed: fields.elapsed(),
+            days: pattern,
+        };
+        let start = DateTime::constant(2000, 1, 1, 0, 0, 0, 0);
+        if plan.next(start).is_none() {
+            return Err("it would never be due: no month it names has such a day".to_owned());
+        }
+        Ok(plan)
+    }
+
+    fn on(&self, date: Date) -> bool {
+        let weekday = date.weekday().to_sunday_zero_offset().unsigned_abs();
+        self.days
+            .day_match(
+                i32::from(date.year()),
+                u32::from(date.month().unsigned_abs()),
+                u32::from(date.day().unsigned_abs()),
+                Weekday::from_days_from_sunday(u32::from(weekday)),
+            )
+            .unwrap_or(false)
+    }
+
+    fn in_month(&self, date: Date) -> bool {
+        self.months & 1 << date.month() != 0
+    }
+
+    /// The first day from `day` on that is due, before the calendar repeats itself.
+    fn day_from(&self, mut day: Date) -> Option<Date> {
+        let last = day.year().saturating_add(CYCLE);
+        loop {
+            if !self.in_month(day) {
+                day = day.last_of_month().tomorrow().ok()?;
+            } else if self.on(day) {
+                return Some(day);
+            } else {
+                day = day.tomorrow().ok()?;
+            }
+            if day.year() > last {
+                return None;
+            }
+        }
+    }
+
+    /// The first time of a day from `(hour, minute)` on.
+    fn time_from(&self, hour: i8, minute: i8) -> Option<(i8, i8)> {
+        let later = |bits: u64, from: i8| {
+            let left = bits.checked_shr(from.unsigned_abs().into()).unwrap_or(0);
+            let ahead = i8::try_from(left.trailing_zeros()).ok()?;
+            (left != 0).then_some(from + ahead)
+        };
+        let first = later(self.minutes, 0)?;
+        match later(self.hours.into(), hour)? {
+            this if this == hour => match later(self.minutes, minute) {
+                Some(minute) => Some((hour, minute)),
+                None => Some((later(self.hours.into(), hour + 1)?, first)),
+            },
+            next => Some((next, first)),
+        }
+    }
+
+    /// How many times of a day lie before `hour:minute`.
+    fn times_before(&self, hour: i8, minute: i8) -> u64 {
+        let below = |bits: u64, end: i8| u64::from((bits & ((1 << end) - 1)).count_ones());
+        let whole = below(self.hours.into(), hour) * u64::from(self.minutes.count_ones());
+        let begun = self.hours >> hour & 1 == 1;
+        whole
+            + if begun {
+                below(self.minutes, minute)
+            } else {
+                0
+            }
+    }
+
+    /// How many moments lie in the days from `from` on and before `until`.
+    fn times_of_days(&self, mut from: Date, until: Date) -> u64 {
+        let a_day = u64::from(self.hours.count_ones() * self.minutes.count_ones());
+        let mut days = 0;
+        while from < until {
+            let next = if self.in_month(from) {
+                days += u64::from(self.on(from));
+                from.tomorrow()
+            } else {
+                from.last_of_month().tomorrow()
+            };
+            let Ok(next) = next else { break };
+            from = next;
+        }
+        days * a_day
+    }
+
+    /// How many moments of its day lie up to and including `at`.
+    fn times_up_to(&self, at: DateTime) -> u64 {
+        if self.in_month(at.date()) && self.on(at.date()) {
+            self.times_before(at.hour(), at.minute() + 1)
+        } else {
+            0
+        }
+    }
+}
+
+impl Calendar for Plan {
+    fn next(&self, after: DateTime) -> Option<DateTime> {
+        let mut day = after.date();
+        // Moments are whole minutes: the first that may do is the next minute.
+        if self.in_month(day)
+            && self.on(day)
+            && let Some((hour, minute)) = self.time_from(after.hour(), after.minute() + 1)
+        {
+            return Some(day.at(hour, minute, 0, 0));
+        }
+        day = self.day_from(day.tomorrow().ok()?)?;
+        let (hour, minute) = self.time_from(0, 0)?;
+        Some(day.at(hour, minute, 0, 0))
+    }
+
+    fn count(&self, after: DateTime, until: DateTime) -> u64 {
+        if until <= after {
+            return 0;
+        }
+        (self.times_of_days(after.date(), until.date()) + self.times_up_to(until))
+            .saturating_sub(self.times_up_to(after))
+    }
+}
+
+impl PartialEq for Cron {
+    fn eq(&self, other: &Self) -> bool {
+        self.text == other.text
+    }
+}
+
+impl Eq for Cron {}
 
 impl FromStr for Cron {
     type Err = BadCron;
     fn from_str(text: &str) -> Result<Self, BadCron> {
-        match croner::Cron::from_str(text) {
-            Ok(_) => Ok(Self {
+        match Plan::read(text) {
+            Ok(plan) => Ok(Self {
                 text: text.to_owned(),
+                plan: Arc::new(plan),
             }),
-            Err(error) => Err(BadCron {
+            Err(why) => Err(BadCron {
                 text: text.to_owned(),
-                why: error.to_string(),
+                why,
             }),
         }
     }

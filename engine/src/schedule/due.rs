@@ -1,0 +1,167 @@
+//! What became due since the watermark, and what becomes of it.
+
+use jiff::Timestamp;
+
+use super::moments::just_before;
+use super::{Due, Missed, ON_TIME, Schedule, UnknownZone};
+use crate::policy::{CatchUp, Which};
+
+impl Schedule {
+    /// What became due in `(watermark, now]`. Moments that are not run for are one missed stretch.
+    ///
+    /// An interval counts from the watermark, which moves by whole periods only, so it keeps its
+    /// phase. The cost follows the days since the watermark and `catch_up.cap`, not the moments.
+    ///
+    /// # Errors
+    /// The zone is unknown.
+    pub fn due(
+        &self,
+        watermark: Timestamp,
+        now: Timestamp,
+        catch_up: &CatchUp,
+    ) -> Result<Due, UnknownZone> {
+        let (window, most) = match catch_up.which {
+            Which::None => (ON_TIME, 1),
+            Which::Last => (catch_up.window.max(ON_TIME), 1),
+            Which::All => (
+                catch_up.window.max(ON_TIME),
+                usize::try_from(catch_up.cap.max(1)).unwrap_or(usize::MAX),
+            ),
+        };
+        let moments = self.moments(watermark)?;
+        let next = moments.next_after(watermark);
+        let Some(first) = next.filter(|first| *first <= now) else {
+            return Ok(Due {
+                fire: Vec::new(),
+                missed: None,
+                watermark,
+                next,
+            });
+        };
+        let opens = now.checked_sub(window).map_or(watermark, just_before);
+        let fire = moments.newest(opens.max(watermark), now, most);
+        let older = fire.first().map_or(now, |first| just_before(*first));
+        let missed = moments
+            .newest(watermark, older, 1)
+            .last()
+            .map(|last| Missed {
+                first,
+                last: *last,
+                count: moments.count(watermark, *last),
+            });
+        let last = fire.last().copied();
+        let passed = last.or(missed.as_ref().map(|missed| missed.last));
+        Ok(Due {
+            watermark: passed.unwrap_or(watermark),
+            next: moments.next_after(now),
+            fire,
+            missed,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::SignedDuration;
+    use jiff::civil::Time;
+
+    use super::*;
+    use crate::schedule::Trigger;
+
+    fn at(text: &str) -> Timestamp {
+        text.parse().unwrap()
+    }
+
+    fn daily(hour: i8, minute: i8) -> Schedule {
+        let time = Time::constant(hour, minute, 0, 0);
+        Schedule {
+            trigger: Trigger::Daily(time),
+            zone: "Europe/Berlin".into(),
+            night: None,
+        }
+    }
+
+    #[test]
+    fn a_gap_ends_early_and_a_fold_counts_once() {
+        let next = |after| {
+            daily(2, 30)
+                .next_after(at(after), at(after))
+                .unwrap()
+                .unwrap()
+        };
+        // 29 March 2026, 02:00 -> 03:00: the swallowed 02:30 is due at 03:00 summer time.
+        assert_eq!(next("2026-03-28T12:00:00Z"), at("2026-03-29T01:00:00Z"));
+        assert_eq!(next("2026-03-29T01:00:00Z"), at("2026-03-30T00:30:00Z"));
+        // 25 October 2026, 03:00 -> 02:00: the first 02:30, then the next day's.
+        assert_eq!(next("2026-10-24T12:00:00Z"), at("2026-10-25T00:30:00Z"));
+        assert_eq!(next("2026-10-25T00:30:00Z"), at("2026-10-26T01:30:00Z"));
+    }
+
+    #[test]
+    fn a_weekend_asleep_is_one_run_and_one_stretch() {
+        let catch_up = CatchUp::default();
+        let due = daily(2, 30)
+            .due(
+                at("2026-11-06T12:00:00Z"),
+                at("2026-11-09T08:00:00Z"),
+                &catch_up,
+            )
+            .unwrap();
+        assert_eq!(due.fire, [at("2026-11-09T01:30:00Z")]);
+        let missed = due.missed.unwrap();
+        assert_eq!(
+            (missed.first, missed.count),
+            (at("2026-11-07T01:30:00Z"), 2)
+        );
+        assert_eq!(due.watermark, at("2026-11-09T01:30:00Z"));
+        assert_eq!(due.next, Some(at("2026-11-10T01:30:00Z")));
+    }
+
+    #[test]
+    fn nothing_in_the_window_is_all_missed() {
+        let catch_up = CatchUp {
+            window: SignedDuration::from_hours(1),
+            ..CatchUp::default()
+        };
+        let due = daily(2, 30)
+            .due(
+                at("2026-11-06T12:00:00Z"),
+                at("2026-11-07T08:00:00Z"),
+                &catch_up,
+            )
+            .unwrap();
+        assert!(due.fire.is_empty());
+        assert_eq!(due.missed.unwrap().count, 1);
+    }
+
+    #[test]
+    fn intervals_keep_their_phase_and_long_gaps_stay_cheap() {
+        let every = Schedule {
+            trigger: Trigger::Every(SignedDuration::from_secs(60)),
+            ..Schedule::manual()
+        };
+        let start = at("2026-01-01T00:00:30Z");
+        assert_eq!(
+            every.next_after(start, start).unwrap(),
+            Some(at("2026-01-01T00:01:30Z"))
+        );
+        let due = every
+            .due(start, at("2028-01-01T00:00:00Z"), &CatchUp::default())
+            .unwrap();
+        assert_eq!(due.fire, [at("2027-12-31T23:59:30Z")]);
+        assert_eq!(due.next, Some(at("2028-01-01T00:00:30Z")));
+        let missed = due.missed.unwrap();
+        assert_eq!(
+            (missed.first, missed.count),
+            (at("2026-01-01T00:01:30Z"), 730 * 1_440 - 2)
+        );
+        assert_eq!(missed.last, at("2027-12-31T23:58:30Z"));
+        assert!(
+            Schedule::manual()
+                .due(start, at("2028-01-01T00:00:00Z"), &CatchUp::default())
+                .unwrap()
+                .next
+                .is_none()
+        );
+    }
+}

@@ -1,0 +1,304 @@
+//! What a stretch of time would bring: which moments run, which are caught up with, which are missed.
+//!
+//! Pure: jumps from one due moment to the tick that would meet it, asks [`Schedule::due`] as a real
+//! tick does and takes every run to end at once and well. It must never read a clock or a ledger.
+
+use jiff::{SignedDuration, Timestamp};
+
+use super::{After, Missed, ON_TIME, Schedule, Trigger, UnknownZone};
+use crate::policy::CatchUp;
+
+/// More events than anyone reads; a guard against a job of every second over a year.
+pub const MOST: usize = 100_000;
+
+/// A job as far as a simulation needs it.
+#[derive(Clone, Debug)]
+pub struct Simulated {
+    /// Its name.
+    pub name: String,
+    /// What makes it due.
+    pub schedule: Schedule,
+    /// What becomes of missed moments.
+    pub catch_up: CatchUp,
+}
+
+/// The time that is simulated.
+#[derive(Clone, Debug)]
+pub struct Stretch {
+    /// Nothing is due at or before it; intervals count from it.
+    pub from: Timestamp,
+    /// The last moment.
+    pub to: Timestamp,
+    /// From when to when nothing ticks; the end of each is a tick.
+    pub asleep: Vec<(Timestamp, Timestamp)>,
+    /// Ticks come at whole multiples of this, in UTC, as a host timer's do.
+    pub tick: SignedDuration,
+}
+
+/// What becomes of a moment, or of a stretch of missed ones.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Event {
+    /// The job's name.
+    pub job: String,
+    /// When it was due; the first of a stretch.
+    pub due: Timestamp,
+    /// What comes of it.
+    pub fate: Fate,
+}
+
+/// What becomes of a moment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// It starts, no later than a host timer can help.
+    Run {
+        /// When.
+        starts: Timestamp,
+    },
+    /// It starts late.
+    CaughtUp {
+        /// When.
+        starts: Timestamp,
+    },
+    /// A stretch of moments that nothing is run for.
+    Missed {
+        /// The last of them.
+        last: Timestamp,
+        /// How many.
+        count: u64,
+        /// The tick that finds it out.
+        found: Timestamp,
+    },
+}
+
+/// Why nothing was simulated.
+#[derive(Debug, thiserror::Error)]
+pub enum CannotSimulate {
+    /// A schedule's zone is unknown.
+    #[error(transparent)]
+    Zone(#[from] UnknownZone),
+    /// The result would be too long to be of use.
+    #[error("more than {MOST} events: take a shorter stretch, a longer tick or one job")]
+    TooMany,
+}
+
+/// All that becomes of the jobs' moments, in the order of the moments.
+///
+/// # Errors
+/// [`CannotSimulate`].
+pub fn simulate(jobs: &[Simulated], stretch: &Stretch) -> Result<Vec<Event>, CannotSimulate> {
+    let mut events = Vec::new();
+    for job in jobs {
+        clock(job, stretch, &mut events)?;
+    }
+    // What follows another job, as deep as the chain goes; one that follows itself never begins.
+    let mut fresh = events.clone();
+    for _ in jobs {
+        fresh = followers(jobs, &fresh);
+        events.extend_from_slice(&fresh);
+        if events.len() > MOST {
+            return Err(CannotSimulate::TooMany);
+        }
+        if fresh.is_empty() {
+            break;
+        }
+    }
+    events.sort_by(|a, b| (a.due, &a.job).cmp(&(b.due, &b.job)));
+    Ok(events)
+}
+
+fn clock(
+    job: &Simulated,
+    stretch: &Stretch,
+    events: &mut Vec<Event>,
+) -> Result<(), CannotSimulate> {
+    let mut watermark = stretch.from;
+    let mut next = job.schedule.next_after(watermark, watermark)?;
+    while let Some(at) = next.filter(|at| *at <= stretch.to) {
+        let tick = stretch.tick_from(at);
+        if tick > stretch.to {
+            break;
+        }
+        let due = job.schedule.due(watermark, tick, &job.catch_up)?;
+        let name = || job.name.clone();
+        events.extend(due.missed.map(|Missed { first, last, count }| Event {
+            job: name(),
+            due: first,
+            fate: Fate::Missed {
+                last,
+                count,
+                found: tick,
+            },
+        }));
+        events.extend(due.fire.iter().map(|at| Event {
+            job: name(),
+            due: *at,
+            fate: if tick.duration_since(*at) <= ON_TIME {
+                Fate::Run { starts: tick }
+            } else {
+                Fate::CaughtUp { starts: tick }
+            },
+        }));
+        if events.len() > MOST {
+            return Err(CannotSimulate::TooMany);
+        }
+        (watermark, next) = (due.watermark, due.next);
+    }
+    Ok(())
+}
+
+/// What the jobs that follow others do because of `events`.
+fn followers(jobs: &[Simulated], events: &[Event]) -> Vec<Event> {
+    let mut found = Vec::new();
+    for job in jobs {
+        let Trigger::After(After { job: before, .. }) = &job.schedule.trigger else {
+            continue;
+        };
+        for event in events.iter().filter(|event| event.job == *before) {
+            if let Fate::Run { starts } | Fate::CaughtUp { starts } = event.fate {
+                found.push(Event {
+                    job: job.name.clone(),
+                    due: starts,
+                    fate: Fate::Run { starts },
+                });
+            }
+        }
+    }
+    found
+}
+
+impl Stretch {
+    /// The first tick at or after `at`.
+    fn tick_from(&self, at: Timestamp) -> Timestamp {
+        let step = self.tick.as_millis().max(1);
+        let millis = i128::from(at.as_millisecond());
+        let late = (millis + step - 1).div_euclid(step) * step - millis;
+        let late = SignedDuration::from_millis(i64::try_from(late).unwrap_or(0));
+        let mut tick = at.checked_add(late).unwrap_or(Timestamp::MAX);
+        // Stretches may overlap and come in any order.
+        while let Some((_, wakes)) = self
+            .asleep
+            .iter()
+            .find(|(sleeps, wakes)| (*sleeps..*wakes).contains(&tick))
+        {
+            tick = *wakes;
+        }
+        // A wake-up in between is a tick as well.
+        let earlier = self.asleep.iter().map(|(_, wakes)| *wakes);
+        let awake = |at: &Timestamp| {
+            let sleeping =
+                |(sleeps, wakes): &(Timestamp, Timestamp)| (*sleeps..*wakes).contains(at);
+            !self.asleep.iter().any(sleeping)
+        };
+        earlier
+            .filter(|wakes| (at..tick).contains(wakes))
+            .filter(awake)
+            .min()
+            .unwrap_or(tick)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::Which;
+    use crate::schedule::On;
+
+    fn at(text: &str) -> Timestamp {
+        text.parse().unwrap()
+    }
+
+    fn job(name: &str, trigger: Trigger, which: Which) -> Simulated {
+        Simulated {
+            name: name.into(),
+            schedule: Schedule {
+                trigger,
+                ..Schedule::manual()
+            },
+            catch_up: CatchUp {
+                which,
+                ..CatchUp::default()
+            },
+        }
+    }
+
+    fn weekend() -> Stretch {
+        Stretch {
+            from: at("2026-11-20T00:00:00Z"),
+            to: at("2026-11-24T00:00:00Z"),
+            asleep: vec![(at("2026-11-20T20:00:00Z"), at("2026-11-23T08:07:00Z"))],
+            tick: SignedDuration::from_mins(15),
+        }
+    }
+
+    #[test]
+    fn a_weekend_asleep_is_caught_up_with_as_each_job_wants() {
+        let nightly = || Trigger::Cron("40 2 * * *".parse().unwrap());
+        let jobs = [
+            job("all", nightly(), Which::All),
+            job("last", nightly(), Which::Last),
+            job("none", nightly(), Which::None),
+        ];
+        let told: Vec<String> = simulate(&jobs, &weekend())
+            .unwrap()
+            .iter()
+            .map(|event| {
+                let fate = match &event.fate {
+                    Fate::Run { starts } => format!("run {}", starts.strftime("%d %H:%M")),
+                    Fate::CaughtUp { starts } => format!("late {}", starts.strftime("%d %H:%M")),
+                    Fate::Missed { count, .. } => format!("missed {count}"),
+                };
+                format!("{} {} {fate}", event.due.strftime("%d"), event.job)
+            })
+            .collect();
+        assert_eq!(
+            told,
+            [
+                "20 all run 20 02:45",
+                "20 last run 20 02:45",
+                "20 none run 20 02:45",
+                "21 all missed 2",
+                "21 last missed 2",
+                "21 none missed 3",
+                "23 all late 23 08:07",
+                "23 last late 23 08:07",
+            ]
+        );
+    }
+
+    #[test]
+    fn what_follows_another_job_runs_when_it_does() {
+        let after = |job: &str| {
+            Trigger::After(After {
+                job: job.into(),
+                on: On::Success,
+            })
+        };
+        let jobs = [
+            job("third", after("second"), Which::Last),
+            job("second", after("first"), Which::Last),
+            job(
+                "first",
+                Trigger::Daily(jiff::civil::time(9, 0, 0, 0)),
+                Which::Last,
+            ),
+            job("circle", after("circle"), Which::Last),
+        ];
+        let events = simulate(&jobs, &weekend()).unwrap();
+        let of = |name: &str| events.iter().filter(|event| event.job == name).count();
+        assert_eq!(
+            (of("first"), of("second"), of("third"), of("circle")),
+            (4, 3, 3, 0)
+        );
+    }
+
+    #[test]
+    fn too_much_is_refused() {
+        let every = Trigger::Every(SignedDuration::from_secs(1));
+        let mut stretch = weekend();
+        stretch.tick = SignedDuration::from_secs(1);
+        assert!(matches!(
+            simulate(&[job("a", every, Which::Last)], &stretch),
+            Err(CannotSimulate::TooMany)
+        ));
+    }
+}

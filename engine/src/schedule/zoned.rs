@@ -1,0 +1,150 @@
+//! From a calendar to a time line: what a zone's transitions do to civil moments.
+//!
+//! Two rules, as in Debian's cron. *Fixed* times are due once: swallowed by a gap, at its end;
+//! repeated by a fold, at the first pass. In other words, a time is due when the local clock first
+//! reaches or passes it. Moments that follow *elapsed* time are those the local clock shows: none
+//! extra in a gap, both passes of a fold. This module must never know what a schedule looks like.
+
+use jiff::civil::DateTime;
+use jiff::tz::{AmbiguousOffset, Offset, TimeZone};
+use jiff::{SignedDuration, Timestamp, ToSpan as _};
+
+/// Civil moments, at whole seconds, with no zone.
+pub(super) trait Calendar {
+    /// The first one strictly after `after`.
+    fn next(&self, after: DateTime) -> Option<DateTime>;
+    /// How many there are after `after` up to and including `until`.
+    fn count(&self, after: DateTime, until: DateTime) -> u64;
+}
+
+/// No transition further back than this can still matter to the furthest the clock has been.
+const REACH: SignedDuration = SignedDuration::from_hours(52);
+
+/// The first moment strictly after `after`, by the rule for fixed times.
+pub(super) fn next_fixed(
+    calendar: &impl Calendar,
+    zone: &TimeZone,
+    after: Timestamp,
+) -> Option<Timestamp> {
+    let mut local = furthest(zone, after);
+    loop {
+        local = calendar.next(local)?;
+        // Always so, but for changes so close together that a civil time has no one meaning.
+        if let Some(at) = reached(zone, local).filter(|at| *at > after) {
+            return Some(at);
+        }
+    }
+}
+
+/// How many moments there are in `(after, until]`, by the rule for fixed times.
+pub(super) fn count_fixed(
+    calendar: &impl Calendar,
+    zone: &TimeZone,
+    after: Timestamp,
+    until: Timestamp,
+) -> u64 {
+    let mut count = calendar.count(furthest(zone, after), furthest(zone, until));
+    for edge in zone.following(after) {
+        let at = edge.timestamp();
+        if at > until {
+            break;
+        }
+        // All times that this transition passes over are due at it: one moment.
+        let before = at
+            .saturating_sub(1.nanosecond())
+            .map_or(after, |t| t.max(after));
+        let (low, high) = (furthest(zone, before), furthest(zone, at));
+        count = count.saturating_sub(calendar.count(low, high).saturating_sub(1));
+    }
+    count
+}
+
+/// The first moment strictly after `after`, by the rule for elapsed time.
+pub(super) fn next_elapsed(
+    calendar: &impl Calendar,
+    zone: &TimeZone,
+    after: Timestamp,
+) -> Option<Timestamp> {
+    let mut offset = zone.to_offset(after);
+    let mut local = offset.to_datetime(after);
+    let mut edges = zone.following(after);
+    let mut edge = edges.next();
+    loop {
+        let found = calendar.next(local)?;
+        let at = offset.to_timestamp(found).ok()?;
+        let Some(passed) = edge.as_ref().filter(|edge| edge.timestamp() <= at) else {
+            return Some(at);
+        };
+        // The clock changes before that: look again from what it shows then, which may itself be due.
+        // A fold shows again only what was shown shortly before it, so later changes, up to shortly
+        // before what was found, need not be walked one by one.
+        let passed = passed.timestamp();
+        let far = passed.duration_since(after) > REACH && at.duration_since(passed) > REACH + REACH;
+        let from = if far {
+            at.checked_sub(REACH).ok()?
+        } else {
+            passed
+        };
+        offset = zone.to_offset(from);
+        local = offset.to_datetime(from).checked_sub(1.nanosecond()).ok()?;
+        if far {
+            edges = zone.following(from);
+        }
+        edge = edges.next();
+    }
+}
+
+/// How many moments there are in `(after, until]`, by the rule for elapsed time.
+pub(super) fn count_elapsed(
+    calendar: &impl Calendar,
+    zone: &TimeZone,
+    after: Timestamp,
+    until: Timestamp,
+) -> u64 {
+    let shown = |at: Timestamp, offset: Offset| offset.to_datetime(at);
+    let before = |at: DateTime| at.checked_sub(1.nanosecond()).unwrap_or(at);
+    let mut offset = zone.to_offset(after);
+    let mut from = shown(after, offset);
+    let mut count = 0;
+    for edge in zone.following(after) {
+        let at = edge.timestamp();
+        if at > until {
+            break;
+        }
+        count += calendar.count(from, before(shown(at, offset)));
+        offset = edge.offset();
+        from = before(shown(at, offset));
+    }
+    count + calendar.count(from, shown(until, offset))
+}
+
+/// The furthest that the local clock has been up to and including `at`.
+fn furthest(zone: &TimeZone, at: Timestamp) -> DateTime {
+    let mut furthest = zone.to_datetime(at);
+    let from = at.saturating_add(1.nanosecond()).unwrap_or(at);
+    for edge in zone.preceding(from) {
+        let edge = edge.timestamp();
+        if at.duration_since(edge) > REACH {
+            break;
+        }
+        if let Ok(before) = edge.checked_sub(1.nanosecond()) {
+            furthest = furthest.max(zone.to_datetime(before));
+        }
+    }
+    furthest
+}
+
+/// When the local clock first reaches or passes a civil time.
+fn reached(zone: &TimeZone, civil: DateTime) -> Option<Timestamp> {
+    let ambiguous = zone.to_ambiguous_timestamp(civil);
+    match ambiguous.offset() {
+        AmbiguousOffset::Unambiguous { .. } => ambiguous.unambiguous().ok(),
+        AmbiguousOffset::Fold { .. } => ambiguous.earlier().ok(),
+        AmbiguousOffset::Gap { .. } => {
+            let inside = ambiguous.later().ok()?;
+            zone.preceding(inside.checked_add(1.nanosecond()).ok()?)
+                .next()
+                .map(|edge| edge.timestamp())
+        }
+    }
+}

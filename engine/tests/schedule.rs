@@ -1,0 +1,54 @@
+//! Schedules against others' answers and against an oracle of our own.
+//!
+//! `RUNNER_TEST_SCALE` multiplies the triples, `RUNNER_TEST_SEED` repeats a run.
+
+// A test: it may stop at what it did not expect, and its figures are its result.
+#![allow(clippy::unwrap_used)]
+
+#[path = "schedule/conformance.rs"]
+mod conformance;
+#[path = "schedule/expressions.rs"]
+mod expressions;
+#[path = "schedule/oracle.rs"]
+mod oracle;
+#[path = "schedule/stretches.rs"]
+mod stretches;
+#[path = "schedule/transitions.rs"]
+mod transitions;
+
+use std::io::Write as _;
+
+/// A number from the environment, for a test that has no other caller.
+#[allow(clippy::disallowed_methods)]
+fn setting<T: std::str::FromStr>(name: &str, default: T) -> T {
+    match std::env::var(name) {
+        Ok(text) => text
+            .parse()
+            .unwrap_or_else(|_| panic!("{name}={text} is no number")),
+        Err(_) => default,
+    }
+}
+
+/// Not captured: the figures belong in every log.
+fn tell(line: &str) {
+    let mut stderr = std::io::stderr().lock();
+    writeln!(stderr, "{line}").unwrap();
+}
+
+/// SplitMix64.
+struct Dice(u64);
+
+impl Dice {
+    fn roll(&mut self, below: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (z ^ (z >> 31)) % below
+    }
+
+    /// From `low` to `high`, both included.
+    fn between(&mut self, low: u64, high: u64) -> u64 {
+        low + self.roll(high - low + 1)
+    }
+}

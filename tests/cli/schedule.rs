@@ -1,0 +1,205 @@
+//! `runner schedule`: looking ahead, in any zone, without a ledger.
+
+use crate::house::House;
+
+#[test]
+fn the_next_moments_are_told_in_the_zone_and_in_utc() {
+    let house = House::new();
+    let said = house
+        .run(&[
+            "schedule",
+            "next",
+            "--cron",
+            "30 2 * * *",
+            "--zone",
+            "Europe/Berlin",
+            "--from",
+            "2026-03-28",
+            "-n",
+            "3",
+        ])
+        .ends(0);
+    assert_eq!(
+        said.out,
+        "Sat 2026-03-28 02:30:00 +01:00  2026-03-28T01:30:00Z\n\
+         Sun 2026-03-29 03:00:00 +02:00  2026-03-29T01:00:00Z\n\
+         Mon 2026-03-30 02:30:00 +02:00  2026-03-30T00:30:00Z\n"
+    );
+    assert!(!house.state().exists(), "looking makes nothing");
+    let json = house
+        .run(&[
+            "schedule",
+            "next",
+            "--every",
+            "90m",
+            "--zone",
+            "UTC",
+            "--from",
+            "2026-01-01T00:00:30Z",
+            "--json",
+        ])
+        .ends(0)
+        .json();
+    assert_eq!(json["next"].as_array().unwrap().len(), 5);
+    assert_eq!(json["next"][1]["at"], "2026-01-01T03:00:30Z");
+    assert_eq!(json["next"][0]["local"], "2026-01-01T01:30:30+00:00[UTC]");
+    house
+        .run(&[
+            "schedule",
+            "next",
+            "--daily",
+            "02:30",
+            "--from",
+            "2026-01-01T02:30",
+        ])
+        .ends(0)
+        .says("Fri 2026-01-02 02:30:00 +00:00");
+}
+
+#[test]
+fn a_jobs_own_schedule_is_taken_from_the_project() {
+    let house = House::with(
+        "[jobs.count]\nkind = \"command\"\ntrigger = \"every 1h\"\nprogram = \"true\"\n\
+         [jobs.hand]\nkind = \"command\"\ntrigger = \"manual\"\nprogram = \"true\"\n",
+    );
+    house
+        .run(&[
+            "schedule",
+            "next",
+            "dream",
+            "--from",
+            "2026-11-21",
+            "-n",
+            "1",
+            "--zone",
+            "Asia/Kathmandu",
+        ])
+        .ends(0)
+        .says("Sat 2026-11-21 02:30:00 +05:45  2026-11-20T20:45:00Z");
+    house
+        .run(&["schedule", "explain", "dream"])
+        .ends(0)
+        .says("daily 02:30: at 02:30 each day, in UTC");
+    house
+        .run(&["schedule", "next", "hand"])
+        .ends(0)
+        .says("no clock makes it due");
+    house
+        .run(&["schedule", "next", "cuont"])
+        .ends(78)
+        .says("count");
+}
+
+#[test]
+fn explaining_names_the_rules() {
+    let house = House::new();
+    let explain = |cron: &str| {
+        let args = [
+            "schedule",
+            "explain",
+            "--cron",
+            cron,
+            "--zone",
+            "America/New_York",
+        ];
+        house.run(&args).ends(0)
+    };
+    explain("0 9 13 * FRI").says("on the 13th, and also on Friday");
+    explain("0 9 */2 * FRI").says("when that is also Friday");
+    explain("0 9 * * *").says("a spring gap");
+    explain("*/5 * * * *").says("follows elapsed time");
+}
+
+#[test]
+fn mistakes_on_the_command_line_are_usage() {
+    let house = House::new();
+    let cases: [(&[&str], &str); 9] = [
+        (&["next"], "--cron"),
+        (&["next", "--cron", "0 0 31 2 *"], "never be due"),
+        (&["next", "--cron", "0 0 0 1 1 *"], "none for seconds"),
+        (&["next", "--cron", "@reboot"], "no moment of a calendar"),
+        (
+            &["next", "--cron", "* * * * *", "--every", "1h"],
+            "cannot be used",
+        ),
+        (&["next", "--every", "soon"], "a duration looks like"),
+        (&["explain", "--daily", "25:00"], "a time of day looks like"),
+        (
+            &["next", "--daily", "02:30", "--zone", "Mars/Olympus"],
+            "unknown time zone",
+        ),
+        (
+            &["next", "--daily", "02:30", "--from", "tomorrow"],
+            "is no time",
+        ),
+    ];
+    for (args, words) in cases {
+        let args = [&["schedule"], args].concat();
+        house.run(&args).ends(2).says(words);
+    }
+    house
+        .run(&[
+            "schedule",
+            "simulate",
+            "--from",
+            "2026-01-01",
+            "--to",
+            "2026-01-02",
+        ])
+        .ends(78)
+        .says("runner init");
+}
+
+#[test]
+fn a_weekend_asleep_is_simulated() {
+    let house = House::with(
+        "[jobs.count]\nkind = \"command\"\ntrigger = \"every 6h\"\nprogram = \"true\"\n\
+         [jobs.off]\nkind = \"command\"\ntrigger = \"every 1h\"\nprogram = \"true\"\nenabled = false\n",
+    );
+    let simulate = |more: &[&str]| {
+        let args = [
+            "schedule",
+            "simulate",
+            "--from",
+            "2026-11-20",
+            "--to",
+            "2026-11-24",
+            "--asleep",
+            "2026-11-20T20:00..2026-11-23T08:07",
+        ];
+        house.run(&[&args, more].concat())
+    };
+    let all = simulate(&["--json"]).ends(0).json();
+    let of = |job: &str| {
+        let events = all["events"].as_array().unwrap().iter();
+        events
+            .filter(|event| event["job"] == job)
+            .map(|event| format!("{} {}", event["outcome"].as_str().unwrap(), event["count"]))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(of("dream"), ["run 1", "missed 2", "caught-up 1"]);
+    assert_eq!(
+        of("count"),
+        [
+            "run 1",
+            "run 1",
+            "run 1",
+            "missed 9",
+            "caught-up 1",
+            "run 1",
+            "run 1",
+            "run 1"
+        ]
+    );
+    assert!(of("off").is_empty());
+    assert_eq!(all["missed"], 11);
+    simulate(&["dream"])
+        .ends(0)
+        .says("2026-11-23 02:30:00 +00:00  2026-11-23 08:07:00 +00:00  dream  caught up with")
+        .says("missed ×2, the last at 2026-11-22 02:30:00 +00:00")
+        .says("1 run, 1 caught up with, 2 missed");
+    simulate(&["--asleep", "then"])
+        .ends(2)
+        .says("two times with ..");
+    simulate(&["--tick", "0s"]).ends(2).says("--tick");
+}
