@@ -3,9 +3,12 @@
 mod cli;
 mod commands;
 mod config;
+mod daemon;
 mod drive;
+mod follow;
 mod home;
 mod project;
+mod tick;
 
 use std::process::ExitCode;
 

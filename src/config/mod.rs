@@ -206,6 +206,8 @@ fn resolve(mut merged: Table, files: &[PathBuf]) -> Result<Config, Failure> {
         }
         jobs.insert(name, job);
     }
+    // The daemon reads its own table, in `src/daemon/setting.rs`.
+    top.table("daemon")?;
     top.finish()?;
     Ok(Config {
         project,
