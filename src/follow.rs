@@ -101,6 +101,19 @@ pub fn follow(
     }
 }
 
+/// What `poll` says of an end whose other end is closed, without being asked.
+const GONE: PollFlags = PollFlags::HUP.union(PollFlags::ERR).union(PollFlags::NVAL);
+
+/// Whether the other end of a pipe or socket is closed.
+pub fn is_closed(end: BorrowedFd<'_>) -> bool {
+    let mut polled = [PollFd::from_borrowed_fd(end, PollFlags::empty())];
+    let at_once = Timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    poll(&mut polled, Some(&at_once)).is_ok() && polled[0].revents().intersects(GONE)
+}
+
 enum Stopped {
     Sink,
     Log(io::Error),
@@ -219,11 +232,10 @@ impl Changes {
                 return Err(Failure::internal(format!("cannot wait for a log: {error}")));
             }
         }
-        let gone = PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL;
         let stopped = polled
             .iter()
             .take(stops.len())
-            .any(|stop| stop.revents().intersects(gone));
+            .any(|stop| stop.revents().intersects(GONE));
         if let Some(watch) = &self.watch {
             // What it says does not matter, only that there was something.
             let mut told = [0_u8; 4096];

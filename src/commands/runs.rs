@@ -243,14 +243,18 @@ pub fn logs(home: &Home, run: &str, follow: bool) -> Result<Exit, Failure> {
 /// Prints the log of a run until it is over, through the daemon where there is one; how it ended, or
 /// `None` when nobody reads any more.
 fn follow_log(home: &Home, run: &RunId) -> Result<Option<String>, Failure> {
+    let stdout = std::io::stdout();
     let mut known = 0;
     if let Some(daemon) = Client::connect(home) {
-        match daemon.follow(run, 0, &mut show::out)? {
+        let mut print = |text: &str| {
+            show::out(text);
+            !follow::is_closed(stdout.as_fd())
+        };
+        match daemon.follow(run, 0, &mut print)? {
             Stream::Over(outcome) => return Ok(Some(outcome)),
             Stream::Lost(at) => known = at,
         }
     }
-    let stdout = std::io::stdout();
     let followed = follow::follow(home, run, known, &[stdout.as_fd()], &mut |text, _| {
         show::out(text);
         Ok(())

@@ -27,7 +27,7 @@ pub struct Client {
 pub enum Stream {
     /// The run is settled, with this outcome.
     Over(String),
-    /// The daemon went away, or was silent for long, after so many bytes of the log.
+    /// The daemon went away or was silent for long, or nobody reads, after so many bytes of the log.
     Lost(u64),
 }
 
@@ -69,12 +69,12 @@ impl Client {
         }
     }
 
-    /// Streams a run's log from byte `from` on.
+    /// Streams a run's log from byte `from` on, for as long as `sink` wants more.
     pub fn follow(
         mut self,
         run: &RunId,
         from: u64,
-        sink: &mut dyn FnMut(&str),
+        sink: &mut dyn FnMut(&str) -> bool,
     ) -> Result<Stream, Failure> {
         let mut known = from;
         let request = Request::Follow {
@@ -88,7 +88,9 @@ impl Client {
             match self.receive() {
                 Ok(Reply::Log { text, end }) => {
                     known = end;
-                    sink(&text);
+                    if !sink(&text) {
+                        return Ok(Stream::Lost(known));
+                    }
                 }
                 Ok(Reply::Over { outcome }) => return Ok(Stream::Over(outcome)),
                 Ok(Reply::Error { why }) => {

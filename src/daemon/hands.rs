@@ -6,10 +6,11 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use runner_engine::ids::RunId;
-use runner_engine::ledger::{Event as Row, Ledger, RunState};
+use runner_engine::ledger::{Event as Row, JobRow, Ledger, RunState};
 use runner_engine::outcome::{Class, Exit, Outcome};
 use runner_engine::owner::Owner;
 use runner_engine::process::tree;
+use runner_engine::tick::REPORT_JOB;
 use runner_engine::time::{Moment, Notice};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open, pidfd_send_signal};
 use sd_notify::NotifyState;
@@ -232,7 +233,9 @@ impl<'a> Hands<'a> {
             let projects = self.ledger.projects()?;
             let mut jobs = 0;
             for project in &projects {
-                jobs += self.ledger.jobs(&project.id)?.len();
+                let all = self.ledger.jobs(&project.id)?;
+                let counted = |job: &&JobRow| job.enabled && job.name != REPORT_JOB;
+                jobs += all.iter().filter(counted).count();
             }
             Ok((projects.len(), jobs))
         };
@@ -241,10 +244,8 @@ impl<'a> Hands<'a> {
             || "nothing is due by a clock".to_owned(),
             |next| format!("next: {} at {}", next.job, show::moment(next.at)),
         );
-        self.voice.say(&format!(
-            "ready, PID {}, {projects} projects, {jobs} jobs, {next}",
-            self.me.pid
-        ));
+        self.voice
+            .say(&format!("ready, {projects} projects, {jobs} jobs, {next}"));
     }
 
     fn notify(&self, word: &Word) {

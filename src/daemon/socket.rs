@@ -25,7 +25,7 @@ use rustix::fs::{Mode, OFlags};
 use rustix::process::geteuid;
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::{UnixListener, UnixStream};
-use tokio::sync::{Semaphore, mpsc, oneshot};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::time::timeout;
 
 use super::machine::Ask;
@@ -121,8 +121,7 @@ async fn accept(home: Home, listener: UnixListener, questions: mpsc::Sender<Ques
         let (home, questions) = (home.clone(), questions.clone());
         tokio::spawn(async move {
             // A client that goes away in mid-word is its own business.
-            let _gone = talk(&home, stream, &questions).await;
-            drop(place);
+            let _gone = talk(&home, stream, &questions, place).await;
         });
     }
 }
@@ -131,6 +130,7 @@ async fn talk(
     home: &Home,
     stream: UnixStream,
     questions: &mpsc::Sender<Question>,
+    place: OwnedSemaphorePermit,
 ) -> io::Result<()> {
     let mut stream = BufReader::new(stream);
     loop {
@@ -152,7 +152,7 @@ async fn talk(
                 continue;
             }
             Ok(Request::Follow { run, from }) => {
-                return follow_apart(home.clone(), stream.into_inner(), run, from);
+                return follow_apart(home.clone(), stream.into_inner(), run, from, place);
             }
             Ok(Request::Status {}) => Ask::Status,
             Ok(Request::Tick {}) => Ask::Tick,
@@ -181,7 +181,13 @@ async fn write(stream: &mut BufReader<UnixStream>, reply: &Reply) -> io::Result<
 
 /// Following waits for files, so it has a thread; it ends with its client or its run, and at the
 /// latest with the process.
-fn follow_apart(home: Home, stream: UnixStream, run: RunId, from: u64) -> io::Result<()> {
+fn follow_apart(
+    home: Home,
+    stream: UnixStream,
+    run: RunId,
+    from: u64,
+    place: OwnedSemaphorePermit,
+) -> io::Result<()> {
     let mut stream = stream.into_std()?;
     stream.set_nonblocking(false)?;
     stream.set_write_timeout(Some(PATIENCE))?;
@@ -203,6 +209,7 @@ fn follow_apart(home: Home, stream: UnixStream, run: RunId, from: u64) -> io::Re
                 Err(failure) => Reply::error(failure.to_string()),
             };
             let _gone = stream.write_all(&line(&last));
+            drop(place);
         })
         .map(|_detached| ())
 }
