@@ -30,6 +30,8 @@ pub enum Reread {
 pub struct Done {
     /// Runs to start now, oldest first.
     pub start: Vec<RunId>,
+    /// Live runs to end now.
+    pub cancel: Vec<RunId>,
     /// Runs that were settled for their dead owners, with the word of their outcome.
     pub settled: Vec<(RunId, String)>,
     /// What could not be done for one run or one job, while everything else was done.
@@ -45,14 +47,18 @@ pub fn once(home: &Home, ledger: &mut Ledger, me: &Owner, reread: Reread) -> Res
     let Tick {
         start,
         settled,
-        troubles,
+        mut troubles,
         swept,
     } = tick(ledger, &drive::driver(home, me), home.now()?)?;
     for run in settled.iter().map(|(run, _)| run).chain(&swept) {
-        drive::mark(home, ledger, run)?;
+        // What is to be started must not be lost over it.
+        if let Err(failure) = drive::mark(home, ledger, run) {
+            troubles.push(format!("run {run}: {failure}"));
+        }
     }
     Ok(Done {
         start,
+        cancel: Vec::new(),
         settled,
         troubles,
         unreadable,

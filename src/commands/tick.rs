@@ -44,6 +44,7 @@ pub fn run(home: &Home, manner: Manner, listing: Listing) -> Result<Exit, Failur
             settled,
             troubles,
             unreadable,
+            cancel: _,
         } = tick::once(home, ledger, &me, Reread::WhatChanged)?;
         told.unreadable_projects.extend(unreadable);
         for trouble in troubles {

@@ -6,16 +6,17 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use runner_engine::ids::RunId;
-use runner_engine::ledger::{Event as Row, JobRow, Ledger, RunState};
+use runner_engine::ledger::{Event as Row, JobRow, Ledger, RunRow, RunState};
 use runner_engine::outcome::{Class, Exit, Outcome};
 use runner_engine::owner::Owner;
 use runner_engine::process::tree;
 use runner_engine::tick::REPORT_JOB;
 use runner_engine::time::{Moment, Notice};
-use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open, pidfd_send_signal};
+use rustix::process::{Pid, Signal, kill_process};
 use sd_notify::NotifyState;
 use tokio::sync::oneshot;
 
+use super::cancel::cancel;
 use super::log::Voice;
 use super::machine::{Asker, Effect, Event, Ticked, Word};
 use super::protocol::Reply;
@@ -37,6 +38,8 @@ pub struct Hands<'a> {
     asked: Asker,
     /// What the last tick could not do: said once.
     troubles: BTreeSet<String>,
+    /// A tick has failed, and may have left runs that it was about to name.
+    strays: bool,
 }
 
 impl<'a> Hands<'a> {
@@ -51,6 +54,7 @@ impl<'a> Hands<'a> {
             askers: BTreeMap::new(),
             asked: 0,
             troubles: BTreeSet::new(),
+            strays: false,
         }
     }
 
@@ -102,19 +106,33 @@ impl<'a> Hands<'a> {
     }
 
     fn tick(&mut self, reread: Reread) -> Result<Ticked, Failure> {
-        let done = tick::once(self.home, &mut self.ledger, &self.me, reread);
-        let (done, next) = match done.and_then(|done| Ok((done, tick::next(&self.ledger)?))) {
+        let mut done = match tick::once(self.home, &mut self.ledger, &self.me, reread) {
             Ok(done) => done,
             Err(failure) if failure.is_damage() => return Err(failure),
             // A full disk, a clock that cannot be read: another tick may get by.
             Err(failure) => {
-                let done = Done {
+                self.strays = true;
+                Done {
                     troubles: vec![failure.to_string()],
                     ..Done::default()
-                };
-                (done, None)
+                }
             }
         };
+        if self.strays {
+            match self.strays() {
+                Ok(strays) => {
+                    self.strays = false;
+                    let new = |run: &RunId| !done.start.contains(run);
+                    let strays: Vec<RunId> = strays.into_iter().filter(new).collect();
+                    done.start.extend(strays);
+                }
+                Err(failure) => done.troubles.push(failure.to_string()),
+            }
+        }
+        let next = tick::next(&self.ledger).unwrap_or_else(|failure| {
+            done.troubles.push(failure.to_string());
+            None
+        });
         for (run, word) in &done.settled {
             self.voice
                 .say(&format!("run {run} was settled for its dead owner: {word}"));
@@ -137,9 +155,25 @@ impl<'a> Hands<'a> {
         Ok(Ticked {
             next,
             start: done.start,
-            cancel: Vec::new(),
+            cancel: done.cancel,
             troubles: troubles.into_iter().collect(),
         })
+    }
+
+    /// Runs that a tick had recorded in our name before it failed: nobody else would start them for as
+    /// long as we live.
+    fn strays(&self) -> Result<Vec<RunId>, Failure> {
+        let stray = |row: &RunRow| {
+            row.state == RunState::Requested
+                && row.starter == self.me
+                && !self.children.contains_key(&row.id)
+        };
+        let unsettled = self.ledger.unsettled()?;
+        Ok(unsettled
+            .into_iter()
+            .filter(stray)
+            .map(|row| row.id)
+            .collect())
     }
 
     fn spawn(&mut self, run: &RunId, now: Moment) -> Option<Event> {
@@ -267,39 +301,5 @@ impl<'a> Hands<'a> {
         if let Some(asker) = self.askers.remove(&to) {
             let _gone = asker.send(with);
         }
-    }
-}
-
-/// Ends a run, whoever started it: one that has not begun is settled, one that runs is asked to end
-/// and settles itself. Says what was done.
-fn cancel(ledger: &mut Ledger, run: &RunId, now: Moment) -> Result<String, Failure> {
-    let row = ledger.run(run)?;
-    let why = "cancelled through the daemon".to_owned();
-    let state = match row.state {
-        RunState::Requested if ledger.decline(run, &Outcome::Cancelled { why }, now.wall)? => {
-            return Ok("it had not begun, and never will".to_owned());
-        }
-        // It has begun meanwhile.
-        RunState::Requested => ledger.run(run)?,
-        _ => row,
-    };
-    let outcome = state.outcome.as_ref().map(Outcome::to_string);
-    if let Some(outcome) = outcome {
-        return Err(Failure::data(format!("run {run} is over: {outcome}")));
-    }
-    let owner = state.owner.filter(Owner::is_alive);
-    let ended = owner.and_then(|owner| {
-        let pid = i32::try_from(owner.pid).ok().and_then(Pid::from_raw)?;
-        let handle = pidfd_open(pid, PidfdFlags::empty()).ok()?;
-        // Only now: the number may have changed hands before there was a handle.
-        owner.is_alive().then_some(())?;
-        pidfd_send_signal(&handle, Signal::TERM).ok()
-    });
-    match ended {
-        Some(()) => Ok("it was asked to end, and settles itself".to_owned()),
-        None => Err(Failure::environment(format!(
-            "the process of run {run} is gone; the next tick settles it"
-        ))
-        .mend("runner tick")),
     }
 }

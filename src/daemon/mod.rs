@@ -10,6 +10,7 @@
 //! left. It serves the same ledger as `runner tick` and host timers; however many of them there are,
 //! nothing is done twice. Must never hold anything in memory that the ledger does not know.
 
+mod cancel;
 pub mod client;
 mod hands;
 mod lock;

@@ -378,6 +378,56 @@ fn a_log_is_followed_to_its_end() {
 }
 
 #[test]
+fn a_follower_outlives_the_daemon_that_served_it() {
+    let house = house(WAIT);
+    let (mut daemon, id) = busy(&house, &[]);
+    let mut follower = house
+        .runner(&["runs", "logs", &id, "--follow"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut out = BufReader::new(follower.stdout.take().unwrap());
+    let mut said = String::new();
+    out.read_line(&mut said).unwrap();
+    let pid = owner(&house);
+    daemon.child.kill().unwrap();
+    daemon.child.wait().unwrap();
+    fs::write(house.path("go.fifo"), "go\n").unwrap();
+    out.read_to_string(&mut said).unwrap();
+    assert_eq!(follower.wait().unwrap().code(), Some(0));
+    assert!(ended_within(
+        pid.as_raw_nonzero().get().cast_unsigned(),
+        LIMIT
+    ));
+    let whole = run(&house, &["runs", "logs", &id]).out;
+    assert_eq!(
+        said,
+        format!("{whole}wait: succeeded\n"),
+        "no line is lost or said twice"
+    );
+}
+
+#[test]
+fn a_follower_whose_reader_goes_away_ends() {
+    let house = house(WAIT);
+    let (daemon, id) = busy(&house, &[]);
+    for _ in 0..2 {
+        let mut follower = house
+            .runner(&["runs", "logs", &id, "--follow"])
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        drop(follower.stdout.take());
+        assert!(ended_within(follower.id(), LIMIT), "the run is still live");
+        follower.wait().unwrap();
+        // Once more, without a daemon.
+        kill_process(Pid::from_child(&daemon.child), Signal::KILL).unwrap();
+        assert!(ended_within(daemon.child.id(), LIMIT));
+    }
+    fs::write(house.path("go.fifo"), "go\n").unwrap();
+}
+
+#[test]
 fn a_run_by_hand_shows_its_log_while_it_runs() {
     let house = house(WAIT);
     let mut child = house
