@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::AsFd as _;
+use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -26,6 +27,8 @@ use signal_hook::iterator::Signals;
 
 use crate::cli::Failure;
 use crate::cli::show;
+use crate::daemon::client::Client;
+use crate::daemon::protocol::Request;
 use crate::home::{self, Home};
 use crate::project::Here;
 
@@ -38,12 +41,17 @@ pub struct Manner {
     pub quiet: bool,
     /// `-v`, counted.
     pub verbose: u8,
+    /// It is out of reach of what a terminal sends to all that was started from it: its starter
+    /// decides when it is ended.
+    pub apart: bool,
 }
 
 /// A started run.
-struct Started {
-    run: RunId,
-    child: Child,
+pub struct Started {
+    /// Which.
+    pub run: RunId,
+    /// Its process, not reaped yet.
+    pub child: Child,
 }
 
 /// What recovery needs of this process.
@@ -55,8 +63,15 @@ pub fn driver<'a>(home: &'a Home, me: &'a Owner) -> Driver<'a> {
     }
 }
 
-fn spawn(run: &RunId, manner: Manner) -> Result<Started, Failure> {
+/// Starts the process of one requested run.
+pub fn spawn(run: &RunId, manner: Manner) -> Result<Started, Failure> {
     let mut command = Command::new(home::executable()?);
+    for name in home::MANAGERS {
+        command.env_remove(name);
+    }
+    if manner.apart {
+        command.process_group(0);
+    }
     command
         .arg("perform")
         .arg(run.as_str())
@@ -184,7 +199,12 @@ pub fn soon(ledger: &Ledger, now: Timestamp) -> Result<Option<Duration>, Failure
 }
 
 /// Tells a daemon, if there is one, that something has changed.
-pub fn wake(_home: &Home) {}
+pub fn wake(home: &Home) {
+    if let Some(mut daemon) = Client::connect(home) {
+        // Without it the daemon finds out by itself, a little later.
+        let _gone = daemon.send(&Request::Tick {});
+    }
+}
 
 /// Sends the owner of a run that was asked to end TERM; the run settles itself.
 pub fn end(ledger: &Ledger, run: &RunId) -> Result<(), Failure> {
@@ -230,7 +250,7 @@ fn ended(live: &BTreeMap<u32, Started>, patience: Duration) -> Result<Vec<u32>, 
 
 /// Makes sure that a run whose process has ended is settled; a further attempt at its occurrence is
 /// returned.
-fn settle_after(
+pub fn settle_after(
     home: &Home,
     ledger: &mut Ledger,
     me: &Owner,

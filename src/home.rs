@@ -15,17 +15,22 @@ use std::fs;
 use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use jiff::Timestamp;
 use runner_engine::files::write_atomic;
 use runner_engine::ids::OccurrenceId;
 use runner_engine::ledger::{Ledger, LedgerError};
 use runner_engine::time::{Clock, Moment};
+use sd_notify::NotifyState;
 
 use crate::cli::Failure;
 
 /// What a child may see of our environment, besides what its backend names.
 const ALLOWED: &[&str] = &["PATH", "HOME", "USER", "LOGNAME", "LANG", "TZ", "TMPDIR"];
+
+/// What a service manager says to a daemon, and to nobody that the daemon starts.
+pub const MANAGERS: &[&str] = &["NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID"];
 
 /// The surroundings of this process.
 #[derive(Clone, Debug)]
@@ -125,6 +130,16 @@ impl Home {
         }
     }
 
+    /// The lock of the one daemon of this user.
+    pub fn daemon_lock(&self) -> PathBuf {
+        self.state.join("daemon.lock")
+    }
+
+    /// What the daemon says.
+    pub fn daemon_log(&self) -> PathBuf {
+        self.state.join("daemon.log")
+    }
+
     /// The private folder of a run, for its log and its children's files.
     pub fn run_folder(&self, run: &str) -> PathBuf {
         self.state.join("runs").join(run)
@@ -158,6 +173,16 @@ pub fn marker() -> Result<String, Failure> {
             .wall,
     )
     .to_string())
+}
+
+/// Tells the service manager that started us, if there is one.
+pub fn tell_manager(words: &[NotifyState<'_>]) -> io::Result<()> {
+    sd_notify::notify(words)
+}
+
+/// How often the service manager wants a sign of life, if it does.
+pub fn watchdog() -> Option<Duration> {
+    sd_notify::watchdog_enabled()
 }
 
 /// Our own executable, to start `perform` with.

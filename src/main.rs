@@ -1,11 +1,15 @@
 //! The program: parse, call, map to an exit code.
 
+mod cancel;
 mod cli;
 mod commands;
 mod config;
+mod daemon;
 mod drive;
+mod follow;
 mod home;
 mod project;
+mod tick;
 
 use std::process::ExitCode;
 

@@ -3,12 +3,13 @@
 //! Schedules run on wall time; deadlines run on boot time, which counts suspend and never jumps.
 //! Everything that decides takes the moment as an argument; only the program makes a [`Clock`].
 
+use std::fmt;
 use std::fs;
 use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
 /// One reading of both clocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,9 +90,109 @@ pub fn boot_time() -> Duration {
     Duration::new(seconds, u32::try_from(spec.tv_nsec).unwrap_or(0))
 }
 
+/// Readings further apart than this tell of a sleep, or of a process that was held up.
+const SLEPT: Duration = Duration::from_secs(30);
+/// Clocks that part by this much tell that the wall clock was set; slewing is far slower.
+const SET: SignedDuration = SignedDuration::from_secs(2);
+
+/// What two readings of the clocks, made by one process, say about the time between them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Notice {
+    /// The host slept, or this process did not get to run: nothing was looked at for so long.
+    Slept {
+        /// How long, on the boot clock.
+        gap: Duration,
+    },
+    /// The wall clock was set, forwards or back.
+    ClockSet {
+        /// By how much; negative when it was set back.
+        by: SignedDuration,
+    },
+}
+
+impl Notice {
+    /// The word for it in the ledger's events.
+    pub fn word(&self) -> &'static str {
+        match self {
+            Self::Slept { .. } => "slept",
+            Self::ClockSet { .. } => "clock-set",
+        }
+    }
+}
+
+impl fmt::Display for Notice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Slept { gap } => {
+                let gap = SignedDuration::from_secs(gap.as_secs().cast_signed());
+                write!(
+                    f,
+                    "nothing was looked at for {gap:#}: the host slept, or this process was held up"
+                )
+            }
+            Self::ClockSet { by } => {
+                let way = if by.is_negative() { "back" } else { "forward" };
+                let by = SignedDuration::from_secs(by.as_secs()).abs();
+                write!(f, "the wall clock was set {way} by {by:#}")
+            }
+        }
+    }
+}
+
+/// Compares two readings, the earlier one first. Both things can have happened: a host that wakes
+/// often has its wall clock set at once.
+pub fn compare(before: Moment, after: Moment) -> Vec<Notice> {
+    let mut notices = Vec::new();
+    let gap = after.boot.saturating_sub(before.boot);
+    if gap > SLEPT {
+        notices.push(Notice::Slept { gap });
+    }
+    let wall = after.wall.duration_since(before.wall);
+    let boot = SignedDuration::try_from(gap).unwrap_or(SignedDuration::MAX);
+    let by = wall.saturating_sub(boot);
+    if by.abs() >= SET {
+        notices.push(Notice::ClockSet { by });
+    }
+    notices
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn at(wall: i64, boot: u64) -> Moment {
+        Moment {
+            wall: Timestamp::from_second(wall).unwrap(),
+            boot: Duration::from_secs(boot),
+        }
+    }
+
+    #[test]
+    fn two_readings_tell_of_sleep_and_of_a_clock_that_was_set() {
+        let slept = |gap| Notice::Slept {
+            gap: Duration::from_secs(gap),
+        };
+        let set = |by| Notice::ClockSet {
+            by: SignedDuration::from_secs(by),
+        };
+        let from = at(1_000_000, 500);
+        assert_eq!(compare(from, from), []);
+        assert_eq!(compare(from, at(1_000_001, 501)), []);
+        assert_eq!(compare(from, at(1_000_030, 530)), []);
+        assert_eq!(compare(from, at(1_000_031, 531)), [slept(31)]);
+        // A weekend.
+        assert_eq!(compare(from, at(1_200_000, 200_500)), [slept(200_000)]);
+        assert_eq!(compare(from, at(1_000_002, 501)), []);
+        assert_eq!(compare(from, at(1_000_003, 501)), [set(2)]);
+        assert_eq!(compare(from, at(999_999, 501)), [set(-2)]);
+        assert_eq!(compare(from, at(996_401, 501)), [set(-3_600)]);
+        // Asleep for a minute, and set forward by an hour on waking.
+        assert_eq!(compare(from, at(1_003_660, 560)), [slept(60), set(3_600)]);
+        // A boot clock cannot go back; if it seems to, only the wall clock is judged.
+        assert_eq!(compare(from, at(1_000_001, 400)), []);
+        let text = set(-3_600).to_string();
+        assert_eq!(text, "the wall clock was set back by 1h");
+    }
 
     #[test]
     fn a_shared_file_moves_the_wall_clock() {

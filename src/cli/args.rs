@@ -78,6 +78,9 @@ pub enum Command {
         /// Run it once for this key, however often it is asked for
         #[arg(long)]
         key: Option<String>,
+        /// Print its log on standard output while it runs
+        #[arg(long, conflicts_with = "json")]
+        follow: bool,
         #[command(flatten)]
         listing: Listing,
     },
@@ -149,6 +152,18 @@ pub enum Command {
     Tick {
         #[command(flatten)]
         listing: Listing,
+    },
+    /// Do what is due in all projects, for as long as it runs: instead of a host timer
+    ///
+    /// One a user; it stays in the foreground. TERM or INT end it: nothing new is started, live runs
+    /// may end by themselves, then they are asked to, then they are killed. A further TERM goes on to
+    /// the next of these at once. HUP reads all configuration again.
+    #[command(after_help = "Example: runner daemon --drain 5m")]
+    Daemon {
+        /// How long live runs may go on when it is told to end [default: `drain` in the table
+        /// [daemon] of the user's configuration file, or 30s]
+        #[arg(long, value_name = "DURATION")]
+        drain: Option<String>,
     },
     /// The process of one run; started by the other commands
     #[command(hide = true)]
@@ -222,6 +237,9 @@ pub enum RunsCommand {
     Logs {
         /// Its id, or an unambiguous beginning of it
         run: String,
+        /// Print what is added until the run is over
+        #[arg(long)]
+        follow: bool,
     },
 }
 

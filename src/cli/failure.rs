@@ -56,6 +56,11 @@ impl Failure {
         Self::new(Exit::CannotWrite, what)
     }
 
+    /// Somebody else is at it.
+    pub fn later(what: impl Into<String>) -> Self {
+        Self::new(Exit::TryLater, what)
+    }
+
     /// A fault of our own.
     pub fn internal(what: impl Into<String>) -> Self {
         Self::new(Exit::Internal, what)

@@ -1,5 +1,6 @@
 //! One module a command; each returns the exit code.
 
+mod daemon;
 mod demo;
 mod init;
 mod night;
@@ -36,14 +37,19 @@ fn dispatch(args: &Args, home: &Home) -> Result<Exit, Failure> {
         watched: true,
         quiet: args.quiet,
         verbose: args.verbose,
+        apart: false,
     };
     match &args.command {
         Command::Init { dir } => init::run(home, dir.as_deref().unwrap_or(here), args.quiet),
         Command::Demo { dir } => demo::run(home, &here.join(dir), manner),
         Command::Night { listing } => night::run(home, here, manner, *listing),
-        Command::Run { job, key, listing } => {
-            run::run(home, here, job, key.as_deref(), manner, *listing)
-        }
+        Command::Run {
+            job,
+            key,
+            follow,
+            listing,
+        } => run::run(home, here, job, key.as_deref(), manner, *follow, *listing),
+        Command::Daemon { drain } => daemon::run(home, drain.as_deref(), manner),
         Command::Enqueue {
             job,
             set,
@@ -83,9 +89,9 @@ fn dispatch(args: &Args, home: &Home) -> Result<Exit, Failure> {
             ..
         } => runs::show(home, run, *listing),
         Command::Runs {
-            command: Some(RunsCommand::Logs { run }),
+            command: Some(RunsCommand::Logs { run, follow }),
             ..
-        } => runs::logs(home, run),
+        } => runs::logs(home, run, *follow),
         Command::Status { listing } => status::run(home, here, args.at.is_some(), *listing),
         Command::Report { night, listing } => report::run(home, here, night.as_deref(), *listing),
         Command::Schedule { command } => schedule::run(home, here, command),

@@ -7,10 +7,11 @@ use std::path::Path;
 
 use jiff::tz::TimeZone;
 use runner_engine::ids::{OccurrenceId, RunId};
-use runner_engine::ledger::{Cancelled, FOREVER, JobId, Ledger, NewOccurrence, Origin, Recorded};
+use runner_engine::ledger::{FOREVER, JobId, Ledger, NewOccurrence, Origin, Recorded};
 use runner_engine::outcome::{Exit, Outcome};
 
 use super::runs::{self, RunJson};
+use crate::cancel;
 use crate::cli::Failure;
 use crate::cli::args::Listing;
 use crate::cli::{show, when};
@@ -97,24 +98,7 @@ pub fn enqueue(
 pub fn cancel(home: &Home, run: &str, quiet: bool, listing: Listing) -> Result<Exit, Failure> {
     let mut ledger = home.ledger()?;
     let row = runs::find(&ledger, run)?;
-    let now = home.wall()?;
-    let what = match ledger.cancel(&row.id, "by hand", now)? {
-        Cancelled::Settled(run) => {
-            drive::mark(home, &ledger, &run)?;
-            format!("{} will not run", row.job_name)
-        }
-        Cancelled::Asked(live) => {
-            drive::end(&ledger, &live.id)?;
-            format!(
-                "{} was asked to end; it is killed if it does not (runner runs show {})",
-                live.job_name, live.id
-            )
-        }
-        Cancelled::Over(outcome) => {
-            show::complain(&format!("{} is over: {outcome}", row.job_name));
-            return Ok(Exit::Failed);
-        }
-    };
+    let what = cancel::cancel(home, &mut ledger, &row.id, "by hand")?;
     drive::wake(home);
     if listing.json {
         show::json(&RunJson::of(&ledger.run(&row.id)?));

@@ -1,9 +1,12 @@
 //! `runner run JOB` and `runner dream run`: an occurrence of one's own, now.
 
+use std::io;
+use std::os::fd::AsFd as _;
 use std::path::Path;
+use std::thread;
 
-use runner_engine::ids::OccurrenceId;
-use runner_engine::ledger::{NewOccurrence, Recorded, RunRow};
+use runner_engine::ids::{OccurrenceId, RunId};
+use runner_engine::ledger::{Ledger, NewOccurrence, Recorded, RunRow};
 use runner_engine::outcome::{Exit, Outcome};
 use runner_engine::owner::Owner;
 use runner_jobs::KindSpec;
@@ -13,6 +16,7 @@ use crate::cli::Failure;
 use crate::cli::args::Listing;
 use crate::cli::show;
 use crate::drive::{self, Manner};
+use crate::follow;
 use crate::home::Home;
 use crate::project::Here;
 
@@ -23,11 +27,28 @@ pub fn run(
     job: &str,
     key: Option<&str>,
     manner: Manner,
+    follow: bool,
     listing: Listing,
 ) -> Result<Exit, Failure> {
     let project = Here::load(home, here)?;
     project.config.job(job)?;
-    once(home, &project, job, key, manner, listing, false)
+    let how = How {
+        manner,
+        listing,
+        follow,
+        deferral_is_normal: false,
+    };
+    once(home, &project, job, key, how)
+}
+
+/// How a run by hand is made and told of.
+#[derive(Clone, Copy)]
+struct How {
+    manner: Manner,
+    listing: Listing,
+    /// Its log is printed while it runs.
+    follow: bool,
+    deferral_is_normal: bool,
 }
 
 /// Runs the project's dream job.
@@ -40,8 +61,14 @@ pub fn dream(home: &Home, here: &Path, manner: Manner, listing: Listing) -> Resu
         .filter(|(_, job)| matches!(job.spec.kind, KindSpec::Dream(_)))
         .map(|(name, _)| name)
         .collect();
+    let how = How {
+        manner,
+        listing,
+        follow: false,
+        deferral_is_normal: true,
+    };
     match dreams.as_slice() {
-        [only] => once(home, &project, only, None, manner, listing, true),
+        [only] => once(home, &project, only, None, how),
         [] => {
             Err(Failure::configuration("this project has no job of kind dream").mend("runner init"))
         }
@@ -57,10 +84,14 @@ fn once(
     project: &Here,
     job: &str,
     key: Option<&str>,
-    manner: Manner,
-    listing: Listing,
-    deferral_is_normal: bool,
+    how: How,
 ) -> Result<Exit, Failure> {
+    let How {
+        manner,
+        listing,
+        deferral_is_normal,
+        ..
+    } = how;
     let now = home.wall()?;
     let mut ledger = home.ledger()?;
     project.register(&mut ledger, now)?;
@@ -71,6 +102,7 @@ fn once(
     );
     let new = NewOccurrence::by_hand(ledger.job(&project.id, job)?.id, key, now);
     let row = match ledger.enter(&new, &me, now)? {
+        Recorded::New(run) if how.follow => followed(home, &mut ledger, &me, &run, manner)?,
         Recorded::New(run) => drive::run_to_end(home, &mut ledger, &me, &run, manner)?,
         Recorded::Known(occurrence) => {
             let outcome = ledger.occurrence(&occurrence)?.outcome;
@@ -94,6 +126,44 @@ fn once(
         .outcome
         .as_ref()
         .map_or(Exit::Internal, |outcome| outcome.exit(deferral_is_normal)))
+}
+
+/// Runs one requested run to its end while its log is printed. A log that cannot be followed, or that
+/// nobody reads any more, is no matter of the run's.
+fn followed(
+    home: &Home,
+    ledger: &mut Ledger,
+    me: &Owner,
+    run: &RunId,
+    manner: Manner,
+) -> Result<RunRow, Failure> {
+    // Closed when there is nothing more to wait for.
+    let (over, running) =
+        io::pipe().map_err(|error| Failure::environment(format!("cannot make a pipe: {error}")))?;
+    let stdout = io::stdout();
+    thread::scope(|scope| {
+        let stops = [stdout.as_fd(), over.as_fd()];
+        let follower = scope.spawn(move || {
+            let done = follow::follow(home, run, 0, &stops, &mut |text, _| {
+                show::out(text);
+                Ok(())
+            });
+            if let Err(failure) = done {
+                show::complain(&failure.to_string());
+            }
+        });
+        let manner = Manner {
+            watched: false,
+            ..manner
+        };
+        let done = drive::run_to_end(home, ledger, me, run, manner);
+        if done.as_ref().is_ok_and(|row| row.outcome.is_some()) {
+            // It ends by itself, once it has read all.
+            let _panicked = follower.join();
+        }
+        drop(running);
+        done
+    })
 }
 
 /// Says how a run ended: results on standard output, what went wrong on standard error.

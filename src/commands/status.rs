@@ -12,13 +12,24 @@ use super::runs::word;
 use crate::cli::Failure;
 use crate::cli::args::Listing;
 use crate::cli::show;
+use crate::daemon::client::Client;
+use crate::daemon::protocol;
 use crate::home::Home;
 use crate::project::{self, Here};
 
 #[derive(Debug, Serialize)]
 struct StatusJson {
     ledger: String,
+    daemon: Option<DaemonJson>,
     projects: Vec<ProjectJson>,
+}
+
+/// A daemon that listens.
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
+enum DaemonJson {
+    Answers(protocol::Status),
+    Silent { trouble: String },
 }
 
 #[derive(Debug, Serialize)]
@@ -77,6 +88,12 @@ pub fn run(
     };
     let mut status = StatusJson {
         ledger: home.ledger_path().display().to_string(),
+        daemon: Client::connect(home).map(|mut daemon| match daemon.status() {
+            Ok(status) => DaemonJson::Answers(status),
+            Err(failure) => DaemonJson::Silent {
+                trouble: failure.to_string(),
+            },
+        }),
         projects: Vec::new(),
     };
     if let Some(ledger) = home.ledger_to_read()? {
@@ -205,7 +222,10 @@ fn span(outcome: &Outcome) -> String {
 
 fn text(status: &StatusJson) -> String {
     if status.projects.is_empty() {
-        return "no project yet; `runner init` makes one of the folder you are in\n".to_owned();
+        return format!(
+            "no project yet; `runner init` makes one of the folder you are in\n{}",
+            daemon(status.daemon.as_ref())
+        );
     }
     let mut out = String::new();
     for project in &status.projects {
@@ -252,5 +272,24 @@ fn text(status: &StatusJson) -> String {
         }
         out.push_str(&show::table(&rows));
     }
+    out.push_str(&daemon(status.daemon.as_ref()));
     out
+}
+
+fn daemon(found: Option<&DaemonJson>) -> String {
+    match found {
+        None => "no daemon\n".to_owned(),
+        Some(DaemonJson::Silent { trouble }) => format!("daemon: {trouble}\n"),
+        Some(DaemonJson::Answers(status)) => format!(
+            "daemon: pid {} since {}, {} runs live{}\n",
+            status.pid,
+            show::moment(status.since),
+            status.live.len(),
+            if status.draining {
+                ", about to end"
+            } else {
+                ""
+            }
+        ),
+    }
 }

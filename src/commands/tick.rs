@@ -2,10 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use runner_engine::ledger::{GONE, Ledger};
 use runner_engine::outcome::Exit;
 use runner_engine::owner::Owner;
-use runner_engine::tick::{Tick, tick};
 use serde::Serialize;
 
 use crate::cli::Failure;
@@ -13,7 +11,7 @@ use crate::cli::args::Listing;
 use crate::cli::show;
 use crate::drive::{self, Manner, Next};
 use crate::home::Home;
-use crate::project::{self, Here};
+use crate::tick::{self, Done, Reread};
 
 /// What a tick did, for scripts.
 #[derive(Debug, Default, Serialize)]
@@ -41,17 +39,13 @@ pub fn run(home: &Home, manner: Manner, listing: Listing) -> Result<Exit, Failur
         ..manner
     };
     let started = drive::run_all(home, &mut ledger, &me, manner, |ledger| {
-        refresh(home, ledger, &mut told.unreadable_projects)?;
-        let Tick {
+        let Done {
             start,
             settled,
-            end,
             troubles,
-            swept,
-        } = tick(ledger, &drive::driver(home, &me), home.now()?)?;
-        for run in settled.iter().map(|(run, _)| run).chain(&swept) {
-            drive::mark(home, ledger, run)?;
-        }
+            unreadable,
+        } = tick::once(home, ledger, &me, Reread::WhatChanged)?;
+        told.unreadable_projects.extend(unreadable);
         for trouble in troubles {
             if !told.troubles.contains(&trouble) {
                 told.troubles.push(trouble);
@@ -62,9 +56,6 @@ pub fn run(home: &Home, manner: Manner, listing: Listing) -> Result<Exit, Failur
                 .into_iter()
                 .map(|(run, word)| (run.to_string(), word)),
         );
-        for run in &end {
-            drive::end(ledger, run)?;
-        }
         Ok(Next {
             start,
             soon: drive::soon(ledger, home.wall()?)?,
@@ -117,36 +108,4 @@ pub fn run(home: &Home, manner: Manner, listing: Listing) -> Result<Exit, Failur
         }
     }
     Ok(worst)
-}
-
-/// Reads again the configuration of projects whose files have changed; a bad one keeps its old jobs
-/// and is named, once a tick.
-fn refresh(
-    home: &Home,
-    ledger: &mut Ledger,
-    bad: &mut BTreeMap<String, String>,
-) -> Result<(), Failure> {
-    for known in ledger.projects()? {
-        if known.config_stamp == project::stamp(home, &known.path) {
-            continue;
-        }
-        let path = known.path.display().to_string();
-        if !known.path.join(project::FILE).is_file() {
-            // Said once; nothing of it is due until it is back.
-            if known.config_stamp != GONE {
-                ledger.project_jobs(&known.id, GONE, &[], home.wall()?)?;
-                bad.insert(
-                    path,
-                    "the project is gone; nothing of it is due until it is back".to_owned(),
-                );
-            }
-            continue;
-        }
-        let fresh =
-            Here::at(home, &known.path).and_then(|here| here.register(ledger, home.wall()?));
-        if let Err(failure) = fresh {
-            bad.insert(path, failure.to_string());
-        }
-    }
-    Ok(())
 }

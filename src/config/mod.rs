@@ -213,6 +213,8 @@ fn resolve(merged: &mut Table, sources: &Sources) -> Result<Config, Failure> {
         }
         jobs.insert(name, job);
     }
+    // The daemon reads its own table, in `src/daemon/setting.rs`.
+    top.table("daemon")?;
     top.finish()?;
     trigger::check_after(&jobs, sources)?;
     Ok(Config {

@@ -34,6 +34,7 @@ fn the_help_is_the_reference() {
         &["night"],
         &["run"],
         &["tick"],
+        &["daemon"],
         &["runs"],
         &["runs", "show"],
         &["runs", "logs"],

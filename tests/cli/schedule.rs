@@ -122,7 +122,7 @@ fn mistakes_on_the_command_line_are_usage() {
             &["next", "--cron", "* * * * *", "--every", "1h"],
             "cannot be used",
         ),
-        (&["next", "--every", "soon"], "a duration looks like"),
+        (&["next", "--every", "soon"], "is not a duration"),
         (&["explain", "--daily", "25:00"], "a time of day looks like"),
         (
             &["next", "--daily", "02:30", "--zone", "Mars/Olympus"],

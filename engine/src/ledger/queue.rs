@@ -1,7 +1,7 @@
 //! The queue: runs that wait, and the step from waiting to being started.
 
 use jiff::Timestamp;
-use rusqlite::{Transaction, params};
+use rusqlite::{OptionalExtension as _, Transaction, params};
 
 use super::{
     Fault, JobId, Ledger, NightId, Result, from_json, id, millis, moment, settle, to_json,
@@ -47,6 +47,18 @@ impl Ledger {
                 .execute(params![run.as_str(), to_json(starter)])?;
             }
             Ok(start)
+        })
+    }
+
+    /// The name of a job that a clock makes due at exactly `at`, if there is one.
+    pub fn job_due_at(&self, at: Timestamp) -> Result<Option<String>> {
+        self.view(|db| {
+            Ok(db
+                .prepare_cached(
+                    "SELECT name FROM jobs WHERE enabled AND next_due IS NOT NULL AND next_due = ?1 LIMIT 1",
+                )?
+                .query_row([millis(at)], |row| row.get(0))
+                .optional()?)
         })
     }
 

@@ -1,0 +1,84 @@
+//! One daemon a user: an `flock` on a file that is never deleted.
+//!
+//! The kernel frees it with the process, so held ⇔ alive; what the file says is for people only.
+
+use std::fs::{File, TryLockError};
+use std::io::{self, Read as _, Seek as _, Write as _};
+use std::path::Path;
+
+use jiff::Timestamp;
+use runner_engine::owner::Owner;
+use serde::{Deserialize, Serialize};
+
+use crate::cli::{Failure, show};
+
+/// Who holds it.
+#[derive(Debug, Serialize, Deserialize)]
+struct Holder {
+    #[serde(flatten)]
+    owner: Owner,
+    since: Timestamp,
+}
+
+/// The lock, held until dropped.
+#[derive(Debug)]
+pub struct DaemonLock {
+    file: File,
+}
+
+impl DaemonLock {
+    /// Takes it, and writes into it who we are.
+    pub fn take(path: &Path, me: &Owner, since: Timestamp) -> Result<Self, Failure> {
+        let cannot = |error: io::Error| {
+            Failure::cannot_write(format!("cannot lock {}: {error}", path.display()))
+        };
+        let mut file = File::options()
+            .create(true)
+            .truncate(false)
+            .read(true)
+            .write(true)
+            .open(path)
+            .map_err(cannot)?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::Error(error)) => return Err(cannot(error)),
+            Err(TryLockError::WouldBlock) => {
+                let mut text = String::new();
+                // The holder may be about to write its name.
+                let _unreadable = file.read_to_string(&mut text);
+                return Err(held(serde_json::from_str(&text).ok()));
+            }
+        }
+        let holder = Holder {
+            owner: me.clone(),
+            since,
+        };
+        let text = serde_json::to_vec(&holder).expect("a holder has string keys only");
+        file.set_len(0).map_err(cannot)?;
+        file.rewind().map_err(cannot)?;
+        file.write_all(&text).map_err(cannot)?;
+        Ok(Self { file })
+    }
+}
+
+fn held(holder: Option<Holder>) -> Failure {
+    match holder {
+        Some(holder) => Failure::later(format!(
+            "a daemon runs already: PID {} since {}",
+            holder.owner.pid,
+            show::moment(holder.since)
+        ))
+        .mend(format!(
+            "kill -TERM {}   (or leave it: it serves all projects)",
+            holder.owner.pid
+        )),
+        None => Failure::later("a daemon is just being started").mend("runner status"),
+    }
+}
+
+impl Drop for DaemonLock {
+    fn drop(&mut self) {
+        // Explicitly: a child between fork and exec may still have a copy of the descriptor.
+        let _already_gone = self.file.unlock();
+    }
+}

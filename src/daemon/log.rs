@@ -1,0 +1,116 @@
+//! What the daemon says: lines on standard error, and the same with their moment in its log.
+//!
+//! The log is bounded: at a mebibyte it becomes `daemon.log.1`, and the one before that is gone.
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+
+use tracing_subscriber::EnvFilter;
+
+use crate::cli::{Failure, show};
+
+/// How long the log may become.
+const LONGEST: u64 = 1024 * 1024;
+
+/// Says things in both places.
+#[derive(Clone, Copy, Debug)]
+pub struct Voice {
+    quiet: bool,
+}
+
+impl Voice {
+    /// Sends everything that is traced from here on to the log at `path`. `wanted` is a filter of
+    /// tracing's, like `debug`.
+    pub fn start(path: &Path, wanted: Option<&str>, quiet: bool) -> Result<Self, Failure> {
+        let cannot = |error: io::Error| {
+            Failure::cannot_write(format!("cannot write {}: {error}", path.display()))
+        };
+        let filter = EnvFilter::try_new(wanted.unwrap_or("info")).map_err(|error| {
+            Failure::environment(format!(
+                "RUNNER_LOG={}: {error}",
+                wanted.unwrap_or_default()
+            ))
+        })?;
+        let sink = Bounded::open(path).map_err(cannot)?;
+        let subscriber = tracing_subscriber::fmt()
+            .with_env_filter(filter)
+            .with_ansi(false)
+            .with_target(false)
+            .with_writer(Mutex::new(sink))
+            .finish();
+        tracing::subscriber::set_global_default(subscriber)
+            .map_err(|error| Failure::internal(format!("cannot start the log: {error}")))?;
+        Ok(Self { quiet })
+    }
+
+    /// Says what is going on.
+    pub fn say(self, text: &str) {
+        tracing::info!("{text}");
+        show::say(self.quiet, text);
+    }
+
+    /// Says what went wrong.
+    pub fn complain(self, text: &str) {
+        tracing::warn!("{text}");
+        show::complain(text);
+    }
+}
+
+/// A file that starts anew when it is long.
+struct Bounded {
+    path: PathBuf,
+    file: File,
+    length: u64,
+}
+
+impl Bounded {
+    fn open(path: &Path) -> io::Result<Self> {
+        let file = File::options().create(true).append(true).open(path)?;
+        let length = file.metadata()?.len();
+        Ok(Self {
+            path: path.to_owned(),
+            file,
+            length,
+        })
+    }
+}
+
+impl Write for Bounded {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.length >= LONGEST {
+            let mut old = self.path.clone().into_os_string();
+            old.push(".1");
+            fs::rename(&self.path, &old)?;
+            *self = Self::open(&self.path)?;
+        }
+        let written = self.file.write(bytes)?;
+        self.length += written as u64;
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_log_starts_anew_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("daemon.log");
+        let line = vec![b'x'; 1024];
+        let mut log = Bounded::open(&path).unwrap();
+        for _ in 0..2_500 {
+            log.write_all(&line).unwrap();
+        }
+        let length = |path: &Path| fs::metadata(path).unwrap().len();
+        assert_eq!(length(&folder.path().join("daemon.log.1")), LONGEST);
+        assert_eq!(length(&path), 2_500 * 1024 - 2 * LONGEST);
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
+    }
+}

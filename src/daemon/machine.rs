@@ -1,0 +1,430 @@
+//! What the daemon decides: an event in, effects out; no clock, no process, no runtime.
+//!
+//! ```text
+//!             first tick                TERM                 drain is over        a while later
+//! Starting ──────────────> Serving ───────────> Draining ───────────────> Ending ───────────> Killing ──> exit
+//!    │                        │  ^                 │  nothing new is          │ TERM to each      │ each tree is
+//!    └── TERM ─> Draining     └──┘ tick when due   │  started                 │ live run          │ killed
+//!                                                  └── no run lives any more: exit ──────────────┘
+//! ```
+//!
+//! A further TERM goes on to the next stage at once. A tick is made when something is due, when it is
+//! asked for, when a run has ended, when a clock jumped, and every fifteen seconds for whatever another
+//! process has changed. Must never do anything itself.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use runner_engine::ids::RunId;
+use runner_engine::outcome::Exit;
+use runner_engine::time::{Moment, Notice, compare};
+
+use super::protocol::{Live, Reply, Status};
+use crate::tick::{Next, Reread};
+
+/// How long at most between two ticks.
+const REST: Duration = Duration::from_secs(15);
+/// The loop is alive if it has ticked within this.
+const RECENT: Duration = Duration::from_secs(60);
+/// From TERM to KILL: the ten seconds that a run gives its own program, and a few in which it settles
+/// what it had to kill.
+pub const TERM_TO_KILL: Duration = Duration::from_secs(13);
+/// How long killed processes may take to end.
+const KILL_WAIT: Duration = Duration::from_secs(10);
+
+/// Who waits for a reply.
+pub type Asker = u64;
+
+/// What happened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// Time has passed, or somebody looked.
+    Pace,
+    /// A tick was made.
+    Ticked(Ticked),
+    /// A run's process was started.
+    Begun {
+        /// The run.
+        run: RunId,
+        /// Its job's name.
+        job: String,
+    },
+    /// A run's process has ended and the run is settled, or left to the next tick.
+    Ended {
+        /// The run.
+        run: RunId,
+        /// A further attempt at its occurrence, requested in our name.
+        again: Option<RunId>,
+    },
+    /// A signal came.
+    Signal(Signal),
+    /// Somebody asked through the socket.
+    Asked {
+        /// Who.
+        by: Asker,
+        /// What.
+        what: Ask,
+    },
+}
+
+/// A signal that means something here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Signal {
+    /// TERM or INT.
+    Stop,
+    /// HUP.
+    Reload,
+}
+
+/// What can be asked of the loop.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Ask {
+    /// How things stand.
+    Status,
+    /// A tick, now.
+    Tick,
+    /// The end of a run.
+    Cancel(RunId),
+}
+
+/// What a tick came to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Ticked {
+    /// What clocks make due next.
+    pub next: Option<Next>,
+    /// Runs to start.
+    pub start: Vec<RunId>,
+    /// What went wrong.
+    pub troubles: Vec<String>,
+}
+
+/// What is to be done, in this order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// Tick, and hand back [`Event::Ticked`].
+    Tick(Reread),
+    /// Start a run, and hand back [`Event::Begun`]; [`Event::Ended`] when it is over.
+    Spawn(RunId),
+    /// Ask a run of ours to end.
+    Terminate(RunId),
+    /// End a run of ours with all that it started.
+    Kill(RunId),
+    /// End a run of whomever, and reply.
+    Cancel {
+        /// Which.
+        run: RunId,
+        /// Who asked.
+        to: Asker,
+    },
+    /// Write a jump of the clocks into the log and the ledger.
+    Note(Notice),
+    /// Say that we serve, with what.
+    Welcome(Option<Next>),
+    /// Say something.
+    Say(String),
+    /// Tell the service manager.
+    Notify(Word),
+    /// Answer.
+    Reply {
+        /// Whom.
+        to: Asker,
+        /// What.
+        with: Reply,
+    },
+    /// Leave.
+    Exit(Exit),
+}
+
+/// A word to the service manager.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Word {
+    /// We serve.
+    Ready,
+    /// We read the configuration again.
+    Reloading,
+    /// We are about to leave.
+    Stopping,
+    /// We are alive.
+    Watchdog,
+    /// How things stand, for people.
+    Status(String),
+}
+
+/// What the daemon is told at its start.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// Its process.
+    pub pid: u32,
+    /// How long live runs may go on after a TERM.
+    pub drain: Duration,
+    /// How often the service manager wants a sign of life.
+    pub watchdog: Option<Duration>,
+}
+
+/// Moments on the boot clock, by which the stage is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    Starting,
+    Serving,
+    Draining { until: Duration },
+    Ending { until: Duration },
+    Killing { until: Duration },
+}
+
+/// The daemon, as far as it decides.
+#[derive(Debug)]
+pub struct Daemon {
+    settings: Settings,
+    since: Timestamp,
+    stage: Stage,
+    seen: Moment,
+    /// When the last tick was made.
+    ticked: Option<Moment>,
+    next: Option<Next>,
+    live: BTreeMap<RunId, Live>,
+    /// Who waits for the tick that was ordered.
+    waiting: Vec<Asker>,
+    reloading: bool,
+    /// When the last sign of life was given.
+    alive: Duration,
+    status: String,
+}
+
+impl Daemon {
+    /// The daemon at its start, and what it does first.
+    pub fn start(settings: Settings, now: Moment) -> (Self, Vec<Effect>) {
+        let daemon = Self {
+            settings,
+            since: now.wall,
+            stage: Stage::Starting,
+            seen: now,
+            ticked: None,
+            next: None,
+            live: BTreeMap::new(),
+            waiting: Vec::new(),
+            reloading: false,
+            alive: now.boot,
+            status: String::new(),
+        };
+        (daemon, vec![Effect::Tick(Reread::WhatChanged)])
+    }
+
+    /// Decides what to do about `event`, at `now`.
+    #[must_use]
+    pub fn handle(&mut self, event: Event, now: Moment) -> Vec<Effect> {
+        let mut effects: Vec<Effect> = Vec::new();
+        let jumped = compare(self.seen, now);
+        self.seen = now;
+        let mut tick = !jumped.is_empty();
+        effects.extend(jumped.into_iter().map(Effect::Note));
+        match event {
+            Event::Pace => {
+                tick |= self.is_due(now);
+                self.advance(now, &mut effects);
+                self.give_sign_of_life(now, &mut effects);
+            }
+            Event::Ticked(ticked) => self.has_ticked(ticked, now, &mut effects),
+            Event::Begun { run, job } => {
+                let live = Live {
+                    run: run.to_string(),
+                    job,
+                    since: now.wall,
+                };
+                self.live.insert(run, live);
+                self.tell_status(&mut effects);
+            }
+            Event::Ended { run, again } => {
+                self.live.remove(&run);
+                if self.serves() {
+                    effects.extend(again.map(Effect::Spawn));
+                    tick = true;
+                }
+                self.advance(now, &mut effects);
+                self.tell_status(&mut effects);
+            }
+            Event::Signal(Signal::Stop) => self.stop(now, &mut effects),
+            Event::Signal(Signal::Reload) => {
+                if self.serves() {
+                    self.reloading = true;
+                    effects.push(Effect::Notify(Word::Reloading));
+                    effects.push(Effect::Tick(Reread::All));
+                    return effects;
+                }
+            }
+            Event::Asked { by, what } => match what {
+                Ask::Status => effects.push(Effect::Reply {
+                    to: by,
+                    with: Reply::Status(self.describe()),
+                }),
+                Ask::Cancel(run) => effects.push(Effect::Cancel { run, to: by }),
+                Ask::Tick if self.serves() => {
+                    self.waiting.push(by);
+                    tick = true;
+                }
+                Ask::Tick => effects.push(Effect::Reply {
+                    to: by,
+                    with: Reply::error("the daemon is about to end and starts nothing new"),
+                }),
+            },
+        }
+        if tick && self.serves() {
+            effects.push(Effect::Tick(Reread::WhatChanged));
+        }
+        effects
+    }
+
+    fn serves(&self) -> bool {
+        matches!(self.stage, Stage::Starting | Stage::Serving)
+    }
+
+    fn is_due(&self, now: Moment) -> bool {
+        let Some(ticked) = self.ticked else {
+            return true;
+        };
+        let rested = now.boot.saturating_sub(ticked.boot) >= REST;
+        rested || self.next.as_ref().is_some_and(|next| next.at <= now.wall)
+    }
+
+    fn has_ticked(&mut self, ticked: Ticked, now: Moment, effects: &mut Vec<Effect>) {
+        self.ticked = Some(now);
+        // What was due and is so still could not be entered: it is tried again at the usual rest.
+        self.next = ticked.next.filter(|next| next.at > now.wall);
+        // Between the order and the tick nothing else is handled, so this is still right.
+        effects.extend(ticked.start.iter().cloned().map(Effect::Spawn));
+        let started: Vec<String> = ticked.start.iter().map(ToString::to_string).collect();
+        effects.extend(self.waiting.drain(..).map(|to| Effect::Reply {
+            to,
+            with: Reply::Ticked {
+                started: started.clone(),
+                troubles: ticked.troubles.clone(),
+            },
+        }));
+        if self.stage == Stage::Starting {
+            self.stage = Stage::Serving;
+            effects.push(Effect::Welcome(self.next.clone()));
+            effects.push(Effect::Notify(Word::Ready));
+        } else if self.reloading {
+            effects.push(Effect::Notify(Word::Ready));
+        }
+        self.reloading = false;
+        self.tell_status(effects);
+    }
+
+    fn stop(&mut self, now: Moment, effects: &mut Vec<Effect>) {
+        match self.stage {
+            Stage::Starting | Stage::Serving => {
+                self.stage = Stage::Draining {
+                    until: now.boot.saturating_add(self.settings.drain),
+                };
+                effects.push(Effect::Notify(Word::Stopping));
+                if !self.live.is_empty() {
+                    effects.push(Effect::Say(format!(
+                        "ends; {} may go on for {}",
+                        runs(self.live.len()),
+                        seconds(self.settings.drain)
+                    )));
+                }
+                self.advance(now, effects);
+            }
+            Stage::Draining { .. } => self.end(now, effects),
+            Stage::Ending { .. } => self.kill(now, effects),
+            Stage::Killing { .. } => effects.push(Effect::Exit(Exit::Done)),
+        }
+    }
+
+    /// Leaves when nothing lives any more; goes on to the next stage when this one is over.
+    fn advance(&mut self, now: Moment, effects: &mut Vec<Effect>) {
+        match self.stage {
+            Stage::Starting | Stage::Serving => {}
+            _ if self.live.is_empty() => effects.push(Effect::Exit(Exit::Done)),
+            Stage::Draining { until } if now.boot >= until => self.end(now, effects),
+            Stage::Ending { until } if now.boot >= until => self.kill(now, effects),
+            Stage::Killing { until } if now.boot >= until => {
+                effects.push(Effect::Say(format!(
+                    "{} would not die; the next tick settles what is left",
+                    runs(self.live.len())
+                )));
+                effects.push(Effect::Exit(Exit::Done));
+            }
+            _ => {}
+        }
+    }
+
+    fn end(&mut self, now: Moment, effects: &mut Vec<Effect>) {
+        self.stage = Stage::Ending {
+            until: now.boot.saturating_add(TERM_TO_KILL),
+        };
+        effects.push(Effect::Say(format!(
+            "asks {} to end, and kills what is left in {}",
+            runs(self.live.len()),
+            seconds(TERM_TO_KILL)
+        )));
+        effects.extend(self.live.keys().cloned().map(Effect::Terminate));
+    }
+
+    fn kill(&mut self, now: Moment, effects: &mut Vec<Effect>) {
+        self.stage = Stage::Killing {
+            until: now.boot.saturating_add(KILL_WAIT),
+        };
+        effects.push(Effect::Say(format!("kills {}", runs(self.live.len()))));
+        effects.extend(self.live.keys().cloned().map(Effect::Kill));
+    }
+
+    fn give_sign_of_life(&mut self, now: Moment, effects: &mut Vec<Effect>) {
+        let Some(limit) = self.settings.watchdog else {
+            return;
+        };
+        let recent = |at: Moment| now.boot.saturating_sub(at.boot) < RECENT;
+        // Nothing is ticked any more while runs are waited for.
+        let works = !self.serves() || self.ticked.is_some_and(recent);
+        if works && now.boot.saturating_sub(self.alive) >= limit / 2 {
+            self.alive = now.boot;
+            effects.push(Effect::Notify(Word::Watchdog));
+        }
+    }
+
+    fn tell_status(&mut self, effects: &mut Vec<Effect>) {
+        let mut text = format!("{} live", runs(self.live.len()));
+        if !self.serves() {
+            text.push_str("; draining");
+        } else if let Some(next) = &self.next {
+            text.push_str(&format!(
+                "; next: {} at {}",
+                next.what,
+                next.at.strftime("%Y-%m-%dT%H:%M:%SZ")
+            ));
+        }
+        if text != self.status {
+            self.status.clone_from(&text);
+            effects.push(Effect::Notify(Word::Status(text)));
+        }
+    }
+
+    fn describe(&self) -> Status {
+        Status {
+            pid: self.settings.pid,
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            since: self.since,
+            last_tick: self.ticked.map(|at| at.wall),
+            draining: !self.serves(),
+            live: self.live.values().cloned().collect(),
+        }
+    }
+}
+
+fn runs(count: usize) -> String {
+    match count {
+        1 => "1 run".to_owned(),
+        n => format!("{n} runs"),
+    }
+}
+
+fn seconds(duration: Duration) -> String {
+    jiff::SignedDuration::try_from(duration)
+        .map_or_else(|_| "ever".to_owned(), |it| format!("{it:#}"))
+}
+
+#[cfg(test)]
+#[path = "machine_tests.rs"]
+mod tests;

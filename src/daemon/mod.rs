@@ -1,0 +1,144 @@
+//! The daemon: one process a user that ticks for all projects, so that no host timer is needed.
+//!
+//! ```text
+//! pace, socket, signals, ends of runs ──select──> Event ──machine::handle──> Effects ──hands──> done
+//!                                                   ^                                  │
+//!                                                   └──────── what came of it ─────────┘
+//! ```
+//!
+//! It spawns runs and never runs them: its death harms none, and whoever ticks next settles what it
+//! left. It serves the same ledger as `runner tick` and host timers; however many of them there are,
+//! nothing is done twice. Must never hold anything in memory that the ledger does not know.
+
+pub mod client;
+mod hands;
+mod lock;
+mod log;
+mod machine;
+mod pace;
+pub mod protocol;
+pub mod setting;
+mod socket;
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use runner_engine::outcome::Exit;
+use runner_engine::owner::Owner;
+use runner_engine::time::Moment;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::mpsc;
+use tokio::time::sleep;
+
+use crate::cli::Failure;
+use crate::drive::Manner;
+use crate::home::{self, Home};
+use hands::Hands;
+use lock::DaemonLock;
+use log::Voice;
+use machine::{Daemon, Event, Settings, Signal};
+use pace::Pace;
+use socket::{Control, Question};
+
+/// The loop looks up at least this often, whether or not its pace has come.
+const LATE: Duration = Duration::from_secs(5);
+/// So many questions may wait for the loop.
+const QUESTIONS: usize = 64;
+
+/// Serves until it is told to end. `drain` is how long live runs may then go on.
+pub fn run(home: &Home, drain: Duration, manner: Manner) -> Result<Exit, Failure> {
+    // Also makes the state folder, private.
+    let ledger = home.ledger()?;
+    let me = Owner::me();
+    let now = home.now()?;
+    let _lock = DaemonLock::take(&home.daemon_lock(), &me, now.wall)?;
+    let wanted = home::setting("RUNNER_LOG").and_then(|value| value.into_string().ok());
+    let voice = Voice::start(&home.daemon_log(), wanted.as_deref(), manner.quiet)?;
+    let settings = Settings {
+        pid: me.pid,
+        drain,
+        watchdog: home::watchdog(),
+    };
+    let manner = Manner {
+        watched: false,
+        quiet: true,
+        apart: true,
+        ..manner
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::internal(format!("cannot start the daemon's loop: {error}")))?;
+    let hands = Hands::new(home, ledger, me, manner, voice);
+    let done = runtime.block_on(serve(home, settings, hands, now));
+    match &done {
+        Ok(_) => voice.say("ended"),
+        Err(failure) => tracing::error!("{failure}"),
+    }
+    runtime.shutdown_background();
+    done
+}
+
+/// Everything that can happen, as it comes.
+enum Woken {
+    Beat,
+    Signal(Signal),
+    Ends,
+    Asked(Question),
+}
+
+async fn serve(
+    home: &Home,
+    settings: Settings,
+    mut hands: Hands<'_>,
+    mut now: Moment,
+) -> Result<Exit, Failure> {
+    let cannot = |error| Failure::internal(format!("cannot wait for signals: {error}"));
+    let mut term = signal(SignalKind::terminate()).map_err(cannot)?;
+    let mut int = signal(SignalKind::interrupt()).map_err(cannot)?;
+    let mut hup = signal(SignalKind::hangup()).map_err(cannot)?;
+    // Before the first run is started; one signal may stand for several ends.
+    let mut child = signal(SignalKind::child()).map_err(cannot)?;
+    let mut pace = Pace::start().await?;
+    let (sender, mut questions) = mpsc::channel(QUESTIONS);
+    let _control = Control::serve(home, sender)?;
+    // Half of the watchdog's limit must not pass unseen.
+    let late = settings
+        .watchdog
+        .map_or(LATE, |limit| LATE.min(limit / 4))
+        .max(Duration::from_millis(10));
+    let (mut daemon, first) = Daemon::start(settings, now);
+    let mut events = VecDeque::new();
+    for effect in first {
+        hands.carry_out(effect, now, &mut events)?;
+    }
+    loop {
+        while let Some(event) = events.pop_front() {
+            for effect in daemon.handle(event, now) {
+                if let Some(exit) = hands.carry_out(effect, now, &mut events)? {
+                    return Ok(exit);
+                }
+            }
+        }
+        let woken = tokio::select! {
+            Some(_) = term.recv() => Woken::Signal(Signal::Stop),
+            Some(_) = int.recv() => Woken::Signal(Signal::Stop),
+            Some(_) = hup.recv() => Woken::Signal(Signal::Reload),
+            Some(()) = child.recv() => Woken::Ends,
+            Some(question) = questions.recv() => Woken::Asked(question),
+            Some(()) = pace.beats.recv() => Woken::Beat,
+            () = sleep(late) => Woken::Beat,
+        };
+        // A clock that cannot be read for once stands still for once.
+        now = home.now().unwrap_or(now);
+        match woken {
+            Woken::Beat => events.push_back(Event::Pace),
+            Woken::Signal(signal) => events.push_back(Event::Signal(signal)),
+            Woken::Ends => hands.bury(&mut events)?,
+            Woken::Asked(Question { what, reply }) => {
+                let by = hands.expect(reply);
+                events.push_back(Event::Asked { by, what });
+            }
+        }
+    }
+}

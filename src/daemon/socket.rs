@@ -1,0 +1,215 @@
+//! The control socket: who may speak, and how.
+//!
+//! ```text
+//! connect ──same user?──> line ──> request ──> the loop ──> reply ──> line …
+//!             │ no: closed  │ too long, no JSON: error, and on (or closed)
+//!                           └ follow: a thread of its own writes until the run is settled
+//! ```
+//!
+//! Each client has a task of its own and a bound on everything: length of a line, time to write, time
+//! to be silent, number of clients. A slow or dead one never holds up the loop. Must never touch the
+//! ledger for writing and never decide anything.
+
+use std::fs;
+use std::io;
+use std::os::fd::AsFd as _;
+use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::net;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use runner_engine::ids::RunId;
+use rustix::fs::{Mode, OFlags};
+use rustix::process::geteuid;
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
+use tokio::time::timeout;
+
+use super::machine::Ask;
+use super::protocol::{LONGEST, Reply, Request};
+use crate::cli::Failure;
+use crate::follow::{self, Followed};
+use crate::home::Home;
+
+/// How long a client may be silent, or slow to read.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// How many clients at once.
+const CLIENTS: usize = 64;
+
+/// The socket's name in the state folder.
+pub const NAME: &str = "control.sock";
+
+/// A question on its way to the loop.
+pub struct Question {
+    /// What is asked.
+    pub what: Ask,
+    /// Where the reply goes.
+    pub reply: oneshot::Sender<Reply>,
+}
+
+/// The bound socket; its file is removed when dropped.
+#[derive(Debug)]
+pub struct Control {
+    path: PathBuf,
+}
+
+/// Where the socket is for the kernel: an address is short, a state folder's path need not be, so it
+/// is named below a handle on the folder.
+pub fn address(state: &Path) -> io::Result<(rustix::fd::OwnedFd, PathBuf)> {
+    use std::os::fd::AsRawFd as _;
+    let folder = rustix::fs::open(
+        state,
+        OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC,
+        Mode::empty(),
+    )?;
+    let path = PathBuf::from(format!("/proc/self/fd/{}/{NAME}", folder.as_raw_fd()));
+    Ok((folder, path))
+}
+
+impl Control {
+    /// Binds the socket and serves it on the current runtime. Call it with the daemon's lock held:
+    /// whatever lies at the path is then a dead daemon's.
+    pub fn serve(home: &Home, questions: mpsc::Sender<Question>) -> Result<Self, Failure> {
+        let path = home.state.join(NAME);
+        let cannot = |error: io::Error| {
+            Failure::cannot_write(format!("cannot make {}: {error}", path.display()))
+        };
+        match fs::remove_file(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(cannot(error)),
+            _ => {}
+        }
+        let (_folder, address) = address(&home.state).map_err(cannot)?;
+        let listener = net::UnixListener::bind(&address).map_err(cannot)?;
+        // The folder is private already; this is for those who look.
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).map_err(cannot)?;
+        listener.set_nonblocking(true).map_err(cannot)?;
+        let listener = UnixListener::from_std(listener).map_err(cannot)?;
+        tokio::spawn(accept(home.clone(), listener, questions));
+        Ok(Self { path })
+    }
+}
+
+impl Drop for Control {
+    fn drop(&mut self) {
+        let _already_gone = fs::remove_file(&self.path);
+    }
+}
+
+async fn accept(home: Home, listener: UnixListener, questions: mpsc::Sender<Question>) {
+    let places = Arc::new(Semaphore::new(CLIENTS));
+    loop {
+        let Ok(place) = Arc::clone(&places).acquire_owned().await else {
+            return;
+        };
+        let stream = match listener.accept().await {
+            Ok((stream, _)) => stream,
+            Err(error) => {
+                tracing::warn!(%error, "a client could not be accepted");
+                // Out of descriptors, most likely: a pause, or this would be all we do.
+                tokio::time::sleep(Duration::from_millis(200)).await;
+                continue;
+            }
+        };
+        let ours = stream.peer_cred().map(|peer| peer.uid());
+        if !ours.as_ref().is_ok_and(|uid| *uid == geteuid().as_raw()) {
+            tracing::warn!(?ours, "a stranger at the control socket was turned away");
+            continue;
+        }
+        let (home, questions) = (home.clone(), questions.clone());
+        tokio::spawn(async move {
+            // A client that goes away in mid-word is its own business.
+            let _gone = talk(&home, stream, &questions, place).await;
+        });
+    }
+}
+
+async fn talk(
+    home: &Home,
+    stream: UnixStream,
+    questions: &mpsc::Sender<Question>,
+    place: OwnedSemaphorePermit,
+) -> io::Result<()> {
+    let mut stream = BufReader::new(stream);
+    loop {
+        let mut line = Vec::new();
+        let bound = LONGEST as u64 + 1;
+        let mut bounded = (&mut stream).take(bound);
+        if timeout(PATIENCE, bounded.read_until(b'\n', &mut line)).await?? == 0 {
+            return Ok(());
+        }
+        if line.len() > LONGEST {
+            let why = format!("a request is one line of at most {LONGEST} bytes");
+            // What follows is the rest of it: there is nothing more to understand.
+            return write(&mut stream, &Reply::error(why)).await;
+        }
+        let what = match serde_json::from_slice(&line) {
+            Err(error) => {
+                let why = format!("no such request: {error}");
+                write(&mut stream, &Reply::error(why)).await?;
+                continue;
+            }
+            Ok(Request::Follow { run, from }) => {
+                return follow_apart(home.clone(), stream.into_inner(), run, from, place);
+            }
+            Ok(Request::Status {}) => Ask::Status,
+            Ok(Request::Tick {}) => Ask::Tick,
+            Ok(Request::Cancel { run }) => Ask::Cancel(run),
+        };
+        let (reply, answer) = oneshot::channel();
+        let asked = questions.send(Question { what, reply }).await;
+        let reply = match asked {
+            Ok(()) => answer.await.ok(),
+            Err(_) => None,
+        };
+        let reply = reply.unwrap_or_else(|| Reply::error("the daemon has ended"));
+        write(&mut stream, &reply).await?;
+    }
+}
+
+fn line(reply: &Reply) -> Vec<u8> {
+    let mut line = serde_json::to_vec(reply).expect("a reply has string keys only");
+    line.push(b'\n');
+    line
+}
+
+async fn write(stream: &mut BufReader<UnixStream>, reply: &Reply) -> io::Result<()> {
+    timeout(PATIENCE, stream.write_all(&line(reply))).await?
+}
+
+/// Following waits for files, so it has a thread; it ends with its client or its run, and at the
+/// latest with the process.
+fn follow_apart(
+    home: Home,
+    stream: UnixStream,
+    run: RunId,
+    from: u64,
+    place: OwnedSemaphorePermit,
+) -> io::Result<()> {
+    let mut stream = stream.into_std()?;
+    stream.set_nonblocking(false)?;
+    stream.set_write_timeout(Some(PATIENCE))?;
+    let client = stream.try_clone()?;
+    thread::Builder::new()
+        .name("follow".to_owned())
+        .stack_size(256 * 1024)
+        .spawn(move || {
+            use std::io::Write as _;
+            let done = follow::follow(&home, &run, from, &[client.as_fd()], &mut |text, end| {
+                let text = text.to_owned();
+                stream.write_all(&line(&Reply::Log { text, end }))
+            });
+            let last = match done {
+                Ok(Followed::Settled(row)) => Reply::Over {
+                    outcome: follow::outcome(&row),
+                },
+                Ok(Followed::Abandoned) => return,
+                Err(failure) => Reply::error(failure.to_string()),
+            };
+            let _gone = stream.write_all(&line(&last));
+            drop(place);
+        })
+        .map(|_detached| ())
+}

@@ -1,0 +1,246 @@
+//! Following the log of a run until the run is settled.
+//!
+//! ```text
+//! look at the row ──> read the log to its end ──> was it settled? ──no──> wait for a change ──┐
+//!        ^                                              └ yes, and nobody writes any more: over  │
+//!        └───────────────────────────────────────────────────────────────────────────────────────┘
+//! ```
+//!
+//! The row is looked at before the log is read, so nothing that was written before the end is lost.
+//! Changes of the log and of the ledger wake us; a bounded wait is the net below. Must never write.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::os::unix::fs::FileExt as _;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use runner_engine::ids::RunId;
+use runner_engine::ledger::{LedgerError, RunRow, RunState};
+use runner_engine::outcome::Outcome;
+use runner_engine::time::boot_time;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
+
+use crate::cli::{Failure, log};
+use crate::home::Home;
+
+/// The longest wait for a change: what wakes us may be missed.
+const WAIT: Duration = Duration::from_millis(500);
+/// How long the process of a settled run may still write, and how long nothing means the end where
+/// there is no such process.
+const TRAIL: Duration = Duration::from_secs(5);
+const QUIET: Duration = Duration::from_millis(50);
+/// A line that is longer is passed on in parts.
+const LINE: usize = 64 * 1024;
+
+/// How following ended.
+pub enum Followed {
+    /// The run is settled and its log is read.
+    Settled(Box<RunRow>),
+    /// Nobody listens any more.
+    Abandoned,
+}
+
+/// How a run ended, in one line.
+pub fn outcome(row: &RunRow) -> String {
+    let outcome = row.outcome.as_ref();
+    let outcome = outcome.map_or_else(|| "not settled".to_owned(), Outcome::to_string);
+    format!("{}: {outcome}", row.job_name)
+}
+
+/// Passes the log of `run` from byte `from` on to `sink`, as whole lines and how many bytes are passed
+/// on by then. Ends early when one of `stops` is closed at its other end, or `sink` fails.
+pub fn follow(
+    home: &Home,
+    run: &RunId,
+    from: u64,
+    stops: &[BorrowedFd<'_>],
+    sink: &mut dyn FnMut(&str, u64) -> io::Result<()>,
+) -> Result<Followed, Failure> {
+    let ledger = home
+        .ledger_to_read()?
+        .ok_or_else(|| LedgerError::NotFound {
+            what: "run",
+            name: run.to_string(),
+        })?;
+    let folder = home.run_folder(run.as_str());
+    let mut changes = Changes::of(&home.state, &folder);
+    let mut tail = Tail::new(folder.join(log::FILE), from);
+    let mut over_since = None;
+    loop {
+        let row = ledger.run(run)?;
+        let read = match tail.read(sink) {
+            Ok(read) => read,
+            Err(Stopped::Sink) => return Ok(Followed::Abandoned),
+            Err(Stopped::Log(error)) => {
+                return Err(Failure::environment(format!(
+                    "cannot read {}: {error}",
+                    tail.path.display()
+                )));
+            }
+        };
+        let mut wait = WAIT;
+        if row.state == RunState::Settled {
+            let now = boot_time();
+            let since = *over_since.get_or_insert(now);
+            let writes = row.owner.as_ref().is_some_and(|owner| owner.is_alive());
+            let quiet = read == 0 && now.saturating_sub(since) >= QUIET;
+            if (quiet && !writes) || now.saturating_sub(since) >= TRAIL {
+                if tail.rest(sink).is_err() {
+                    return Ok(Followed::Abandoned);
+                }
+                return Ok(Followed::Settled(Box::new(row)));
+            }
+            wait = QUIET;
+        }
+        if changes.wait(stops, wait)? {
+            return Ok(Followed::Abandoned);
+        }
+    }
+}
+
+/// What `poll` says of an end whose other end is closed, without being asked.
+const GONE: PollFlags = PollFlags::HUP.union(PollFlags::ERR).union(PollFlags::NVAL);
+
+/// Whether the other end of a pipe or socket is closed.
+pub fn is_closed(end: BorrowedFd<'_>) -> bool {
+    let mut polled = [PollFd::from_borrowed_fd(end, PollFlags::empty())];
+    let at_once = Timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    poll(&mut polled, Some(&at_once)).is_ok() && polled[0].revents().intersects(GONE)
+}
+
+enum Stopped {
+    Sink,
+    Log(io::Error),
+}
+
+/// The growing end of a file that may not be there yet.
+struct Tail {
+    path: PathBuf,
+    file: Option<File>,
+    /// What is read so far.
+    at: u64,
+    /// The beginning of a line.
+    rest: Vec<u8>,
+}
+
+impl Tail {
+    fn new(path: PathBuf, from: u64) -> Self {
+        Self {
+            path,
+            file: None,
+            at: from,
+            rest: Vec::new(),
+        }
+    }
+
+    /// Passes on what is new; returns how much that was.
+    fn read(&mut self, sink: &mut dyn FnMut(&str, u64) -> io::Result<()>) -> Result<u64, Stopped> {
+        if self.file.is_none() {
+            match File::open(&self.path) {
+                Ok(file) => self.file = Some(file),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(0),
+                Err(error) => return Err(Stopped::Log(error)),
+            }
+        }
+        let before = self.at;
+        let mut chunk = vec![0; LINE];
+        while let Some(file) = &self.file {
+            let count = match file.read_at(&mut chunk, self.at) {
+                Ok(0) => break,
+                Ok(count) => count,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => return Err(Stopped::Log(error)),
+            };
+            self.at += count as u64;
+            self.rest.extend_from_slice(&chunk[..count]);
+            let whole = match self.rest.iter().rposition(|byte| *byte == b'\n') {
+                Some(end) => end + 1,
+                None if self.rest.len() >= LINE => self.rest.len(),
+                None => continue,
+            };
+            let rest = self.rest.split_off(whole);
+            let text = std::mem::replace(&mut self.rest, rest);
+            let passed = self.at - self.rest.len() as u64;
+            sink(&String::from_utf8_lossy(&text), passed).map_err(|_| Stopped::Sink)?;
+        }
+        Ok(self.at - before)
+    }
+
+    /// Passes on a last line without an end.
+    fn rest(&mut self, sink: &mut dyn FnMut(&str, u64) -> io::Result<()>) -> io::Result<()> {
+        if self.rest.is_empty() {
+            return Ok(());
+        }
+        let text = std::mem::take(&mut self.rest);
+        sink(&String::from_utf8_lossy(&text), self.at)
+    }
+}
+
+/// What wakes us: the ledger and the run's folder, as far as they can be watched.
+struct Changes {
+    watch: Option<OwnedFd>,
+    folder: PathBuf,
+    watched: bool,
+}
+
+impl Changes {
+    fn of(state: &Path, folder: &Path) -> Self {
+        let watch = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC).ok();
+        if let Some(watch) = &watch {
+            // The ledger's journal lies there; a failure only makes us slower.
+            let _slower = inotify::add_watch(watch, state, WatchFlags::MODIFY);
+        }
+        Self {
+            watch,
+            folder: folder.to_owned(),
+            watched: false,
+        }
+    }
+
+    /// Waits for a change; true when one of `stops` is closed at its other end.
+    fn wait(&mut self, stops: &[BorrowedFd<'_>], limit: Duration) -> Result<bool, Failure> {
+        let mut limit = limit;
+        if let Some(watch) = &self.watch
+            && !self.watched
+            && inotify::add_watch(watch, &self.folder, WatchFlags::MODIFY).is_ok()
+        {
+            self.watched = true;
+            // It may have been written between our reading and now.
+            limit = Duration::ZERO;
+        }
+        // Nothing is waited for but the other end's going away, which is always told.
+        let mut polled: Vec<PollFd<'_>> = stops
+            .iter()
+            .map(|stop| PollFd::from_borrowed_fd(*stop, PollFlags::empty()))
+            .collect();
+        if let Some(watch) = &self.watch {
+            polled.push(PollFd::from_borrowed_fd(watch.as_fd(), PollFlags::IN));
+        }
+        let limit = Timespec {
+            tv_sec: limit.as_secs().try_into().unwrap_or(i64::MAX),
+            tv_nsec: limit.subsec_nanos().into(),
+        };
+        match poll(&mut polled, Some(&limit)) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => {
+                return Err(Failure::internal(format!("cannot wait for a log: {error}")));
+            }
+        }
+        let stopped = polled
+            .iter()
+            .take(stops.len())
+            .any(|stop| stop.revents().intersects(GONE));
+        if let Some(watch) = &self.watch {
+            // What it says does not matter, only that there was something.
+            let mut told = [0_u8; 4096];
+            while rustix::io::read(watch, &mut told).is_ok_and(|count| count > 0) {}
+        }
+        Ok(stopped)
+    }
+}

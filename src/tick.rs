@@ -1,0 +1,122 @@
+//! One tick of all projects, as the daemon and `runner tick` both make it.
+//!
+//! Configuration that changed is read again, the engine ticks, and the failmarks of what it settled
+//! are brought in line. Must never start a run: it says what to start.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use runner_engine::ids::RunId;
+use runner_engine::ledger::{GONE, Ledger};
+use runner_engine::owner::Owner;
+use runner_engine::tick::{Tick, tick};
+
+use crate::cli::Failure;
+use crate::drive;
+use crate::home::Home;
+use crate::project::{self, Here};
+
+/// Which configuration is read again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reread {
+    /// Of projects whose files have another stat than when they were last read.
+    WhatChanged,
+    /// Of all projects.
+    All,
+}
+
+/// What a tick did.
+#[derive(Clone, Debug, Default)]
+pub struct Done {
+    /// Runs to start now, oldest first.
+    pub start: Vec<RunId>,
+    /// Runs that were settled for their dead owners, with the word of their outcome.
+    pub settled: Vec<(RunId, String)>,
+    /// What could not be done for one run or one job, while everything else was done.
+    pub troubles: Vec<String>,
+    /// Projects whose configuration cannot be read, by path, with the reason; they keep their jobs.
+    pub unreadable: BTreeMap<String, String>,
+}
+
+/// Ticks once.
+pub fn once(home: &Home, ledger: &mut Ledger, me: &Owner, reread: Reread) -> Result<Done, Failure> {
+    let mut unreadable = BTreeMap::new();
+    refresh(home, ledger, reread, &mut unreadable)?;
+    let Tick {
+        start,
+        end,
+        settled,
+        mut troubles,
+        swept,
+    } = tick(ledger, &drive::driver(home, me), home.now()?)?;
+    for run in &end {
+        drive::end(ledger, run)?;
+    }
+    for run in settled.iter().map(|(run, _)| run).chain(&swept) {
+        // What is to be started must not be lost over it.
+        if let Err(failure) = drive::mark(home, ledger, run) {
+            troubles.push(format!("run {run}: {failure}"));
+        }
+    }
+    Ok(Done {
+        start,
+        settled,
+        troubles,
+        unreadable,
+    })
+}
+
+/// What a tick will find, and when.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Next {
+    /// The job that a clock makes due, or what else it is.
+    pub what: String,
+    /// When.
+    pub at: Timestamp,
+}
+
+/// The next moment at which a tick finds something by itself, over all projects.
+pub fn next(ledger: &Ledger, now: Timestamp) -> Result<Option<Next>, Failure> {
+    let Some(at) = ledger.next_moment(now)? else {
+        return Ok(None);
+    };
+    let what = ledger.job_due_at(at)?;
+    Ok(Some(Next {
+        what: what.unwrap_or_else(|| "what waits".to_owned()),
+        at,
+    }))
+}
+
+/// Reads again the configuration of projects whose files have changed; a bad one keeps its old jobs
+/// and is named, once a tick.
+fn refresh(
+    home: &Home,
+    ledger: &mut Ledger,
+    reread: Reread,
+    bad: &mut BTreeMap<String, String>,
+) -> Result<(), Failure> {
+    for known in ledger.projects()? {
+        if reread == Reread::WhatChanged && known.config_stamp == project::stamp(home, &known.path)
+        {
+            continue;
+        }
+        let path = known.path.display().to_string();
+        if !known.path.join(project::FILE).is_file() {
+            // Said once; nothing of it is due until it is back.
+            if known.config_stamp != GONE {
+                ledger.project_jobs(&known.id, GONE, &[], home.wall()?)?;
+                bad.insert(
+                    path,
+                    "the project is gone; nothing of it is due until it is back".to_owned(),
+                );
+            }
+            continue;
+        }
+        let fresh =
+            Here::at(home, &known.path).and_then(|here| here.register(ledger, home.wall()?));
+        if let Err(failure) = fresh {
+            bad.insert(path, failure.to_string());
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,563 @@
+//! The daemon: what is due, who may speak to it, how it ends.
+
+use std::fs;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::net::{UnixDatagram, UnixStream};
+use std::process::{Child, ChildStderr, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
+
+use crate::house::{House, Said, ended_within};
+
+const LIMIT: Duration = Duration::from_secs(60);
+const NO_DREAM: &str = "[jobs.dream]\nenabled = false\n";
+/// Says that it runs, then waits for a word.
+const WAIT: &str = "[jobs.wait]\nkind = \"command\"\ntrigger = \"every 1m\"\nprogram = \"sh\"\n\
+    args = [\"-c\", \"echo up > up.fifo; read word < go.fifo\"]\n";
+
+/// A running daemon; killed when it is dropped alive.
+struct Daemon<'a> {
+    house: &'a House,
+    child: Child,
+    lines: BufReader<ChildStderr>,
+}
+
+impl Drop for Daemon<'_> {
+    fn drop(&mut self) {
+        let _gone = self.child.kill();
+        let _reaped = self.child.wait();
+    }
+}
+
+impl<'a> Daemon<'a> {
+    fn start(house: &'a House, args: &[&str]) -> Self {
+        Self::with(house, args, &[])
+    }
+
+    fn with(house: &'a House, args: &[&str], env: &[(&str, &str)]) -> Self {
+        let mut words = vec!["daemon"];
+        words.extend(args);
+        let mut child = house
+            .runner(&words)
+            .env("RUNNER_TEST_CLOCK", house.root().join("clock"))
+            .envs(env.iter().copied())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let lines = BufReader::new(child.stderr.take().unwrap());
+        let mut daemon = Self {
+            house,
+            child,
+            lines,
+        };
+        daemon.hears("ready");
+        daemon
+    }
+
+    /// Reads what it says up to a line with `words`.
+    #[track_caller]
+    fn hears(&mut self, words: &str) -> String {
+        let mut all = String::new();
+        loop {
+            let mut line = String::new();
+            assert_ne!(
+                self.lines.read_line(&mut line).unwrap(),
+                0,
+                "no {words:?} in {all}"
+            );
+            if line.contains(words) {
+                return line;
+            }
+            all.push_str(&line);
+        }
+    }
+
+    fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).unwrap();
+    }
+
+    /// Sends one line, reads one.
+    fn ask(&self, request: &str) -> Value {
+        let mut stream = self.connect();
+        stream.write_all(request.as_bytes()).unwrap();
+        stream.write_all(b"\n").unwrap();
+        let mut line = String::new();
+        BufReader::new(stream).read_line(&mut line).unwrap();
+        serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error} in {line:?}"))
+    }
+
+    fn connect(&self) -> UnixStream {
+        let stream = UnixStream::connect(self.house.state().join("control.sock")).unwrap();
+        stream.set_read_timeout(Some(LIMIT)).unwrap();
+        stream
+    }
+
+    fn tick(&self) -> Value {
+        self.ask(r#"{"ask":"tick"}"#)
+    }
+
+    /// Waits for its end; what it said to the last, and its exit code.
+    fn ends(mut self, code: i32) -> String {
+        assert!(ended_within(self.child.id(), LIMIT), "it does not end");
+        let mut said = String::new();
+        self.lines.read_to_string(&mut said).unwrap();
+        assert_eq!(self.child.wait().unwrap().code(), Some(code), "{said}");
+        said
+    }
+}
+
+/// Sets the clock of a house; whole or not at all, for a daemon reads it at any time.
+fn at(house: &House, clock: &str) {
+    let draft = house.root().join("clock.new");
+    fs::write(&draft, clock).unwrap();
+    fs::rename(draft, house.root().join("clock")).unwrap();
+}
+
+fn run(house: &House, args: &[&str]) -> Said {
+    let mut command = house.runner(args);
+    command.env("RUNNER_TEST_CLOCK", house.root().join("clock"));
+    Said::of(command.output().unwrap())
+}
+
+/// A project at 20:00 with these jobs besides a dream that sleeps.
+fn house(toml: &str) -> House {
+    let house = House::new();
+    at(&house, "2026-11-21T20:00:00Z");
+    run(&house, &["init"]).ends(0);
+    house.configure(&format!("{NO_DREAM}{toml}"));
+    house
+        .command("mkfifo", &["up.fifo", "go.fifo"])
+        .status()
+        .unwrap();
+    house
+}
+
+/// A daemon with one live run of the job that waits.
+fn busy<'a>(house: &'a House, args: &[&str]) -> (Daemon<'a>, String) {
+    let daemon = Daemon::start(house, args);
+    at(house, "2026-11-21T20:01:00Z");
+    let told = daemon.tick();
+    assert_eq!(
+        fs::read_to_string(house.path("up.fifo")).unwrap(),
+        "up\n",
+        "{told}"
+    );
+    let run = told["started"][0].as_str().unwrap().to_owned();
+    (daemon, run)
+}
+
+fn outcome(house: &House, run: &str) -> String {
+    house
+        .ledger()
+        .query_row("SELECT outcome FROM runs WHERE id = ?1", [run], |row| {
+            row.get(0)
+        })
+        .unwrap()
+}
+
+#[test]
+fn a_job_is_run_when_its_time_has_come() {
+    let house = house(
+        "[jobs.count]\nkind = \"command\"\ntrigger = \"every 1m\"\nprogram = \"sh\"\nargs = [\"-c\", \"echo x >> times\"]\n",
+    );
+    let mut daemon = Daemon::start(&house, &[]);
+    assert_eq!(
+        daemon.tick(),
+        json!({"is": "ticked", "started": [], "troubles": []})
+    );
+    at(&house, "2026-11-21T20:01:00Z");
+    // The pace may have been faster than we are.
+    daemon.tick();
+    daemon.hears("count: started");
+    daemon.hears("count: succeeded");
+    daemon.tick();
+    assert_eq!(house.read("times"), "x\n");
+    run(&house, &["status"])
+        .ends(0)
+        .says(&format!("daemon: pid {} since", daemon.child.id()));
+    daemon.signal(Signal::TERM);
+    daemon.ends(0);
+    run(&house, &["status"]).ends(0).says("no daemon");
+    assert!(!house.state().join("control.sock").exists());
+    let log = fs::read_to_string(house.state().join("daemon.log")).unwrap();
+    assert!(
+        log.contains("ready") && log.contains("the wall clock was set"),
+        "{log}"
+    );
+    assert!(house.count("SELECT count(*) FROM events WHERE kind = 'clock-set'") > 0);
+}
+
+#[test]
+fn a_second_daemon_names_the_first() {
+    let house = house("");
+    let daemon = Daemon::start(&house, &[]);
+    run(&house, &["daemon"])
+        .ends(75)
+        .says(&format!("PID {}", daemon.child.id()));
+    let status = run(&house, &["status", "--json"]).ends(0).json();
+    assert_eq!(status["daemon"]["pid"], daemon.child.id());
+    assert_eq!(status["daemon"]["live"], json!([]));
+}
+
+#[test]
+fn a_broken_configuration_keeps_the_old_jobs_and_is_said() {
+    let house = house(WAIT);
+    let mut daemon = Daemon::start(&house, &[]);
+    let good = house.read("runner.toml");
+    house.write("runner.toml", format!("{good}\n[jobs.wait\n"));
+    daemon.signal(Signal::HUP);
+    let line = daemon.hears("runner.toml");
+    assert!(line.contains("project"), "{line}");
+    at(&house, "2026-11-21T20:01:00Z");
+    daemon.tick();
+    daemon.hears("wait: started");
+    house.write("runner.toml", good);
+    daemon.signal(Signal::HUP);
+    daemon.hears("configuration read again");
+    at(&house, "2026-11-21T20:02:00Z");
+    daemon.tick();
+    assert_eq!(fs::read_to_string(house.path("up.fifo")).unwrap(), "up\n");
+    fs::write(house.path("go.fifo"), "go\n").unwrap();
+    daemon.hears("wait: succeeded");
+}
+
+#[test]
+fn a_stop_waits_for_a_run_that_ends_in_time() {
+    let house = house(WAIT);
+    let (mut daemon, id) = busy(&house, &["--drain", "1h"]);
+    daemon.signal(Signal::TERM);
+    daemon.hears("1 run may go on for 1h");
+    let status = daemon.ask(r#"{"ask":"status"}"#);
+    assert_eq!(
+        (&status["draining"], &status["live"][0]["job"]),
+        (&json!(true), &json!("wait"))
+    );
+    assert_eq!(daemon.tick()["is"], "error");
+    fs::write(house.path("go.fifo"), "go\n").unwrap();
+    daemon.ends(0);
+    assert!(outcome(&house, &id).contains("succeeded"));
+}
+
+#[test]
+fn a_second_stop_asks_the_run_to_end() {
+    let house = house(WAIT);
+    let (mut daemon, id) = busy(&house, &["--drain", "1h"]);
+    daemon.signal(Signal::INT);
+    daemon.hears("may go on");
+    daemon.signal(Signal::TERM);
+    daemon.ends(0);
+    assert!(outcome(&house, &id).contains("cancelled"));
+    assert_eq!(house.survivors(), Vec::<String>::new());
+}
+
+#[test]
+fn a_run_that_ignores_a_stop_is_killed_with_its_tree() {
+    let house = house(
+        "[jobs.deaf]\nkind = \"command\"\ntrigger = \"every 1m\"\nprogram = \"sh\"\n\
+         args = [\"-c\", \"trap '' TERM; setsid sh -c 'trap \\\"\\\" TERM; echo up > up.fifo; while :; do sleep 1000; done'\"]\n",
+    );
+    let (daemon, id) = busy(&house, &["--drain", "0s"]);
+    let began = Instant::now();
+    daemon.signal(Signal::TERM);
+    daemon.ends(0);
+    assert!(began.elapsed() < Duration::from_secs(30), "{began:?}");
+    assert_eq!(house.survivors(), Vec::<String>::new());
+    assert!(outcome(&house, &id).contains("cancelled"), "by itself");
+}
+
+#[test]
+fn a_run_that_hangs_is_killed_with_its_tree_and_settled() {
+    let house = house(WAIT);
+    let (mut daemon, id) = busy(&house, &["--drain", "1h"]);
+    let pid = owner(&house);
+    kill_process(pid, Signal::STOP).unwrap();
+    daemon.signal(Signal::TERM);
+    daemon.hears("may go on");
+    daemon.signal(Signal::TERM);
+    daemon.hears("asks 1 run to end");
+    daemon.signal(Signal::TERM);
+    daemon.hears("kills 1 run");
+    daemon.ends(0);
+    assert_eq!(house.survivors(), Vec::<String>::new());
+    assert!(outcome(&house, &id).contains("lost"));
+}
+
+/// The process of the one run that is under way.
+fn owner(house: &House) -> Pid {
+    let owner: String = house
+        .ledger()
+        .query_row(
+            "SELECT owner FROM runs WHERE state = 'running'",
+            [],
+            |row| row.get(0),
+        )
+        .unwrap();
+    let owner: Value = serde_json::from_str(&owner).unwrap();
+    Pid::from_raw(i32::try_from(owner["pid"].as_i64().unwrap()).unwrap()).unwrap()
+}
+
+#[test]
+fn the_socket_is_private_and_nonsense_is_answered() {
+    let house = house("");
+    let daemon = Daemon::start(&house, &[]);
+    let path = house.state().join("control.sock");
+    let mode = fs::metadata(&path).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    for bad in [
+        "",
+        "{",
+        "null",
+        "{\"ask\":\"dance\"}",
+        "{\"ask\":\"tick\",\"loud\":1}",
+        "{\"ask\":\"follow\",\"run\":\"nonsense\"}",
+        "\u{7}\u{0}x",
+    ] {
+        let told = daemon.ask(bad);
+        assert_eq!(told["is"], "error", "{bad:?}: {told}");
+    }
+    let unknown = "01KA5V7Q4B0000000000000000";
+    for ask in ["follow", "cancel"] {
+        let told = daemon.ask(&format!(r#"{{"ask":"{ask}","run":"{unknown}"}}"#));
+        assert!(told["why"].as_str().unwrap().contains(unknown), "{told}");
+    }
+    // Bytes that are no text, and a line without an end.
+    let mut stream = daemon.connect();
+    stream.write_all(b"\xff\xfe\n").unwrap();
+    let mut replies = BufReader::new(stream.try_clone().unwrap());
+    let mut line = String::new();
+    replies.read_line(&mut line).unwrap();
+    assert!(line.contains("error"), "{line}");
+    // It may close while we still write.
+    let _closed = stream.write_all(&vec![b'x'; 70_000]);
+    line.clear();
+    let _reset = replies.read_line(&mut line);
+    // Clients that say nothing hold up nobody, nor does one that does not read.
+    let silent: Vec<_> = (0..8).map(|_| daemon.connect()).collect();
+    let mut deaf = daemon.connect();
+    for _ in 0..100 {
+        deaf.write_all(b"{\"ask\":\"status\"}\n").unwrap();
+    }
+    assert_eq!(daemon.tick()["is"], "ticked");
+    drop(silent);
+}
+
+#[test]
+fn a_log_is_followed_to_its_end() {
+    let house = house(WAIT);
+    let (mut daemon, id) = busy(&house, &[]);
+    let follow = || {
+        let mut command = house.runner(&["runs", "logs", &id, "--follow"]);
+        command.stdout(Stdio::piped());
+        command.spawn().unwrap()
+    };
+    let through = follow();
+    let mut first = BufReader::new(daemon.connect());
+    let request = format!("{{\"ask\":\"follow\",\"run\":\"{id}\"}}\n");
+    first.get_mut().write_all(request.as_bytes()).unwrap();
+    let mut line = String::new();
+    first.read_line(&mut line).unwrap();
+    assert!(line.contains("begins"), "{line}");
+    fs::write(house.path("go.fifo"), "go\n").unwrap();
+    let said = Said::of(through.wait_with_output().unwrap()).ends(0);
+    assert!(said.out.contains("begins"), "{said:?}");
+    assert!(said.out.contains("settled"), "{said:?}");
+    assert!(said.out.ends_with("wait: succeeded\n"), "{said:?}");
+    let mut rest = String::new();
+    first.read_to_string(&mut rest).unwrap();
+    let last: Value = serde_json::from_str(rest.lines().last().unwrap()).unwrap();
+    assert_eq!(last, json!({"is": "over", "outcome": "wait: succeeded"}));
+    daemon.hears("wait: succeeded");
+    daemon.signal(Signal::TERM);
+    daemon.ends(0);
+    // The same without a daemon, and of a run that is over.
+    assert_eq!(Said::of(follow().wait_with_output().unwrap()).out, said.out);
+    run(&house, &["runs", "logs", "01ZZZZZZZZ", "--follow"]).ends(65);
+}
+
+#[test]
+fn a_follower_outlives_the_daemon_that_served_it() {
+    let house = house(WAIT);
+    let (mut daemon, id) = busy(&house, &[]);
+    let mut follower = house
+        .runner(&["runs", "logs", &id, "--follow"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut out = BufReader::new(follower.stdout.take().unwrap());
+    let mut said = String::new();
+    out.read_line(&mut said).unwrap();
+    let pid = owner(&house);
+    daemon.child.kill().unwrap();
+    daemon.child.wait().unwrap();
+    fs::write(house.path("go.fifo"), "go\n").unwrap();
+    out.read_to_string(&mut said).unwrap();
+    assert_eq!(follower.wait().unwrap().code(), Some(0));
+    assert!(ended_within(
+        pid.as_raw_nonzero().get().cast_unsigned(),
+        LIMIT
+    ));
+    let whole = run(&house, &["runs", "logs", &id]).out;
+    assert_eq!(
+        said,
+        format!("{whole}wait: succeeded\n"),
+        "no line is lost or said twice"
+    );
+}
+
+#[test]
+fn a_follower_whose_reader_goes_away_ends() {
+    let house = house(WAIT);
+    let (daemon, id) = busy(&house, &[]);
+    for _ in 0..2 {
+        let mut follower = house
+            .runner(&["runs", "logs", &id, "--follow"])
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        drop(follower.stdout.take());
+        assert!(ended_within(follower.id(), LIMIT), "the run is still live");
+        follower.wait().unwrap();
+        // Once more, without a daemon.
+        kill_process(Pid::from_child(&daemon.child), Signal::KILL).unwrap();
+        assert!(ended_within(daemon.child.id(), LIMIT));
+    }
+    fs::write(house.path("go.fifo"), "go\n").unwrap();
+}
+
+#[test]
+fn a_run_by_hand_shows_its_log_while_it_runs() {
+    let house = house(WAIT);
+    let mut child = house
+        .runner(&["run", "wait", "--follow"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut out = BufReader::new(child.stdout.take().unwrap());
+    let mut line = String::new();
+    out.read_line(&mut line).unwrap();
+    assert!(line.contains("begins"), "{line}");
+    assert_eq!(fs::read_to_string(house.path("up.fifo")).unwrap(), "up\n");
+    fs::write(house.path("go.fifo"), "go\n").unwrap();
+    let mut rest = String::new();
+    out.read_to_string(&mut rest).unwrap();
+    assert!(
+        rest.contains("settled") && rest.contains("wait: succeeded"),
+        "{rest}"
+    );
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    // A reader that goes away does not harm the run.
+    let mut child = house
+        .runner(&["run", "wait", "--follow"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stdout.take());
+    assert_eq!(fs::read_to_string(house.path("up.fifo")).unwrap(), "up\n");
+    fs::write(house.path("go.fifo"), "go\n").unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    run(&house, &["run", "wait", "--follow", "--json"]).ends(2);
+}
+
+#[test]
+fn a_run_is_cancelled_through_the_daemon() {
+    let house = house(WAIT);
+    let (mut daemon, id) = busy(&house, &[]);
+    let request = format!(r#"{{"ask":"cancel","run":"{id}"}}"#);
+    assert_eq!(daemon.ask(&request)["is"], "cancelled");
+    daemon.hears("wait: cancelled");
+    let told = daemon.ask(&request);
+    assert!(told["why"].as_str().unwrap().contains("is over"), "{told}");
+}
+
+#[test]
+fn a_killed_daemon_harms_no_run_and_hinders_no_daemon() {
+    let house = house(WAIT);
+    let (mut daemon, id) = busy(&house, &[]);
+    let pid = owner(&house);
+    daemon.child.kill().unwrap();
+    daemon.child.wait().unwrap();
+    assert!(house.state().join("control.sock").exists(), "it is stale");
+    run(&house, &["status"]).ends(0).says("no daemon");
+    let second = Daemon::start(&house, &[]);
+    assert_eq!(second.tick()["started"], json!([]));
+    fs::write(house.path("go.fifo"), "go\n").unwrap();
+    assert!(ended_within(
+        pid.as_raw_nonzero().get().cast_unsigned(),
+        LIMIT
+    ));
+    assert!(outcome(&house, &id).contains("succeeded"));
+    assert_eq!(house.count("SELECT count(*) FROM runs"), 1);
+    second.signal(Signal::TERM);
+    second.ends(0);
+}
+
+#[test]
+fn a_daemon_and_its_run_killed_at_once_are_settled_by_the_next() {
+    let house = house(WAIT);
+    let (mut daemon, id) = busy(&house, &[]);
+    let pid = owner(&house);
+    daemon.child.kill().unwrap();
+    daemon.child.wait().unwrap();
+    kill_process(pid, Signal::KILL).unwrap();
+    assert!(ended_within(
+        pid.as_raw_nonzero().get().cast_unsigned(),
+        LIMIT
+    ));
+    let second = Daemon::start(&house, &[]);
+    assert!(outcome(&house, &id).contains("lost"), "by its first tick");
+    assert_eq!(house.survivors(), Vec::<String>::new());
+    drop(second);
+}
+
+#[test]
+fn the_service_manager_is_told() {
+    let house = house(
+        "[jobs.env]\nkind = \"command\"\ntrigger = \"every 1m\"\nprogram = \"sh\"\nargs = [\"-c\", \"tr '\\\\0' '\\\\n' < /proc/$PPID/environ > seen\"]\n",
+    );
+    let path = house.root().join("notify.sock");
+    let manager = UnixDatagram::bind(&path).unwrap();
+    manager.set_read_timeout(Some(LIMIT)).unwrap();
+    let mut daemon = Daemon::with(
+        &house,
+        &[],
+        &[
+            ("NOTIFY_SOCKET", path.to_str().unwrap()),
+            ("WATCHDOG_USEC", "400000"),
+        ],
+    );
+    let hears = |words: &str| {
+        let mut all = String::new();
+        while !all.contains(words) {
+            let mut told = [0; 4096];
+            let count = manager
+                .recv(&mut told)
+                .unwrap_or_else(|error| panic!("no {words} in {all}: {error}"));
+            all.push_str(std::str::from_utf8(&told[..count]).unwrap());
+        }
+    };
+    hears("READY=1");
+    hears("STATUS=0 runs live");
+    hears("WATCHDOG=1");
+    hears("WATCHDOG=1");
+    daemon.signal(Signal::HUP);
+    hears("RELOADING=1\nMONOTONIC_USEC=");
+    hears("READY=1");
+    at(&house, "2026-11-21T20:01:00Z");
+    daemon.tick();
+    daemon.hears("env: succeeded");
+    let seen = house.read("seen");
+    assert!(
+        seen.contains("XDG_STATE_HOME"),
+        "the run's own process: {seen}"
+    );
+    assert!(
+        !seen.contains("NOTIFY_SOCKET") && !seen.contains("WATCHDOG"),
+        "{seen}"
+    );
+    daemon.signal(Signal::TERM);
+    hears("STOPPING=1");
+    daemon.ends(0);
+}
