@@ -198,12 +198,13 @@ pub fn soon(ledger: &Ledger, now: Timestamp) -> Result<Option<Duration>, Failure
         .and_then(|wait| wait.try_into().ok()))
 }
 
-/// Tells a daemon, if there is one, that something has changed.
-pub fn wake(home: &Home) {
-    if let Some(mut daemon) = Client::connect(home) {
-        // Without it the daemon finds out by itself, a little later.
-        let _gone = daemon.send(&Request::Tick {});
-    }
+/// Tells a daemon, if there is one, that something has changed; false when there is none.
+pub fn wake(home: &Home) -> bool {
+    let Some(mut daemon) = Client::connect(home) else {
+        return false;
+    };
+    // Without it the daemon finds out by itself, a little later.
+    daemon.send(&Request::Tick {}).is_ok()
 }
 
 /// Sends the owner of a run that was asked to end TERM; the run settles itself.

@@ -90,8 +90,7 @@ pub fn enqueue(
                 .id
         }
     };
-    drive::wake(home);
-    tell(&ledger, &run, quiet, listing)
+    tell(home, &ledger, &run, quiet, listing)
 }
 
 /// Ends a run, or takes it out of the queue.
@@ -123,8 +122,7 @@ pub fn retry(home: &Home, run: &str, quiet: bool, listing: Listing) -> Result<Ex
         .mend(format!("runner runs show {}", open.id)));
     }
     let again = ledger.retry(&row.id, home.wall()?)?;
-    drive::wake(home);
-    tell(&ledger, &again, quiet, listing)
+    tell(home, &ledger, &again, quiet, listing)
 }
 
 /// Pauses a job, or everything.
@@ -226,8 +224,19 @@ fn settings(set: &[String]) -> Result<Vec<(String, String)>, Failure> {
         .collect()
 }
 
-fn tell(ledger: &Ledger, run: &RunId, quiet: bool, listing: Listing) -> Result<Exit, Failure> {
+/// Wakes the daemon and says how a run that was put into the queue stands.
+fn tell(
+    home: &Home,
+    ledger: &Ledger,
+    run: &RunId,
+    quiet: bool,
+    listing: Listing,
+) -> Result<Exit, Failure> {
     let row = ledger.run(run)?;
+    if !drive::wake(home) && row.outcome.is_none() {
+        let how = "no daemon is running: the next `runner tick` starts it when its turn comes";
+        show::say(quiet || listing.json, how);
+    }
     if listing.json {
         show::json(&RunJson::of(&row));
         return Ok(Exit::Done);

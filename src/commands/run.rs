@@ -121,6 +121,8 @@ fn once(
             return Ok(outcome.map_or(Exit::TryLater, |outcome| outcome.exit(deferral_is_normal)));
         }
     };
+    // What follows it waits in the queue.
+    drive::wake(home);
     tell(&row, manner, listing);
     Ok(row
         .outcome

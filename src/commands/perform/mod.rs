@@ -149,7 +149,12 @@ fn attempt(
                 why: failure.to_string(),
             };
             ledger.decline(&row.id, &setting.redacted(outcome), home.wall()?)?;
-            return Err(failure);
+            // Cancelled or taken over meanwhile: that is its outcome, and not our failure.
+            let stands = ledger.run(&row.id)?;
+            return match stands.outcome {
+                Some(outcome @ (Outcome::Cancelled { .. } | Outcome::TimedOut { .. })) => Ok(outcome),
+                _ => Err(failure),
+            };
         }
     };
     let now = home.wall()?;
