@@ -1,12 +1,14 @@
 #!/bin/sh
-# Figures of the built program as ratios: how a short command, a tick with nothing due and a dream
-# pass over many unchanged ideas compare with a known program doing the like. Nothing is asserted.
+# Figures of the built program as ratios: how a short command, a tick, the queue and a dream pass over
+# many unchanged ideas compare with a known program doing the like. Nothing is asserted.
+# The queue is compared with `pueue` where that is installed.
 # Usage: tests/bench.sh PATH-TO-RUNNER [IDEAS]
 set -eu
 runner=$(realpath "$1")
 ideas=${2:-100000}
 work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
+daemons=
+trap 'for pid in $daemons; do kill "$pid" 2>/dev/null || :; wait "$pid" 2>/dev/null || :; done; rm -rf "$work"' EXIT
 export XDG_STATE_HOME="$work/state" XDG_CONFIG_HOME="$work/config" GIT_CONFIG_GLOBAL="$work/gitconfig"
 # A commit may start a collection of garbage in the background, which would write while we clean up.
 printf '[gc]\n\tauto = 0\n[maintenance]\n\tauto = false\n' > "$work/gitconfig"
@@ -35,6 +37,95 @@ git commit --quiet --allow-empty -m Begin
 sqlite=$(command -v sqlite3)
 python3 "$work/time.py" "status against sqlite3 'select 1'" 50 "$runner status" "$sqlite $XDG_STATE_HOME/runner/ledger.sqlite select(1)"
 python3 "$work/time.py" "tick with nothing due against sqlite3 'select 1'" 50 "$runner --quiet tick" "$sqlite $XDG_STATE_HOME/runner/ledger.sqlite select(1)"
+
+# A tick with ten jobs due, alone and among a hundred thousand that are not.
+mkdir "$work/q"
+git init --quiet --initial-branch=main "$work/q"
+cd "$work/q"
+git commit --quiet --allow-empty -m Begin
+"$runner" --quiet init
+{
+    printf '[jobs.dream]\nenabled = false\n[groups.wide]\nslots = 20\n[defaults]\nretries = 0\n'
+    for n in 0 1 2 3 4 5 6 7 8 9; do
+        printf '[jobs.due%s]\nkind = "command"\nprogram = "true"\ntrigger = "every 1m"\ngroup = "wide"\n' $n
+    done
+    printf '[jobs.stamp]\nkind = "command"\nprogram = "sh"\nargs = ["-c", "date +%%s%%N > %s/stamp"]\ntrigger = "manual"\n' "$work"
+} >> runner.toml
+cat > "$work/ticks.py" <<'P'
+import datetime, os, statistics, sys, time
+runner, clock, rounds = sys.argv[1], sys.argv[2], int(sys.argv[3])
+os.environ["RUNNER_TEST_CLOCK"] = clock
+now = datetime.datetime.fromisoformat(open(clock).read().strip()) if os.path.exists(clock) else datetime.datetime.now(datetime.timezone.utc)
+took = []
+for _ in range(rounds + 1):
+    now += datetime.timedelta(minutes=1)
+    open(clock, "w").write(now.isoformat())
+    began = time.perf_counter()
+    pid = os.posix_spawn(runner, [runner, "--quiet", "tick"], os.environ)
+    os.waitpid(pid, 0)
+    took.append(time.perf_counter() - began)
+print(f"{statistics.median(took[1:]) * 1000:.1f}")
+P
+few=$(python3 "$work/ticks.py" "$runner" "$work/clock" 7)
+"$sqlite" "$XDG_STATE_HOME/runner/ledger.sqlite" "
+    WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 100000)
+    INSERT INTO jobs (project, name, kind, schedule, policy, pool, enabled, next_due, watermark)
+    SELECT j.project, 'far' || i, j.kind, j.schedule, j.policy, j.pool, 1, j.next_due + 99999999999, j.watermark
+    FROM n, jobs j WHERE j.name = 'due0';"
+many=$(python3 "$work/ticks.py" "$runner" "$work/clock" 7)
+echo "tick with 10 runs due among 100,010 jobs against among 10: $many ms against $few ms, ratio $(python3 -c "print(f'{$many / $few:.2f}')")"
+"$sqlite" "$XDG_STATE_HOME/runner/ledger.sqlite" "DELETE FROM jobs WHERE name GLOB 'far*'"
+
+# The queue, from the shell to the first line of the program.
+cat > "$work/queue.py" <<'P'
+import os, statistics, subprocess, sys, time
+stamp, rounds, cmd = sys.argv[1], int(sys.argv[2]), sys.argv[3:]
+adds, starts = [], []
+for _ in range(rounds + 1):
+    if os.path.exists(stamp): os.remove(stamp)
+    began = time.time_ns()
+    subprocess.run(cmd, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    adds.append(time.time_ns() - began)
+    while not (os.path.exists(stamp) and os.path.getsize(stamp)): time.sleep(0.001)
+    starts.append(int(open(stamp).read()) - began)
+print(f"{statistics.median(adds[1:]) / 1e6:.1f} {statistics.median(starts[1:]) / 1e6:.1f}")
+P
+"$runner" daemon --quiet 2>/dev/null &
+daemon=$!
+daemons="$daemons $daemon"
+until "$runner" status --json | grep -q '"pid"'; do :; done
+set -- $(python3 "$work/queue.py" "$work/stamp" 20 "$runner" enqueue stamp)
+ours_add=$1 ours_start=$2
+if command -v pueued >/dev/null && command -v pueue >/dev/null; then
+    mkdir -p "$work/pueue" "$work/run"
+    export XDG_DATA_HOME="$work/pueue" XDG_RUNTIME_DIR="$work/run" HOME="$work/pueue"
+    pueued >/dev/null 2>&1 &
+    daemons="$daemons $!"
+    until pueue status >/dev/null 2>&1; do :; done
+    set -- $(python3 "$work/queue.py" "$work/stamp" 20 pueue add -- "date +%s%N > $work/stamp")
+    echo "enqueue against pueue add: $ours_add ms against $1 ms, ratio $(python3 -c "print(f'{$ours_add / $1:.2f}')")"
+    echo "enqueue to start against pueue: $ours_start ms against $2 ms, ratio $(python3 -c "print(f'{$ours_start / $2:.2f}')")"
+else
+    echo "enqueue: $ours_add ms; enqueue to start: $ours_start ms (no pueue to compare with)"
+fi
+
+# The daemon with nothing to do: its jobs are off.
+kill "$daemon"; wait "$daemon" || :
+sed -i 's/^trigger = "every 1m"/trigger = "manual"/' runner.toml
+"$runner" daemon --quiet 2>/dev/null &
+daemon=$!
+daemons="$daemons $daemon"
+until "$runner" status --json | grep -q '"pid"'; do :; done
+python3 - $daemon "${BENCH_IDLE:-60}" <<'P'
+import os, sys, time
+pid, seconds = sys.argv[1], int(sys.argv[2])
+def rss(): return next(int(line.split()[1]) for line in open(f"/proc/{pid}/status") if line.startswith("VmRSS"))
+def cpu(): return int(open(f"/proc/{pid}/schedstat").read().split()[0])  # nanoseconds
+before = cpu(); time.sleep(seconds); after = cpu()
+print(f"idle daemon over {seconds} s: {rss() / 1024:.1f} MB, {(after - before) / 1e6:.1f} ms of CPU, {(after - before) / 1e7 / seconds:.3f} % of a core")
+P
+kill "$daemon"; wait "$daemon" || :
+cd "$work/p"
 
 python3 - "$ideas" <<'P'
 import os, sys
