@@ -27,8 +27,6 @@ use signal_hook::iterator::Signals;
 
 use crate::cli::Failure;
 use crate::cli::show;
-use crate::daemon::client::Client;
-use crate::daemon::protocol::Request;
 use crate::home::{self, Home};
 use crate::project::Here;
 
@@ -196,15 +194,6 @@ pub fn soon(ledger: &Ledger, now: Timestamp) -> Result<Option<Duration>, Failure
     Ok(wait
         .filter(|wait| wait.is_positive() && *wait <= STAY)
         .and_then(|wait| wait.try_into().ok()))
-}
-
-/// Tells a daemon, if there is one, that something has changed; false when there is none.
-pub fn wake(home: &Home) -> bool {
-    let Some(mut daemon) = Client::connect(home) else {
-        return false;
-    };
-    // Without it the daemon finds out by itself, a little later.
-    daemon.send(&Request::Tick {}).is_ok()
 }
 
 /// Sends the owner of a run that was asked to end TERM; the run settles itself.

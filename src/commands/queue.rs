@@ -16,7 +16,7 @@ use crate::cli::Failure;
 use crate::cli::args::Listing;
 use crate::cli::{show, when};
 use crate::config;
-use crate::drive;
+use crate::daemon::client;
 use crate::home::Home;
 use crate::project::{FILE, Here};
 
@@ -98,7 +98,7 @@ pub fn cancel(home: &Home, run: &str, quiet: bool, listing: Listing) -> Result<E
     let mut ledger = home.ledger()?;
     let row = runs::find(&ledger, run)?;
     let what = cancel::cancel(home, &mut ledger, &row.id, "by hand")?;
-    drive::wake(home);
+    client::wake(home);
     if listing.json {
         show::json(&RunJson::of(&ledger.run(&row.id)?));
     } else {
@@ -154,7 +154,7 @@ pub fn pause(
         return Err(Failure::usage(format!("{} is past", show::moment(end))));
     }
     ledger.pause(id, end)?;
-    drive::wake(home);
+    client::wake(home);
     let what = job.unwrap_or("everything");
     let until = if end == FOREVER {
         "until `runner resume`".to_owned()
@@ -184,7 +184,7 @@ pub fn resume(home: &Home, here: &Path, job: Option<&str>, quiet: bool) -> Resul
         None => None,
     };
     let ended = ledger.resume(id, now)?;
-    drive::wake(home);
+    client::wake(home);
     let what = job.unwrap_or("everything");
     let all = ledger.paused_until(now)?;
     match (ended, all) {
@@ -233,7 +233,7 @@ fn tell(
     listing: Listing,
 ) -> Result<Exit, Failure> {
     let row = ledger.run(run)?;
-    if !drive::wake(home) && row.outcome.is_none() {
+    if !client::wake(home) && row.outcome.is_none() {
         let how = "no daemon is running: the next `runner tick` starts it when its turn comes";
         show::say(quiet || listing.json, how);
     }

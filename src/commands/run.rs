@@ -15,6 +15,7 @@ use super::runs;
 use crate::cli::Failure;
 use crate::cli::args::Listing;
 use crate::cli::show;
+use crate::daemon::client;
 use crate::drive::{self, Manner};
 use crate::follow;
 use crate::home::Home;
@@ -122,7 +123,7 @@ fn once(
         }
     };
     // What follows it waits in the queue.
-    drive::wake(home);
+    client::wake(home);
     tell(&row, manner, listing);
     Ok(row
         .outcome

@@ -4,6 +4,7 @@
 //! layer overrides key by key, tables merge. Unknown keys are errors that name the file and the
 //! nearest known key. Must never write a file and never guess a value that was given wrongly.
 
+mod followers;
 mod job;
 mod policy;
 mod section;
@@ -216,7 +217,7 @@ fn resolve(merged: &mut Table, sources: &Sources) -> Result<Config, Failure> {
     // The daemon reads its own table, in `src/daemon/setting.rs`.
     top.table("daemon")?;
     top.finish()?;
-    trigger::check_after(&jobs, sources)?;
+    followers::check_after(&jobs, sources)?;
     Ok(Config {
         project,
         night,

@@ -1,16 +1,12 @@
 //! What makes a job due, as people write it, and whether jobs that follow each other make sense.
 
-use std::collections::BTreeMap;
 use std::fmt;
 
 use jiff::SignedDuration;
 use runner_engine::schedule::{After, Cron, On, Trigger};
 use runner_text::nearest::nearest;
 
-use super::job::Job;
-use super::sources::{Sources, wrong};
 use super::units;
-use crate::cli::Failure;
 
 /// What makes a job due.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -81,52 +77,6 @@ pub(super) fn trigger(text: &str) -> Result<When, String> {
 fn after(job: &str, on: On) -> Trigger {
     let job = job.to_owned();
     Trigger::After(After { job, on })
-}
-
-/// The job whose end makes this one due.
-fn before(job: &Job) -> Option<&str> {
-    match &job.when {
-        When::Clock(Trigger::After(after)) => Some(&after.job),
-        _ => None,
-    }
-}
-
-/// Refuses a job that follows one that is not there, itself, or one that follows it in turn: none of
-/// them would ever run.
-pub(super) fn check_after(jobs: &BTreeMap<String, Job>, sources: &Sources) -> Result<(), Failure> {
-    for (name, job) in jobs {
-        let refuse = |why: &str| Err(wrong(sources, &format!("jobs.{name}.trigger"), why));
-        let mut chain = vec![name.as_str()];
-        let mut follows = before(job);
-        while let Some(next) = follows {
-            let Some(before_it) = jobs.get(next) else {
-                // Of a longer chain, the job that names it is told.
-                if chain.len() > 1 {
-                    break;
-                }
-                let near = nearest(next, jobs.keys().map(String::as_str))
-                    .map_or_else(String::new, |near| format!("; did you mean {near:?}?"));
-                return refuse(&format!("there is no job {next:?}{near}"));
-            };
-            if next == name {
-                if chain.len() == 1 {
-                    return refuse("a job cannot follow itself");
-                }
-                chain.push(name);
-                return refuse(&format!(
-                    "none of these would ever run: {}",
-                    chain.join(" after ")
-                ));
-            }
-            if chain.contains(&next) {
-                // A circle further on: a job in it is told.
-                break;
-            }
-            chain.push(next);
-            follows = before(before_it);
-        }
-    }
-    Ok(())
 }
 
 #[cfg(test)]

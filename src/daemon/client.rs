@@ -31,6 +31,15 @@ pub enum Stream {
     Lost(u64),
 }
 
+/// Tells a daemon, if there is one, that something has changed; false when there is none.
+pub fn wake(home: &Home) -> bool {
+    let Some(mut daemon) = Client::connect(home) else {
+        return false;
+    };
+    // Without it the daemon finds out by itself, a little later.
+    daemon.send(&Request::Tick {}).is_ok()
+}
+
 impl Client {
     /// The daemon, or `None` when none listens.
     pub fn connect(home: &Home) -> Option<Self> {
@@ -102,7 +111,7 @@ impl Client {
     }
 
     /// Sends a request and does not wait for its answer.
-    pub fn send(&mut self, request: &Request) -> io::Result<()> {
+    fn send(&mut self, request: &Request) -> io::Result<()> {
         let mut line = serde_json::to_vec(request)?;
         line.push(b'\n');
         self.stream.get_mut().write_all(&line)

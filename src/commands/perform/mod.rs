@@ -152,7 +152,9 @@ fn attempt(
             // Cancelled or taken over meanwhile: that is its outcome, and not our failure.
             let stands = ledger.run(&row.id)?;
             return match stands.outcome {
-                Some(outcome @ (Outcome::Cancelled { .. } | Outcome::TimedOut { .. })) => Ok(outcome),
+                Some(outcome @ (Outcome::Cancelled { .. } | Outcome::TimedOut { .. })) => {
+                    Ok(outcome)
+                }
                 _ => Err(failure),
             };
         }
