@@ -17,5 +17,7 @@ mod kills;
 mod locks;
 mod look;
 mod nights;
+mod on_time;
 mod policies;
 mod schedule;
+mod served;
