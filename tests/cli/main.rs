@@ -11,6 +11,7 @@
 mod bad_input;
 mod commands;
 mod daemon;
+mod deaths;
 mod demo;
 mod house;
 mod kills;

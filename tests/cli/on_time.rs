@@ -8,7 +8,7 @@ use std::time::Instant;
 use rustix::process::Signal;
 
 use crate::house::{House, Said, tell};
-use crate::served::{Daemon, at, busy, house, outcome, run};
+use crate::served::{Daemon, at, busy, house, outcome, over, run, runs};
 
 /// Writes down what the clock says.
 const MINUTE: &str = "[jobs.minute]\nkind = \"command\"\ntrigger = \"cron * * * * *\"\nprogram = \"sh\"\n\
@@ -27,24 +27,6 @@ fn processes(house: &House) -> Vec<String> {
             found.push(entry.file_name().to_string_lossy().into_owned());
         }
     }
-    found
-}
-
-/// Waits until a run is settled.
-fn over(house: &House, id: &str) {
-    run(house, &["runs", "logs", id, "--follow"]).ends(0);
-}
-
-/// What the ledger has of a job's runs, oldest first: state or outcome, and why.
-fn runs(house: &House, job: &str) -> Vec<(String, String)> {
-    let listed = run(house, &["runs", "--json", "--job", job]).ends(0).json();
-    let words = |run: &serde_json::Value| {
-        let word = run.get("outcome").unwrap_or(&run["state"]);
-        let why = run["why"].as_str().unwrap_or_default();
-        (word.as_str().unwrap().to_owned(), why.to_owned())
-    };
-    let mut found: Vec<_> = listed.as_array().unwrap().iter().map(words).collect();
-    found.reverse();
     found
 }
 

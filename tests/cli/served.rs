@@ -163,14 +163,71 @@ pub fn outcome(house: &House, run: &str) -> String {
 
 /// The process of the one run that is under way.
 pub fn owner(house: &House) -> Pid {
-    let owner: String = house
-        .ledger()
-        .query_row(
-            "SELECT owner FROM runs WHERE state = 'running'",
-            [],
-            |row| row.get(0),
+    let [pid] = owners(house)[..] else {
+        panic!("not one run is under way");
+    };
+    pid
+}
+
+/// Waits until a run is settled.
+pub fn over(house: &House, id: &str) {
+    run(house, &["runs", "logs", id, "--follow"]).ends(0);
+}
+
+/// What the ledger has of a job's runs, oldest first: state or outcome, and why.
+pub fn runs(house: &House, job: &str) -> Vec<(String, String)> {
+    let listed = run(house, &["runs", "--json", "--job", job]).ends(0).json();
+    let words = |run: &serde_json::Value| {
+        let word = run.get("outcome").unwrap_or(&run["state"]);
+        let why = run["why"].as_str().unwrap_or_default();
+        (word.as_str().unwrap().to_owned(), why.to_owned())
+    };
+    let mut found: Vec<_> = listed.as_array().unwrap().iter().map(words).collect();
+    found.reverse();
+    found
+}
+
+/// The processes of all runs that are under way.
+pub fn owners(house: &House) -> Vec<Pid> {
+    let db = house.ledger();
+    let mut rows = db
+        .prepare("SELECT owner FROM runs WHERE state = 'running' ORDER BY id")
+        .unwrap();
+    let owners = rows.query_map([], |row| row.get::<_, String>(0)).unwrap();
+    let pid = |owner: String| {
+        let owner: Value = serde_json::from_str(&owner).unwrap();
+        Pid::from_raw(i32::try_from(owner["pid"].as_i64().unwrap()).unwrap()).unwrap()
+    };
+    owners.map(|owner| pid(owner.unwrap())).collect()
+}
+
+/// A command under the house's clock, begun; what it says is kept for [`Said`].
+pub fn begin(house: &House, args: &[&str]) -> Child {
+    house
+        .runner(args)
+        .env("RUNNER_TEST_CLOCK", house.root().join("clock"))
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap()
+}
+
+/// Kills one process and sees it end; its parent may have reaped it or not.
+pub fn kill(pid: Pid) {
+    kill_process(pid, Signal::KILL).unwrap();
+    let raw = pid.as_raw_nonzero().get().cast_unsigned();
+    assert!(ended_within(raw, LIMIT), "it does not end");
+}
+
+/// Stretches of missed moments of a job, as "first last count".
+pub fn missed(house: &House, job: &str) -> Vec<String> {
+    let db = house.ledger();
+    let mut rows = db
+        .prepare(
+            "SELECT o.outcome ->> 'first' || ' ' || (o.outcome ->> 'last') || ' ' || (o.outcome ->> 'count')
+             FROM occurrences o JOIN jobs j ON j.id = o.job WHERE o.missed AND j.name = ?1 ORDER BY o.rowid",
         )
         .unwrap();
-    let owner: Value = serde_json::from_str(&owner).unwrap();
-    Pid::from_raw(i32::try_from(owner["pid"].as_i64().unwrap()).unwrap()).unwrap()
+    let rows = rows.query_map([job], |row| row.get(0)).unwrap();
+    rows.map(Result::unwrap).collect()
 }
