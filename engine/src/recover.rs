@@ -38,6 +38,8 @@ use crate::time::Moment;
 pub const OVERRUN_GRACE: Duration = Duration::from_secs(30);
 /// How long a killed process may take to end, in seconds.
 const KILL_WAIT: i64 = 10;
+/// The event that tells that a run is about to be killed for its deadline.
+const OVERRAN: &str = "overran";
 /// How many lost runs of one occurrence are made good by another attempt.
 const LOSSES_MADE_GOOD: u32 = 1;
 
@@ -150,6 +152,8 @@ pub fn recover(
         (Some(lock), _) => (lock, false),
         (None, None) => return Ok(Recovered::Alone),
         (None, Some(owner)) => {
+            // Before it is killed: whoever sees it die first settles it, and must know of what.
+            note_overrun(ledger, run, now.wall)?;
             world.kill(owner);
             world.kill_marked(&run.id);
             // Another run of the job may have been faster; this one is looked at again then.
@@ -203,6 +207,25 @@ fn kill(owner: &Owner) {
     }
 }
 
+/// Notes once that a run is killed for its deadline.
+fn note_overrun(ledger: &mut Ledger, run: &RunRow, now: Timestamp) -> Result<(), LedgerError> {
+    if overran_before(ledger, &run.id)? {
+        return Ok(());
+    }
+    ledger.event(&Event {
+        at: now,
+        project: Some(run.project.clone()),
+        run: Some(run.id.clone()),
+        kind: OVERRAN.to_owned(),
+        detail: "it is past its total deadline and is killed".to_owned(),
+    })
+}
+
+fn overran_before(ledger: &Ledger, run: &RunId) -> Result<bool, LedgerError> {
+    let events = ledger.events_of(run)?;
+    Ok(events.iter().any(|event| event.kind == OVERRAN))
+}
+
 fn never_began(
     ledger: &mut Ledger,
     driver: &Driver<'_>,
@@ -241,7 +264,7 @@ fn dead(
     let fence = ledger.take_over(&run.id)?;
     let lost = if let Some(why) = &run.cancel {
         Outcome::Cancelled { why: why.clone() }
-    } else if overran {
+    } else if overran || overran_before(ledger, &run.id)? {
         Outcome::TimedOut {
             why: "it did not end by its total deadline and was killed".to_owned(),
         }

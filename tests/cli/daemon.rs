@@ -3,160 +3,15 @@
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
-use std::os::unix::net::{UnixDatagram, UnixStream};
-use std::process::{Child, ChildStderr, Stdio};
+use std::os::unix::net::UnixDatagram;
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
-use crate::house::{House, Said, ended_within};
-
-const LIMIT: Duration = Duration::from_secs(60);
-const NO_DREAM: &str = "[jobs.dream]\nenabled = false\n";
-/// Says that it runs, then waits for a word.
-const WAIT: &str = "[jobs.wait]\nkind = \"command\"\ntrigger = \"every 1m\"\nprogram = \"sh\"\n\
-    args = [\"-c\", \"echo up > up.fifo; read word < go.fifo\"]\n";
-
-/// A running daemon; killed when it is dropped alive.
-struct Daemon<'a> {
-    house: &'a House,
-    child: Child,
-    lines: BufReader<ChildStderr>,
-}
-
-impl Drop for Daemon<'_> {
-    fn drop(&mut self) {
-        let _gone = self.child.kill();
-        let _reaped = self.child.wait();
-    }
-}
-
-impl<'a> Daemon<'a> {
-    fn start(house: &'a House, args: &[&str]) -> Self {
-        Self::with(house, args, &[])
-    }
-
-    fn with(house: &'a House, args: &[&str], env: &[(&str, &str)]) -> Self {
-        let mut words = vec!["daemon"];
-        words.extend(args);
-        let mut child = house
-            .runner(&words)
-            .env("RUNNER_TEST_CLOCK", house.root().join("clock"))
-            .envs(env.iter().copied())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let lines = BufReader::new(child.stderr.take().unwrap());
-        let mut daemon = Self {
-            house,
-            child,
-            lines,
-        };
-        daemon.hears("ready");
-        daemon
-    }
-
-    /// Reads what it says up to a line with `words`.
-    #[track_caller]
-    fn hears(&mut self, words: &str) -> String {
-        let mut all = String::new();
-        loop {
-            let mut line = String::new();
-            assert_ne!(
-                self.lines.read_line(&mut line).unwrap(),
-                0,
-                "no {words:?} in {all}"
-            );
-            if line.contains(words) {
-                return line;
-            }
-            all.push_str(&line);
-        }
-    }
-
-    fn signal(&self, signal: Signal) {
-        kill_process(Pid::from_child(&self.child), signal).unwrap();
-    }
-
-    /// Sends one line, reads one.
-    fn ask(&self, request: &str) -> Value {
-        let mut stream = self.connect();
-        stream.write_all(request.as_bytes()).unwrap();
-        stream.write_all(b"\n").unwrap();
-        let mut line = String::new();
-        BufReader::new(stream).read_line(&mut line).unwrap();
-        serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error} in {line:?}"))
-    }
-
-    fn connect(&self) -> UnixStream {
-        let stream = UnixStream::connect(self.house.state().join("control.sock")).unwrap();
-        stream.set_read_timeout(Some(LIMIT)).unwrap();
-        stream
-    }
-
-    fn tick(&self) -> Value {
-        self.ask(r#"{"ask":"tick"}"#)
-    }
-
-    /// Waits for its end; what it said to the last, and its exit code.
-    fn ends(mut self, code: i32) -> String {
-        assert!(ended_within(self.child.id(), LIMIT), "it does not end");
-        let mut said = String::new();
-        self.lines.read_to_string(&mut said).unwrap();
-        assert_eq!(self.child.wait().unwrap().code(), Some(code), "{said}");
-        said
-    }
-}
-
-/// Sets the clock of a house; whole or not at all, for a daemon reads it at any time.
-fn at(house: &House, clock: &str) {
-    let draft = house.root().join("clock.new");
-    fs::write(&draft, clock).unwrap();
-    fs::rename(draft, house.root().join("clock")).unwrap();
-}
-
-fn run(house: &House, args: &[&str]) -> Said {
-    let mut command = house.runner(args);
-    command.env("RUNNER_TEST_CLOCK", house.root().join("clock"));
-    Said::of(command.output().unwrap())
-}
-
-/// A project at 20:00 with these jobs besides a dream that sleeps.
-fn house(toml: &str) -> House {
-    let house = House::new();
-    at(&house, "2026-11-21T20:00:00Z");
-    run(&house, &["init"]).ends(0);
-    house.configure(&format!("{NO_DREAM}{toml}"));
-    house
-        .command("mkfifo", &["up.fifo", "go.fifo"])
-        .status()
-        .unwrap();
-    house
-}
-
-/// A daemon with one live run of the job that waits.
-fn busy<'a>(house: &'a House, args: &[&str]) -> (Daemon<'a>, String) {
-    let daemon = Daemon::start(house, args);
-    at(house, "2026-11-21T20:01:00Z");
-    let told = daemon.tick();
-    assert_eq!(
-        fs::read_to_string(house.path("up.fifo")).unwrap(),
-        "up\n",
-        "{told}"
-    );
-    let run = told["started"][0].as_str().unwrap().to_owned();
-    (daemon, run)
-}
-
-fn outcome(house: &House, run: &str) -> String {
-    house
-        .ledger()
-        .query_row("SELECT outcome FROM runs WHERE id = ?1", [run], |row| {
-            row.get(0)
-        })
-        .unwrap()
-}
+use crate::house::{Said, ended_within};
+use crate::served::{Daemon, LIMIT, WAIT, at, busy, house, outcome, owner, run};
 
 #[test]
 fn a_job_is_run_when_its_time_has_come() {
@@ -283,20 +138,6 @@ fn a_run_that_hangs_is_killed_with_its_tree_and_settled() {
     daemon.ends(0);
     assert_eq!(house.survivors(), Vec::<String>::new());
     assert!(outcome(&house, &id).contains("lost"));
-}
-
-/// The process of the one run that is under way.
-fn owner(house: &House) -> Pid {
-    let owner: String = house
-        .ledger()
-        .query_row(
-            "SELECT owner FROM runs WHERE state = 'running'",
-            [],
-            |row| row.get(0),
-        )
-        .unwrap();
-    let owner: Value = serde_json::from_str(&owner).unwrap();
-    Pid::from_raw(i32::try_from(owner["pid"].as_i64().unwrap()).unwrap()).unwrap()
 }
 
 #[test]

@@ -11,11 +11,14 @@
 mod bad_input;
 mod commands;
 mod daemon;
+mod deaths;
 mod demo;
 mod house;
 mod kills;
 mod locks;
 mod look;
 mod nights;
+mod on_time;
 mod policies;
 mod schedule;
+mod served;

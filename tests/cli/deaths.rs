@@ -1,0 +1,298 @@
+//! Daemons, ticks and runs that die or hang in mid-run: what the next tick makes of it.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+
+use rustix::process::{Signal, kill_process};
+
+use crate::house::{House, Said};
+use crate::served::{Daemon, at, begin, house, kill, missed, outcome, owner, owners, run, runs};
+
+/// Three jobs at each full hour, with a process that leaves their group, that wait for a word for as
+/// long as nobody has set them free.
+fn three() -> House {
+    let jobs: String = ["last", "all", "none"]
+        .map(|name| {
+            format!(
+                "[jobs.{name}]\nkind = \"command\"\ntrigger = \"cron 0 * * * *\"\ncatch_up = \"{name}\"\ncatch_up_cap = 3\nprogram = \"sh\"\n\
+                 args = [\"-c\", \"[ -e free ] && exit 0; setsid sleep 1000 & echo up > {name}.fifo; read word < {name}.go\"]\n"
+            )
+        })
+        .concat();
+    let house = house(&jobs);
+    let fifos = [
+        "last.fifo",
+        "all.fifo",
+        "none.fifo",
+        "last.go",
+        "all.go",
+        "none.go",
+    ];
+    house.command("mkfifo", &fifos).status().unwrap();
+    house
+}
+
+/// A daemon with a live run of each.
+fn under_way(house: &House) -> Daemon<'_> {
+    let daemon = Daemon::start(house, &[]);
+    at(house, "2026-11-21T21:00:00Z");
+    daemon.tick();
+    for name in ["last", "all", "none"] {
+        let up = fs::read_to_string(house.path(&format!("{name}.fifo"))).unwrap();
+        assert_eq!(up, "up\n");
+    }
+    assert_eq!(house.survivors().len(), 6, "{:?}", house.survivors());
+    daemon
+}
+
+/// What became of the three runs and of the five moments up to ten to three, each job by its rule.
+#[track_caller]
+fn each_by_its_rule(house: &House) {
+    let lost = "its process died before it could settle";
+    for (name, caught_up) in [("last", 1), ("all", 3), ("none", 0)] {
+        let found = runs(house, name);
+        assert_eq!(found[0], ("lost".to_owned(), lost.to_owned()), "{name}");
+        let well: Vec<_> = found[1..].iter().map(|(word, _)| word.as_str()).collect();
+        assert_eq!(well, vec!["succeeded"; caught_up], "{name}: {found:?}");
+    }
+    let day = |hour: u32| format!("2026-11-{}T{:02}:00:00Z", 21 + hour / 24, hour % 24);
+    let stretch = |last: u32, count| vec![format!("{} {} {count}", day(22), day(last))];
+    assert_eq!(missed(house, "last"), stretch(25, 4));
+    assert_eq!(missed(house, "all"), stretch(23, 2));
+    assert_eq!(missed(house, "none"), stretch(26, 5));
+    // Those that were caught up with went in the order in which they had been due.
+    let due: String = house
+        .ledger()
+        .query_row(
+            "SELECT group_concat(strftime('%H', due / 1000, 'unixepoch'), ' ') FROM
+               (SELECT o.due FROM runs r JOIN occurrences o ON o.id = r.occurrence JOIN jobs j ON j.id = r.job
+                WHERE j.name = 'all' ORDER BY r.fence)",
+            [],
+            |row| row.get(0),
+        )
+        .unwrap();
+    assert_eq!(due, "21 00 01 02");
+    assert_eq!(house.survivors(), Vec::<String>::new());
+    let open = "SELECT count(*) FROM occurrences WHERE settled IS NULL";
+    assert_eq!(house.count(open), 0);
+}
+
+#[test]
+fn killed_runs_are_settled_by_their_daemon() {
+    let house = three();
+    let mut daemon = under_way(&house);
+    for owner in owners(&house) {
+        kill_process(owner, Signal::KILL).unwrap();
+    }
+    for _ in 0..3 {
+        daemon.hears("lost");
+    }
+    assert_eq!(house.survivors(), Vec::<String>::new());
+    house.write("free", "");
+    at(&house, "2026-11-22T02:50:00Z");
+    daemon.tick();
+    for _ in 0..4 {
+        daemon.hears("succeeded");
+    }
+    each_by_its_rule(&house);
+    daemon.tick();
+    each_by_its_rule(&house);
+}
+
+#[test]
+fn a_killed_daemon_and_its_killed_runs_are_settled_by_the_next_tick() {
+    let house = three();
+    let mut daemon = under_way(&house);
+    daemon.child.kill().unwrap();
+    daemon.child.wait().unwrap();
+    owners(&house).into_iter().for_each(kill);
+    assert_eq!(house.survivors().len(), 6, "what they had started lives");
+    house.write("free", "");
+    at(&house, "2026-11-22T02:50:00Z");
+    let told = run(&house, &["tick", "--json"]).ends(0).json();
+    let settled = told["settled_for_the_dead"].as_object().unwrap();
+    assert_eq!(settled.values().collect::<Vec<_>>(), ["lost"; 3]);
+    each_by_its_rule(&house);
+    assert_eq!(told["started"].as_array().unwrap().len(), 4);
+    run(&house, &["tick"]).ends(0);
+    each_by_its_rule(&house);
+}
+
+#[test]
+fn runs_outlive_a_killed_daemon_and_are_not_begun_twice() {
+    let house = three();
+    let mut daemon = under_way(&house);
+    daemon.child.kill().unwrap();
+    daemon.child.wait().unwrap();
+    at(&house, "2026-11-22T02:50:00Z");
+    // The last one would be beside its own earlier run; all of them wait their turn.
+    let told = run(&house, &["tick", "--json"]).ends(0).json();
+    assert_eq!(told["settled_for_the_dead"], serde_json::json!({}));
+    assert_eq!(told["started"], serde_json::json!([]));
+    let live = owners(&house);
+    assert_eq!(live.len(), 3);
+    house.write("free", "");
+    for name in ["last", "all", "none"] {
+        fs::write(house.path(&format!("{name}.go")), "go\n").unwrap();
+    }
+    for pid in live {
+        let raw = pid.as_raw_nonzero().get().cast_unsigned();
+        assert!(crate::house::ended_within(raw, crate::served::LIMIT));
+    }
+    run(&house, &["tick"]).ends(0);
+    let words = |job| -> Vec<String> {
+        let found = runs(&house, job).into_iter();
+        found.map(|(word, _)| word).collect()
+    };
+    assert_eq!(words("last"), ["succeeded", "skipped"]);
+    assert_eq!(words("all"), ["succeeded"; 4]);
+    assert_eq!(words("none"), ["succeeded"]);
+    assert_eq!(house.survivors(), Vec::<String>::new());
+}
+
+/// A daily pass over one idea, whose git says that it was asked and waits while it is to.
+fn passes() -> (House, String) {
+    let house = House::new();
+    at(&house, "2026-11-20T20:00:00Z");
+    house.write("ideas/note.md", "Maybe use a shorter name?\n");
+    let touch = ["-d", "2026-11-20T00:00:00Z", "ideas/note.md"];
+    house.command("touch", &touch).status().unwrap();
+    run(&house, &["init"]).ends(0);
+    house.configure("[jobs.dream]\ntrigger = \"cron 0 21 * * *\"\n");
+    run(&house, &["tick"]).ends(0);
+    let root = house.root().display().to_string();
+    let fifos = [format!("{root}/up.fifo"), format!("{root}/go.fifo")];
+    house
+        .command("mkfifo", &[&fifos[0], &fifos[1]])
+        .status()
+        .unwrap();
+    let path = std::env::var("PATH").unwrap();
+    let git = house.root().join("bin/git");
+    fs::create_dir(house.root().join("bin")).unwrap();
+    let script = format!(
+        "#!/bin/sh\ncase \"$*\" in *--cached*) if [ -e {root}/hold ]; then rm {root}/hold; echo up > {root}/up.fifo; read word < {root}/go.fifo; fi;; esac\n\
+         PATH={path} exec git \"$@\"\n"
+    );
+    fs::write(&git, script).unwrap();
+    fs::set_permissions(&git, fs::Permissions::from_mode(0o755)).unwrap();
+    (house, format!("{root}/bin:{path}"))
+}
+
+#[test]
+fn a_lost_pass_is_tried_again_once_by_the_next_tick() {
+    let (house, path) = passes();
+    let hold = house.root().join("hold");
+    // Begins a tick whose pass hangs, and kills the pass, the tick before it if it is told to.
+    let killed = |both: bool| {
+        fs::write(&hold, "").unwrap();
+        let mut tick = house.runner(&["tick", "--json"]);
+        tick.env("RUNNER_TEST_CLOCK", house.root().join("clock"));
+        tick.env("PATH", &path);
+        tick.stdout(std::process::Stdio::piped());
+        tick.stderr(std::process::Stdio::piped());
+        let mut tick = tick.spawn().unwrap();
+        let up = house.root().join("up.fifo");
+        assert_eq!(fs::read_to_string(up).unwrap(), "up\n");
+        if both {
+            tick.kill().unwrap();
+            tick.wait().unwrap();
+        }
+        kill(owner(&house));
+        tick
+    };
+    let words = || -> Vec<String> {
+        let found = runs(&house, "dream").into_iter();
+        found.map(|(word, _)| word).collect()
+    };
+    at(&house, "2026-11-20T21:00:00Z");
+    killed(true);
+    assert_eq!(words(), ["running"]);
+    run(&house, &["tick"]).ends(0).says("lost");
+    assert_eq!(words(), ["lost", "succeeded"]);
+    assert_eq!(house.survivors(), Vec::<String>::new());
+    // The pass alone: whoever had started it does the same at once.
+    house.write("ideas/other.md", "Perhaps a shorter one still?\n");
+    at(&house, "2026-11-21T21:00:00Z");
+    let tick = killed(false);
+    Said::of(tick.wait_with_output().unwrap()).ends(1);
+    assert_eq!(words()[2..], ["lost", "succeeded"]);
+    // Twice is enough.
+    house.write("ideas/third.md", "Perhaps none at all?\n");
+    at(&house, "2026-11-22T21:00:00Z");
+    killed(true);
+    killed(true);
+    run(&house, &["tick"]).ends(0).says("lost");
+    assert_eq!(words()[4..], ["lost", "lost"]);
+    run(&house, &["tick"]).ends(0);
+    assert_eq!(words().len(), 6);
+    assert_eq!(house.survivors(), Vec::<String>::new());
+    assert_eq!(house.count("SELECT count(*) FROM occurrences"), 3);
+}
+
+/// One job at nine, once a year, that hangs unless it is free; its retry comes within a good month.
+fn hanging() -> House {
+    house(
+        "[jobs.hang]\nkind = \"command\"\ntrigger = \"cron 0 21 21 11 *\"\nretries = 1\nbackoff = [\"1000h\"]\nprogram = \"sh\"\n\
+         args = [\"-c\", \"echo x >> times; [ -e free ] && exit 0; setsid sleep 1000 & echo up > up.fifo; read word < go.fifo\"]\n",
+    )
+}
+
+/// The retry waits; its moment comes, for two ticks at once.
+fn tried_again_once(house: &House) {
+    let found = runs(house, "hang");
+    let why = "it did not end by its total deadline and was killed";
+    assert_eq!(found[0], ("timed-out".to_owned(), why.to_owned()));
+    assert_eq!((found[1].0.as_str(), found.len()), ("queued", 2));
+    assert_eq!(house.survivors(), Vec::<String>::new());
+    house.write("free", "");
+    let listed = run(house, &["runs", "--json"]).ends(0).json();
+    let ready: jiff::Timestamp = listed[0]["ready_at"].as_str().unwrap().parse().unwrap();
+    at(house, &format!("{ready}\n9000"));
+    let ticks = [(); 2].map(|()| begin(house, &["tick", "--json"]));
+    let started = ticks.map(|tick| {
+        let told = Said::of(tick.wait_with_output().unwrap()).ends(0).json();
+        told["started"].as_array().unwrap().len()
+    });
+    assert_eq!(started.iter().sum::<usize>(), 1);
+    let found = runs(house, "hang");
+    assert_eq!((found[1].0.as_str(), found.len()), ("succeeded", 2));
+    assert_eq!(house.read("times"), "x\nx\n");
+    assert_eq!(house.count("SELECT count(*) FROM occurrences"), 1);
+}
+
+#[test]
+fn a_run_that_hangs_past_its_deadline_is_killed_by_the_next_tick() {
+    let house = hanging();
+    run(&house, &["tick"]).ends(0);
+    at(&house, "2026-11-21T21:00:00Z");
+    let first = begin(&house, &["tick"]);
+    assert_eq!(fs::read_to_string(house.path("up.fifo")).unwrap(), "up\n");
+    kill_process(owner(&house), Signal::STOP).unwrap();
+    // Its hour and the grace are not over yet.
+    at(&house, "2026-11-21T21:59:00Z\n3540");
+    run(&house, &["tick"]).ends(0);
+    assert_eq!(house.survivors().len(), 2);
+    at(&house, "2026-11-21T22:01:00Z\n3660");
+    // The tick that had started it sees it die too: either settles it, as what it was.
+    run(&house, &["tick"]).ends(0);
+    let first = Said::of(first.wait_with_output().unwrap()).ends(1);
+    assert!(first.err.contains("timed-out"), "{first:?}");
+    tried_again_once(&house);
+}
+
+#[test]
+fn a_daemon_kills_its_run_that_hangs_past_its_deadline() {
+    let house = hanging();
+    let mut daemon = Daemon::start(&house, &[]);
+    at(&house, "2026-11-21T21:00:00Z");
+    let told = daemon.tick();
+    assert_eq!(fs::read_to_string(house.path("up.fifo")).unwrap(), "up\n");
+    kill_process(owner(&house), Signal::STOP).unwrap();
+    at(&house, "2026-11-21T22:01:00Z\n3660");
+    assert_eq!(daemon.tick()["started"], serde_json::json!([]));
+    daemon.hears("settled for its dead owner: timed-out");
+    let id = told["started"][0].as_str().unwrap();
+    assert!(outcome(&house, id).contains("timed-out"));
+    drop(daemon);
+    tried_again_once(&house);
+}

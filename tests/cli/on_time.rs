@@ -1,0 +1,239 @@
+//! One run a due moment, whoever ticks, and whatever comes of the run.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::process::Stdio;
+use std::time::Instant;
+
+use rustix::process::Signal;
+
+use crate::house::{House, Said, tell};
+use crate::served::{Daemon, at, busy, house, outcome, over, run, runs};
+
+/// Writes down what the clock says.
+const MINUTE: &str = "[jobs.minute]\nkind = \"command\"\ntrigger = \"cron * * * * *\"\nprogram = \"sh\"\n\
+    args = [\"-c\", \"cat ../clock >> times; echo >> times\"]\n";
+
+/// The processes that were started in this house, and live.
+fn processes(house: &House) -> Vec<String> {
+    let root = format!("HOME={}", house.root().display());
+    let mut found = Vec::new();
+    for entry in fs::read_dir("/proc").unwrap().flatten() {
+        let environ = fs::read(entry.path().join("environ")).unwrap_or_default();
+        if environ
+            .split(|byte| *byte == 0)
+            .any(|it| it == root.as_bytes())
+        {
+            found.push(entry.file_name().to_string_lossy().into_owned());
+        }
+    }
+    found
+}
+
+fn newest(house: &House) -> Option<String> {
+    let found =
+        house
+            .ledger()
+            .query_row("SELECT id FROM runs ORDER BY id DESC LIMIT 1", [], |row| {
+                row.get(0)
+            });
+    found.ok()
+}
+
+#[test]
+fn an_hour_of_minutes_has_sixty_runs_however_many_tick() {
+    let began = Instant::now();
+    let house = house(MINUTE);
+    let mut daemon = Daemon::start(&house, &[]);
+    let mut by_hand = 0;
+    for step in 1..=360 {
+        let (hour, minute, second) = (20 + step / 360, step / 6 % 60, step % 6 * 10);
+        let now = format!("2026-11-21T{hour}:{minute:02}:{second:02}Z");
+        at(&house, &now);
+        // Both at once in one minute, the command before the daemon is asked in the next.
+        let tick = house
+            .runner(&["tick", "--json"])
+            .env("RUNNER_TEST_CLOCK", house.root().join("clock"))
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let told = (minute % 2 == 0).then(|| daemon.tick());
+        let tick = Said::of(tick.wait_with_output().unwrap()).ends(0).json();
+        let told = told.unwrap_or_else(|| daemon.tick());
+        daemon.hears("the wall clock was set forward");
+        let (served, started) = (&told["started"], &tick["started"]);
+        assert_eq!(
+            (&told["is"], &told["troubles"]),
+            (&"ticked".into(), &serde_json::json!([]))
+        );
+        // The daemon's own pace may have been faster than both.
+        let all = served.as_array().unwrap().len() + started.as_array().unwrap().len();
+        assert!(all <= usize::from(second == 0), "{now}: {told} and {tick}");
+        by_hand += started.as_array().unwrap().len();
+        if second == 0 {
+            over(&house, &newest(&house).unwrap());
+        }
+    }
+    daemon.signal(Signal::TERM);
+    daemon.ends(0);
+    assert_eq!(processes(&house), Vec::<String>::new());
+    let times = house.read("times");
+    let expected: Vec<String> = (1..=60)
+        .map(|minute| format!("2026-11-21T{}:{:02}:00Z", 20 + minute / 60, minute % 60))
+        .collect();
+    assert_eq!(times.lines().collect::<Vec<_>>(), expected);
+    // One occurrence a moment, one run an occurrence, each settled.
+    for sql in [
+        "SELECT count(*) FROM occurrences",
+        "SELECT count(DISTINCT due) FROM occurrences WHERE settled IS NOT NULL AND NOT missed",
+        "SELECT count(*) FROM runs",
+        "SELECT count(DISTINCT occurrence) FROM runs WHERE outcome LIKE '%\"succeeded\"%'",
+    ] {
+        assert_eq!(house.count(sql), 60, "{sql}");
+    }
+    tell(&format!(
+        "an hour of minutes: 360 ticks of a daemon beside 360 of a command, which started {by_hand} of 60; {:.1} s",
+        began.elapsed().as_secs_f64()
+    ));
+}
+
+/// A job each minute that says that it runs and waits for a word, unless it is told not to.
+fn waiting(overlap: &str) -> House {
+    house(&format!(
+        "[jobs.wait]\nkind = \"command\"\ntrigger = \"every 1m\"\noverlap = \"{overlap}\"\nprogram = \"sh\"\n\
+         args = [\"-c\", \"[ -e free ] && exit 0; echo up > up.fifo; read word < go.fifo\"]\n"
+    ))
+}
+
+#[test]
+fn one_that_is_due_while_an_earlier_one_runs_is_skipped() {
+    let house = waiting("skip");
+    let (mut daemon, first) = busy(&house, &[]);
+    at(&house, "2026-11-21T20:02:00Z");
+    daemon.tick();
+    run(&house, &["tick"]).ends(0);
+    fs::write(house.path("go.fifo"), "go\n").unwrap();
+    daemon.hears("wait: succeeded");
+    let found = runs(&house, "wait");
+    assert_eq!(found.len(), 2, "{found:?}");
+    assert_eq!(found[0].0, "succeeded");
+    assert_eq!(found[1].0, "skipped");
+    let why =
+        format!("an earlier one is not over: run {first}, due 2026-11-21T20:01:00Z, is running");
+    assert_eq!(found[1].1, why);
+    daemon.tick();
+    assert_eq!(
+        runs(&house, "wait"),
+        found,
+        "the skipped one is not made up for"
+    );
+}
+
+#[test]
+fn one_that_is_due_while_an_earlier_one_runs_waits_its_turn() {
+    let house = waiting("queue");
+    let (mut daemon, _) = busy(&house, &[]);
+    for minute in ["02", "03"] {
+        at(&house, &format!("2026-11-21T20:{minute}:00Z"));
+        daemon.tick();
+    }
+    let words = |house: &House| -> Vec<String> {
+        runs(house, "wait")
+            .into_iter()
+            .map(|(word, _)| word)
+            .collect()
+    };
+    assert_eq!(words(&house), ["running", "queued", "queued"]);
+    for _ in 0..2 {
+        fs::write(house.path("go.fifo"), "go\n").unwrap();
+        daemon.hears("wait: succeeded");
+        assert_eq!(fs::read_to_string(house.path("up.fifo")).unwrap(), "up\n");
+    }
+    assert_eq!(words(&house), ["succeeded", "succeeded", "running"]);
+    fs::write(house.path("go.fifo"), "go\n").unwrap();
+    daemon.hears("wait: succeeded");
+    assert_eq!(words(&house), ["succeeded"; 3]);
+    assert_eq!(house.count("SELECT count(*) FROM occurrences"), 3);
+}
+
+#[test]
+fn one_that_is_due_replaces_an_earlier_one_that_runs() {
+    let house = waiting("replace");
+    let (mut daemon, first) = busy(&house, &[]);
+    at(&house, "2026-11-21T20:02:00Z");
+    let told = daemon.tick();
+    assert_eq!(
+        told["started"],
+        serde_json::json!([]),
+        "not beside each other"
+    );
+    daemon.hears("wait: cancelled");
+    assert_eq!(fs::read_to_string(house.path("up.fifo")).unwrap(), "up\n");
+    let why = "replaced by the one due 2026-11-21T20:02:00Z";
+    assert!(outcome(&house, &first).contains(why));
+    fs::write(house.path("go.fifo"), "go\n").unwrap();
+    daemon.hears("wait: succeeded");
+    let found = runs(&house, "wait");
+    assert_eq!(found[0], ("cancelled".to_owned(), why.to_owned()));
+    assert_eq!((found[1].0.as_str(), found.len()), ("succeeded", 2));
+    assert_eq!(house.survivors(), Vec::<String>::new());
+}
+
+#[test]
+fn jobs_follow_another_by_how_it_ends() {
+    let house = house(
+        "[jobs.first]\nkind = \"command\"\ntrigger = \"every 1m\"\nretries = 0\nprogram = \"sh\"\n\
+         args = [\"-c\", \"[ ! -e broken ]\"]\n\
+         [jobs.well]\nkind = \"command\"\ntrigger = \"after first\"\nprogram = \"true\"\n\
+         [jobs.further]\nkind = \"command\"\ntrigger = \"after well\"\nprogram = \"true\"\n\
+         [jobs.always]\nkind = \"command\"\ntrigger = \"after first ends\"\nprogram = \"true\"\n",
+    );
+    run(&house, &["tick"]).ends(0);
+    at(&house, "2026-11-21T20:01:00Z");
+    run(&house, &["tick"]).ends(0);
+    for job in ["first", "well", "further", "always"] {
+        assert_eq!(
+            runs(&house, job),
+            [("succeeded".to_owned(), String::new())],
+            "{job}"
+        );
+    }
+    run(&house, &["tick"]).ends(0);
+    house.write("broken", "");
+    at(&house, "2026-11-21T20:02:00Z");
+    run(&house, &["tick"]).ends(1);
+    let last = |job| {
+        let found = runs(&house, job);
+        assert_eq!(found.len(), 2, "{job}: {found:?}");
+        found[1].clone()
+    };
+    assert_eq!(last("first").0, "failed");
+    let (word, why) = last("well");
+    assert!(
+        word == "skipped" && why.starts_with("first ended as failed"),
+        "{word}: {why}"
+    );
+    let (word, why) = last("further");
+    assert!(
+        word == "skipped" && why.starts_with("well ended as skipped"),
+        "{word}: {why}"
+    );
+    assert_eq!(last("always").0, "succeeded");
+    assert_eq!(
+        house.count("SELECT count(*) FROM occurrences WHERE origin = 'event'"),
+        6
+    );
+    let open = "SELECT count(*) FROM occurrences WHERE settled IS NULL";
+    assert_eq!(house.count(open), 0);
+    // All of it at one moment each, in one go.
+    let moments: BTreeSet<String> = house
+        .ledger()
+        .prepare("SELECT DISTINCT finished FROM runs")
+        .unwrap()
+        .query_map([], |row| row.get::<_, i64>(0))
+        .unwrap()
+        .map(|at| at.unwrap().to_string())
+        .collect();
+    assert_eq!(moments.len(), 2, "{moments:?}");
+}

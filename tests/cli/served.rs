@@ -1,0 +1,233 @@
+//! A daemon of a test's own, under a clock that the test moves.
+
+use std::fs;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::os::unix::net::UnixStream;
+use std::process::{Child, ChildStderr, Stdio};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+use crate::house::{House, Said, ended_within};
+
+/// How long a test waits for what must come.
+pub const LIMIT: Duration = Duration::from_secs(60);
+/// The dream that every project has, asleep.
+pub const NO_DREAM: &str = "[jobs.dream]\nenabled = false\n";
+/// Says that it runs, then waits for a word.
+pub const WAIT: &str = "[jobs.wait]\nkind = \"command\"\ntrigger = \"every 1m\"\nprogram = \"sh\"\n\
+    args = [\"-c\", \"echo up > up.fifo; read word < go.fifo\"]\n";
+
+/// A running daemon; killed when it is dropped alive.
+pub struct Daemon<'a> {
+    pub house: &'a House,
+    pub child: Child,
+    pub lines: BufReader<ChildStderr>,
+}
+
+impl Drop for Daemon<'_> {
+    fn drop(&mut self) {
+        let _gone = self.child.kill();
+        let _reaped = self.child.wait();
+    }
+}
+
+impl<'a> Daemon<'a> {
+    pub fn start(house: &'a House, args: &[&str]) -> Self {
+        Self::with(house, args, &[])
+    }
+
+    pub fn with(house: &'a House, args: &[&str], env: &[(&str, &str)]) -> Self {
+        let mut words = vec!["daemon"];
+        words.extend(args);
+        let mut child = house
+            .runner(&words)
+            .env("RUNNER_TEST_CLOCK", house.root().join("clock"))
+            .envs(env.iter().copied())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let lines = BufReader::new(child.stderr.take().unwrap());
+        let mut daemon = Self {
+            house,
+            child,
+            lines,
+        };
+        daemon.hears("ready");
+        daemon
+    }
+
+    /// Reads what it says up to a line with `words`.
+    #[track_caller]
+    pub fn hears(&mut self, words: &str) -> String {
+        let mut all = String::new();
+        loop {
+            let mut line = String::new();
+            assert_ne!(
+                self.lines.read_line(&mut line).unwrap(),
+                0,
+                "no {words:?} in {all}"
+            );
+            if line.contains(words) {
+                return line;
+            }
+            all.push_str(&line);
+        }
+    }
+
+    pub fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).unwrap();
+    }
+
+    /// Sends one line, reads one.
+    pub fn ask(&self, request: &str) -> Value {
+        let mut stream = self.connect();
+        stream.write_all(request.as_bytes()).unwrap();
+        stream.write_all(b"\n").unwrap();
+        let mut line = String::new();
+        BufReader::new(stream).read_line(&mut line).unwrap();
+        serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error} in {line:?}"))
+    }
+
+    pub fn connect(&self) -> UnixStream {
+        let stream = UnixStream::connect(self.house.state().join("control.sock")).unwrap();
+        stream.set_read_timeout(Some(LIMIT)).unwrap();
+        stream
+    }
+
+    pub fn tick(&self) -> Value {
+        self.ask(r#"{"ask":"tick"}"#)
+    }
+
+    /// Waits for its end; what it said to the last, and its exit code.
+    pub fn ends(mut self, code: i32) -> String {
+        assert!(ended_within(self.child.id(), LIMIT), "it does not end");
+        let mut said = String::new();
+        self.lines.read_to_string(&mut said).unwrap();
+        assert_eq!(self.child.wait().unwrap().code(), Some(code), "{said}");
+        said
+    }
+}
+
+/// Sets the clock of a house; whole or not at all, for a daemon reads it at any time.
+pub fn at(house: &House, clock: &str) {
+    let draft = house.root().join("clock.new");
+    fs::write(&draft, clock).unwrap();
+    fs::rename(draft, house.root().join("clock")).unwrap();
+}
+
+/// Runs the program under the house's clock.
+pub fn run(house: &House, args: &[&str]) -> Said {
+    let mut command = house.runner(args);
+    command.env("RUNNER_TEST_CLOCK", house.root().join("clock"));
+    Said::of(command.output().unwrap())
+}
+
+/// A project at 20:00 with these jobs besides a dream that sleeps.
+pub fn house(toml: &str) -> House {
+    let house = House::new();
+    at(&house, "2026-11-21T20:00:00Z");
+    run(&house, &["init"]).ends(0);
+    house.configure(&format!("{NO_DREAM}{toml}"));
+    house
+        .command("mkfifo", &["up.fifo", "go.fifo"])
+        .status()
+        .unwrap();
+    house
+}
+
+/// A daemon with one live run of the job that waits.
+pub fn busy<'a>(house: &'a House, args: &[&str]) -> (Daemon<'a>, String) {
+    let daemon = Daemon::start(house, args);
+    at(house, "2026-11-21T20:01:00Z");
+    let told = daemon.tick();
+    assert_eq!(
+        fs::read_to_string(house.path("up.fifo")).unwrap(),
+        "up\n",
+        "{told}"
+    );
+    let run = told["started"][0].as_str().unwrap().to_owned();
+    (daemon, run)
+}
+
+/// The outcome of a run, as the ledger has it.
+pub fn outcome(house: &House, run: &str) -> String {
+    house
+        .ledger()
+        .query_row("SELECT outcome FROM runs WHERE id = ?1", [run], |row| {
+            row.get(0)
+        })
+        .unwrap()
+}
+
+/// The process of the one run that is under way.
+pub fn owner(house: &House) -> Pid {
+    let [pid] = owners(house)[..] else {
+        panic!("not one run is under way");
+    };
+    pid
+}
+
+/// Waits until a run is settled.
+pub fn over(house: &House, id: &str) {
+    run(house, &["runs", "logs", id, "--follow"]).ends(0);
+}
+
+/// What the ledger has of a job's runs, oldest first: state or outcome, and why.
+pub fn runs(house: &House, job: &str) -> Vec<(String, String)> {
+    let listed = run(house, &["runs", "--json", "--job", job]).ends(0).json();
+    let words = |run: &serde_json::Value| {
+        let word = run.get("outcome").unwrap_or(&run["state"]);
+        let why = run["why"].as_str().unwrap_or_default();
+        (word.as_str().unwrap().to_owned(), why.to_owned())
+    };
+    let mut found: Vec<_> = listed.as_array().unwrap().iter().map(words).collect();
+    found.reverse();
+    found
+}
+
+/// The processes of all runs that are under way.
+pub fn owners(house: &House) -> Vec<Pid> {
+    let db = house.ledger();
+    let mut rows = db
+        .prepare("SELECT owner FROM runs WHERE state = 'running' ORDER BY id")
+        .unwrap();
+    let owners = rows.query_map([], |row| row.get::<_, String>(0)).unwrap();
+    let pid = |owner: String| {
+        let owner: Value = serde_json::from_str(&owner).unwrap();
+        Pid::from_raw(i32::try_from(owner["pid"].as_i64().unwrap()).unwrap()).unwrap()
+    };
+    owners.map(|owner| pid(owner.unwrap())).collect()
+}
+
+/// A command under the house's clock, begun; what it says is kept for [`Said`].
+pub fn begin(house: &House, args: &[&str]) -> Child {
+    house
+        .runner(args)
+        .env("RUNNER_TEST_CLOCK", house.root().join("clock"))
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap()
+}
+
+/// Kills one process and sees it end; its parent may have reaped it or not.
+pub fn kill(pid: Pid) {
+    kill_process(pid, Signal::KILL).unwrap();
+    let raw = pid.as_raw_nonzero().get().cast_unsigned();
+    assert!(ended_within(raw, LIMIT), "it does not end");
+}
+
+/// Stretches of missed moments of a job, as "first last count".
+pub fn missed(house: &House, job: &str) -> Vec<String> {
+    let db = house.ledger();
+    let mut rows = db
+        .prepare(
+            "SELECT o.outcome ->> 'first' || ' ' || (o.outcome ->> 'last') || ' ' || (o.outcome ->> 'count')
+             FROM occurrences o JOIN jobs j ON j.id = o.job WHERE o.missed AND j.name = ?1 ORDER BY o.rowid",
+        )
+        .unwrap();
+    let rows = rows.query_map([job], |row| row.get(0)).unwrap();
+    rows.map(Result::unwrap).collect()
+}
