@@ -125,6 +125,17 @@ impl Ledger {
         self.fuse = commits;
     }
 
+    /// Writes a whole copy, as of one moment, into a file that is not there yet.
+    ///
+    /// # Errors
+    /// See [`LedgerError`].
+    pub fn copy_to(&self, path: &Path) -> Result<()> {
+        self.view(|db| {
+            db.execute("VACUUM INTO ?1", [path.to_string_lossy()])?;
+            Ok(())
+        })
+    }
+
     /// SQLite's own check of the whole file.
     ///
     /// # Errors
