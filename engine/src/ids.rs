@@ -3,17 +3,40 @@
 //! Each is a ULID: sortable by the moment it was made, unique without a counter. A fence is no id:
 //! it only grows, per job, and tells an old run from the current one.
 
+use std::cell::Cell;
 use std::fmt;
 use std::str::FromStr;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use crate::digest::Digest;
+
 /// Text that should name something but is no ULID.
 #[derive(Debug, thiserror::Error)]
 #[error("{text:?} is not an id (26 letters and digits, as `runner runs` prints them)")]
 pub struct BadId {
     text: String,
+}
+
+thread_local! {
+    static DRAWN: Cell<Option<u64>> = const { Cell::new(None) };
+}
+
+/// Draws the random part of this thread's further ids from `seed`, so that a simulation repeats
+/// exactly. Never for real ids: two processes with one seed would make the same.
+pub fn draw_from(seed: Option<u64>) {
+    DRAWN.set(seed);
+}
+
+/// The random part of an id.
+fn random() -> u128 {
+    let Some(state) = DRAWN.get() else {
+        return ulid::Ulid::new().random();
+    };
+    DRAWN.set(Some(state.wrapping_add(1)));
+    let digest = Digest::of(&state.to_le_bytes()).short();
+    u128::from_str_radix(&digest, 16).expect("a short digest is 16 hex digits") << 16
 }
 
 macro_rules! ulid_id {
@@ -27,8 +50,7 @@ macro_rules! ulid_id {
             /// A fresh id whose order follows `now`.
             pub fn new(now: Timestamp) -> Self {
                 let millis = u64::try_from(now.as_millisecond()).unwrap_or(0);
-                let random = ulid::Ulid::new().random();
-                Self(ulid::Ulid::from_parts(millis, random).to_string())
+                Self(ulid::Ulid::from_parts(millis, random()).to_string())
             }
 
             /// The 26 characters.

@@ -160,24 +160,22 @@ impl Ledger {
                     }));
                 }
             }
-            tx.execute(
+            tx.prepare_cached(
                 "INSERT INTO requests (run, made, backend, calls, tokens, micros, ideas)
                  VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
-                params![
-                    run.as_str(),
-                    millis(now),
-                    backend,
-                    signed(want.calls),
-                    signed(want.tokens),
-                    signed(want.micros),
-                    signed(want.ideas)
-                ],
-            )?;
+            )?
+            .execute(params![
+                run.as_str(),
+                millis(now),
+                backend,
+                signed(want.calls),
+                signed(want.tokens),
+                signed(want.micros),
+                signed(want.ideas)
+            ])?;
             let request = RequestId(tx.last_insert_rowid());
-            tx.execute(
-                "UPDATE runs SET model_calls = model_calls + 1 WHERE id = ?1",
-                [run.as_str()],
-            )?;
+            tx.prepare_cached("UPDATE runs SET model_calls = model_calls + 1 WHERE id = ?1")?
+                .execute([run.as_str()])?;
             Ok(Ok(request))
         })
     }
@@ -192,9 +190,8 @@ impl Ledger {
     ) -> Result<()> {
         self.write(|tx| {
             match spent {
-                Spent::Known(amounts) => tx.execute(
-                    "UPDATE requests SET calls = ?2, tokens = ?3, micros = ?4, ideas = ?5, settled = ?6, note = ?7, stated = 1
-                     WHERE id = ?1 AND settled IS NULL",
+                Spent::Known(amounts) => tx.prepare_cached("UPDATE requests SET calls = ?2, tokens = ?3, micros = ?4, ideas = ?5, settled = ?6, note = ?7, stated = 1
+                     WHERE id = ?1 AND settled IS NULL")?.execute(
                     params![
                         request.0,
                         signed(amounts.calls),
@@ -203,12 +200,9 @@ impl Ledger {
                         signed(amounts.ideas),
                         millis(now),
                         note
-                    ],
-                )?,
-                Spent::Unknown => tx.execute(
-                    "UPDATE requests SET settled = ?2, note = ?3 WHERE id = ?1 AND settled IS NULL",
-                    params![request.0, millis(now), note],
-                )?,
+                    ])?,
+                Spent::Unknown => tx.prepare_cached("UPDATE requests SET settled = ?2, note = ?3 WHERE id = ?1 AND settled IS NULL")?.execute(
+                    params![request.0, millis(now), note])?,
             };
             Ok(())
         })
@@ -217,11 +211,9 @@ impl Ledger {
     /// Model calls of a run whose usage nobody stated, so that they are charged as reserved.
     pub fn unstated_calls(&self, run: &RunId) -> Result<u64> {
         self.view(|db| {
-            let count: i64 = db.query_row(
-                "SELECT count(*) FROM requests WHERE run = ?1 AND NOT stated",
-                [run.as_str()],
-                |row| row.get(0),
-            )?;
+            let count: i64 = db
+                .prepare_cached("SELECT count(*) FROM requests WHERE run = ?1 AND NOT stated")?
+                .query_row([run.as_str()], |row| row.get(0))?;
             Ok(count.max(0).cast_unsigned())
         })
     }
@@ -311,20 +303,20 @@ pub(super) fn reserve(
         cap: Budget::default(),
     };
     for level in levels.iter().chain([&own]) {
-        tx.execute(
+        tx.prepare_cached(
             "INSERT INTO reservations (run, level, key, calls, tokens, micros, seconds, ideas)
              VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
-            params![
-                run.as_str(),
-                level.level,
-                level.key,
-                signed(amounts.calls),
-                signed(amounts.tokens),
-                signed(amounts.micros),
-                signed(amounts.seconds),
-                signed(amounts.ideas)
-            ],
-        )?;
+        )?
+        .execute(params![
+            run.as_str(),
+            level.level,
+            level.key,
+            signed(amounts.calls),
+            signed(amounts.tokens),
+            signed(amounts.micros),
+            signed(amounts.seconds),
+            signed(amounts.ideas)
+        ])?;
     }
     Ok(())
 }
@@ -340,11 +332,10 @@ pub(super) fn settle(tx: &Transaction<'_>, run: &RunId, elapsed: u64) -> Result<
         seconds,
         ..used_by(tx, run)?
     };
-    tx.execute(
-        "INSERT INTO accounts (level, key, calls, tokens, micros, seconds, ideas)
+    tx.prepare_cached("INSERT INTO accounts (level, key, calls, tokens, micros, seconds, ideas)
          SELECT level, key, ?2, ?3, ?4, ?5, ?6 FROM reservations WHERE run = ?1 AND open AND level <> 'run'
          ON CONFLICT (level, key) DO UPDATE SET calls = calls + ?2, tokens = tokens + ?3,
-           micros = micros + ?4, seconds = seconds + ?5, ideas = ideas + ?6",
+           micros = micros + ?4, seconds = seconds + ?5, ideas = ideas + ?6")?.execute(
         params![
             run.as_str(),
             signed(used.calls),
@@ -352,53 +343,46 @@ pub(super) fn settle(tx: &Transaction<'_>, run: &RunId, elapsed: u64) -> Result<
             signed(used.micros),
             signed(used.seconds),
             signed(used.ideas)
-        ],
-    )?;
-    tx.execute(
-        "UPDATE reservations SET open = 0 WHERE run = ?1",
-        [run.as_str()],
-    )?;
+        ])?;
+    tx.prepare_cached("UPDATE reservations SET open = 0 WHERE run = ?1")?
+        .execute([run.as_str()])?;
     Ok(())
 }
 
 fn in_use(db: &Connection, level: &str, key: &str) -> Result<Amounts, Fault> {
-    let spent = db
-        .query_row(
-            "SELECT calls, tokens, micros, seconds, ideas FROM accounts WHERE level = ?1 AND key = ?2",
+    let spent = db.prepare_cached("SELECT calls, tokens, micros, seconds, ideas FROM accounts WHERE level = ?1 AND key = ?2")?.query_row(
             [level, key],
-            row,
-        )
+            row)
         .optional()?
         .unwrap_or_default();
-    let held = db.query_row(
-        "SELECT coalesce(sum(calls), 0), coalesce(sum(tokens), 0),
+    let held = db
+        .prepare_cached(
+            "SELECT coalesce(sum(calls), 0), coalesce(sum(tokens), 0),
                 coalesce(sum(micros), 0), coalesce(sum(seconds), 0),
                 coalesce(sum(ideas), 0)
          FROM reservations WHERE level = ?1 AND key = ?2 AND open",
-        [level, key],
-        row,
-    )?;
+        )?
+        .query_row([level, key], row)?;
     Ok(spent.plus(held))
 }
 
 fn reserved_by(db: &Connection, run: &RunId) -> Result<Option<Amounts>, Fault> {
     Ok(db
-        .query_row(
+        .prepare_cached(
             "SELECT calls, tokens, micros, seconds, ideas FROM reservations
              WHERE run = ?1 AND level = 'run' AND open",
-            [run.as_str()],
-            row,
-        )
+        )?
+        .query_row([run.as_str()], row)
         .optional()?)
 }
 
 fn used_by(db: &Connection, run: &RunId) -> Result<Amounts, Fault> {
-    Ok(db.query_row(
-        "SELECT coalesce(sum(calls), 0), coalesce(sum(tokens), 0), coalesce(sum(micros), 0), 0,
+    Ok(db
+        .prepare_cached(
+            "SELECT coalesce(sum(calls), 0), coalesce(sum(tokens), 0), coalesce(sum(micros), 0), 0,
                 coalesce(sum(ideas), 0) FROM requests WHERE run = ?1",
-        [run.as_str()],
-        row,
-    )?)
+        )?
+        .query_row([run.as_str()], row)?)
 }
 
 fn row(row: &rusqlite::Row<'_>) -> rusqlite::Result<Amounts> {

@@ -69,10 +69,11 @@ impl Ledger {
             return Ok(());
         }
         self.write(|tx| {
-            tx.execute(
-                "UPDATE runs SET deadline = ?2 WHERE id = ?1 AND state = 'running'",
-                params![run.id.as_str(), i64::try_from(by).unwrap_or(i64::MAX)],
-            )?;
+            tx.prepare_cached("UPDATE runs SET deadline = ?2 WHERE id = ?1 AND state = 'running'")?
+                .execute(params![
+                    run.id.as_str(),
+                    i64::try_from(by).unwrap_or(i64::MAX)
+                ])?;
             Ok(())
         })
     }
@@ -84,10 +85,8 @@ impl Ledger {
     pub fn retry(&mut self, run: &RunId, now: Timestamp) -> Result<RunId> {
         let occurrence = self.run(run)?.occurrence;
         self.write(|tx| {
-            let reopened = tx.execute(
-                "UPDATE occurrences SET outcome = NULL, settled = NULL WHERE id = ?1 AND outcome IS NOT NULL",
-                [occurrence.as_str()],
-            )?;
+            let reopened = tx.prepare_cached("UPDATE occurrences SET outcome = NULL, settled = NULL WHERE id = ?1 AND outcome IS NOT NULL")?.execute(
+                [occurrence.as_str()])?;
             if reopened == 0 {
                 return Err(Fault::Known(LedgerError::NotFound {
                     what: "settled occurrence of run",
@@ -100,14 +99,11 @@ impl Ledger {
 }
 
 fn open_run_of(tx: &Transaction<'_>, occurrence: &OccurrenceId) -> Result<Option<RunId>, Fault> {
-    tx.query_row(
-        "SELECT id FROM runs WHERE occurrence = ?1 AND state <> 'settled'",
-        [occurrence.as_str()],
-        |row| row.get::<_, String>(0),
-    )
-    .optional()?
-    .map(id)
-    .transpose()
+    tx.prepare_cached("SELECT id FROM runs WHERE occurrence = ?1 AND state <> 'settled'")?
+        .query_row([occurrence.as_str()], |row| row.get::<_, String>(0))
+        .optional()?
+        .map(id)
+        .transpose()
 }
 
 /// Ends a run that has not begun, or notes that a running one is to end.
@@ -117,10 +113,11 @@ pub(super) fn ask(
     why: &str,
     now: Timestamp,
 ) -> Result<(), Fault> {
-    let asked = tx.execute(
-        "UPDATE runs SET cancel = coalesce(cancel, ?2) WHERE id = ?1 AND state = 'running'",
-        params![run.as_str(), why],
-    )?;
+    let asked = tx
+        .prepare_cached(
+            "UPDATE runs SET cancel = coalesce(cancel, ?2) WHERE id = ?1 AND state = 'running'",
+        )?
+        .execute(params![run.as_str(), why])?;
     if asked == 0 {
         let outcome = Outcome::Cancelled {
             why: why.to_owned(),

@@ -32,7 +32,7 @@ pub use accounts::{Amounts, Budget, Level, RequestId, Spent};
 pub use admit::{Admission, Admitted, Enter};
 pub use cancel::{CANCEL_GRACE, Cancelled};
 pub use events::Event;
-pub use jobs::{DueJob, JobRow, NewJob};
+pub use jobs::{AHEAD, DueJob, JobRow, NewJob};
 pub use nights::{Night, NightId};
 pub use occurrences::{NewOccurrence, OccurrenceRow, Origin, Recorded};
 pub use pause::FOREVER;

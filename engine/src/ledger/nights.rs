@@ -66,7 +66,7 @@ impl Ledger {
     pub fn nights_to_close(&self, now: Timestamp) -> Result<Vec<Night>> {
         self.view(|db| {
             let sql = format!(
-                "SELECT {COLUMNS} FROM nights WHERE closed IS NULL AND (closes <= ?1 OR
+                "SELECT {COLUMNS} FROM nights INDEXED BY nights_open WHERE closed IS NULL AND (closes <= ?1 OR
                    (EXISTS (SELECT 1 FROM occurrences WHERE night = nights.id) AND
                     NOT EXISTS (SELECT 1 FROM occurrences WHERE night = nights.id AND settled IS NULL)))
                  ORDER BY id"

@@ -205,6 +205,19 @@ impl Ledger {
                     now,
                 )?;
             }
+            // What comes together waits together: the first of them says how late they are, so that
+            // a moment that is still on time does not go ahead of an older one.
+            let late = due
+                .fire
+                .first()
+                .is_some_and(|first| now.duration_since(*first) > ON_TIME);
+            let wait = if late {
+                let salt = format!("{} {}", job.project, job.name);
+                job.policy.catch_up.stagger_of(&salt)
+            } else {
+                SignedDuration::ZERO
+            };
+            let ready_at = now.saturating_add(wait).unwrap_or(now);
             let mut runs = Vec::new();
             for &fire in &due.fire {
                 let new = NewOccurrence {
@@ -213,14 +226,6 @@ impl Ledger {
                     due: fire,
                     ..NewOccurrence::by_hand(job.id, fire.to_string(), now)
                 };
-                let late = now.duration_since(fire) > ON_TIME;
-                let wait = if late {
-                    let salt = format!("{} {}", job.project, job.name);
-                    job.policy.catch_up.stagger_of(&salt)
-                } else {
-                    SignedDuration::ZERO
-                };
-                let ready_at = now.saturating_add(wait).unwrap_or(now);
                 // Several that are caught up go one after the other, whatever the rule for overlap.
                 let recorded = match due.fire.len() {
                     1 => await_turn(tx, &new, ready_at, now)?,
@@ -241,10 +246,9 @@ impl Ledger {
         now: Timestamp,
     ) -> Result<Option<RunId>> {
         self.write(|tx| {
-            let closed = tx.execute(
-                "UPDATE nights SET closed = ?2 WHERE id = ?1 AND closed IS NULL",
-                params![night.0, millis(now)],
-            )?;
+            let closed = tx
+                .prepare_cached("UPDATE nights SET closed = ?2 WHERE id = ?1 AND closed IS NULL")?
+                .execute(params![night.0, millis(now)])?;
             if closed == 0 {
                 return Ok(None);
             }
@@ -389,7 +393,7 @@ pub(super) fn await_turn(
     let policy: Policy = from_json(&policy)?;
     let ahead: Vec<(String, String, i64)> = tx
         .prepare_cached(
-            "SELECT r.id, r.state, o.due FROM runs r JOIN occurrences o ON o.id = r.occurrence
+            "SELECT r.id, r.state, o.due FROM runs r INDEXED BY runs_open_by_job JOIN occurrences o ON o.id = r.occurrence
              WHERE r.job = ?1 AND r.state <> 'settled'
                AND (r.state <> 'queued' OR o.origin IN ('clock', 'event')) ORDER BY r.id",
         )?
@@ -458,10 +462,11 @@ fn missed(
 }
 
 pub(super) fn by_id(db: &Connection, wanted: &OccurrenceId) -> Result<OccurrenceRow, Fault> {
-    let (job, key, due, night, origin, outcome) = db.query_row(
-        "SELECT job, key, due, night, origin, outcome FROM occurrences WHERE id = ?1",
-        [wanted.as_str()],
-        |row| {
+    let (job, key, due, night, origin, outcome) = db
+        .prepare_cached(
+            "SELECT job, key, due, night, origin, outcome FROM occurrences WHERE id = ?1",
+        )?
+        .query_row([wanted.as_str()], |row| {
             Ok((
                 row.get(0)?,
                 row.get(1)?,
@@ -470,8 +475,7 @@ pub(super) fn by_id(db: &Connection, wanted: &OccurrenceId) -> Result<Occurrence
                 row.get::<_, String>(4)?,
                 row.get::<_, Option<String>>(5)?,
             ))
-        },
-    )?;
+        })?;
     Ok(OccurrenceRow {
         id: wanted.clone(),
         job: JobId(job),

@@ -17,11 +17,12 @@ impl Ledger {
         let until = millis(until);
         self.write(|tx| {
             match job {
-                Some(job) => tx.execute(
-                    "UPDATE jobs SET paused_until = ?2 WHERE id = ?1",
-                    params![job.0, until],
-                )?,
-                None => tx.execute("INSERT OR REPLACE INTO pause VALUES (1, ?1)", [until])?,
+                Some(job) => tx
+                    .prepare_cached("UPDATE jobs SET paused_until = ?2 WHERE id = ?1")?
+                    .execute(params![job.0, until])?,
+                None => tx
+                    .prepare_cached("INSERT OR REPLACE INTO pause VALUES (1, ?1)")?
+                    .execute([until])?,
             };
             Ok(())
         })
@@ -32,11 +33,14 @@ impl Ledger {
         let now = millis(now);
         self.write(|tx| {
             let ended = match job {
-                Some(job) => tx.execute(
-                    "UPDATE jobs SET paused_until = ?2 WHERE id = ?1 AND paused_until > ?2",
-                    params![job.0, now],
-                )?,
-                None => tx.execute("UPDATE pause SET until = ?1 WHERE until > ?1", [now])?,
+                Some(job) => tx
+                    .prepare_cached(
+                        "UPDATE jobs SET paused_until = ?2 WHERE id = ?1 AND paused_until > ?2",
+                    )?
+                    .execute(params![job.0, now])?,
+                None => tx
+                    .prepare_cached("UPDATE pause SET until = ?1 WHERE until > ?1")?
+                    .execute([now])?,
             };
             Ok(ended > 0)
         })

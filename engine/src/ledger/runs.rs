@@ -146,7 +146,8 @@ impl Ledger {
     pub fn run(&self, wanted: &RunId) -> Result<RunRow> {
         let found = self.view(|db| {
             let sql = format!("SELECT {COLUMNS} FROM {TABLES} WHERE r.id = ?1");
-            db.query_row(&sql, [wanted.as_str()], raw)
+            db.prepare_cached(&sql)?
+                .query_row([wanted.as_str()], raw)
                 .optional()?
                 .map(run_row)
                 .transpose()
@@ -202,7 +203,7 @@ impl Ledger {
             let sql = format!(
                 "SELECT {COLUMNS} FROM {TABLES} WHERE r.occurrence = ?1 ORDER BY r.attempt DESC LIMIT 1"
             );
-            db.query_row(&sql, [occurrence.as_str()], raw)
+            db.prepare_cached(&sql)?.query_row( [occurrence.as_str()], raw)
                 .optional()?
                 .map(run_row)
                 .transpose()
@@ -221,7 +222,8 @@ impl Ledger {
     pub fn open_runs_of(&self, job: JobId) -> Result<Vec<RunRow>> {
         self.view(|db| {
             let sql = format!(
-                "SELECT {COLUMNS} FROM {TABLES} WHERE r.job = ?1 AND r.state <> 'settled' ORDER BY r.id"
+                "SELECT {COLUMNS} FROM runs r INDEXED BY runs_open_by_job JOIN occurrences o ON o.id = r.occurrence
+                 JOIN jobs j ON j.id = r.job WHERE r.job = ?1 AND r.state <> 'settled' ORDER BY r.id"
             );
             let mut statement = db.prepare_cached(&sql)?;
             let rows = statement.query_map([job.0], raw)?;
@@ -266,10 +268,10 @@ impl Ledger {
     /// Notes that a settled run's staging folder is gone.
     pub fn swept(&mut self, run: &RunId) -> Result<()> {
         self.write(|tx| {
-            tx.execute(
+            tx.prepare_cached(
                 "UPDATE runs SET staging = NULL WHERE id = ?1 AND state = 'settled'",
-                [run.as_str()],
-            )?;
+            )?
+            .execute([run.as_str()])?;
             Ok(())
         })
     }
@@ -277,21 +279,21 @@ impl Ledger {
     /// Makes `starter` the process that answers for a requested run.
     pub fn adopt(&mut self, run: &RunId, starter: &Owner) -> Result<bool> {
         self.write(|tx| {
-            Ok(tx.execute(
-                "UPDATE runs SET starter = ?2 WHERE id = ?1 AND state = 'requested'",
-                params![run.as_str(), to_json(starter)],
-            )? == 1)
+            Ok(tx
+                .prepare_cached(
+                    "UPDATE runs SET starter = ?2 WHERE id = ?1 AND state = 'requested'",
+                )?
+                .execute(params![run.as_str(), to_json(starter)])?
+                == 1)
         })
     }
 
     /// Lost runs of one occurrence so far.
     pub fn lost_runs_of(&self, occurrence: &OccurrenceId) -> Result<u32> {
         self.view(|db| {
-            Ok(db.query_row(
-                "SELECT count(*) FROM runs WHERE occurrence = ?1 AND outcome ->> 'outcome' = 'lost'",
+            Ok(db.prepare_cached("SELECT count(*) FROM runs WHERE occurrence = ?1 AND outcome ->> 'outcome' = 'lost'")?.query_row(
                 [occurrence.as_str()],
-                |row| row.get(0),
-            )?)
+                |row| row.get(0))?)
         })
     }
 
@@ -312,11 +314,9 @@ impl Ledger {
     /// Whether an attempt at an occurrence was ever admitted.
     pub fn began(&self, occurrence: &OccurrenceId) -> Result<bool> {
         self.view(|db| {
-            Ok(db.query_row(
-                "SELECT EXISTS (SELECT 1 FROM runs WHERE occurrence = ?1 AND started IS NOT NULL)",
+            Ok(db.prepare_cached("SELECT EXISTS (SELECT 1 FROM runs WHERE occurrence = ?1 AND started IS NOT NULL)")?.query_row(
                 [occurrence.as_str()],
-                |row| row.get(0),
-            )?)
+                |row| row.get(0))?)
         })
     }
 
@@ -352,11 +352,12 @@ pub(super) struct Waiting {
 /// The run, if it is requested and nothing more.
 pub(super) fn waiting(db: &Connection, run: &RunId) -> Result<Option<Waiting>, Fault> {
     let found: Option<(String, i64, i64)> = db
-        .query_row(
+        .prepare_cached(
             "SELECT occurrence, job, seed FROM runs WHERE id = ?1 AND state = 'requested'",
-            [run.as_str()],
-            |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)),
-        )
+        )?
+        .query_row([run.as_str()], |row| {
+            Ok((row.get(0)?, row.get(1)?, row.get(2)?))
+        })
         .optional()?;
     found
         .map(|(occurrence, job, seed)| {

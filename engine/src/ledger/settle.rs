@@ -69,14 +69,10 @@ impl Ledger {
     ) -> Result<()> {
         self.write(|tx| {
             check_fence(tx, run, Some(fence))?;
-            tx.execute(
-                "UPDATE placements SET conflict = ?2 WHERE run = ?1",
-                params![run.as_str(), outcome.why().unwrap_or_default()],
-            )?;
-            tx.execute(
-                "UPDATE runs SET staging = NULL WHERE id = ?1",
-                [run.as_str()],
-            )?;
+            tx.prepare_cached("UPDATE placements SET conflict = ?2 WHERE run = ?1")?
+                .execute(params![run.as_str(), outcome.why().unwrap_or_default()])?;
+            tx.prepare_cached("UPDATE runs SET staging = NULL WHERE id = ?1")?
+                .execute([run.as_str()])?;
             settle_row(tx, run, outcome, summary, now)
         })
     }
@@ -300,10 +296,10 @@ fn release(
         .collect::<Result<_, _>>()?;
     for waiting in waiting {
         if outcome.placed() {
-            tx.execute(
+            tx.prepare_cached(
                 "UPDATE runs SET waits_for = NULL, ready_at = max(ready_at, ?2) WHERE id = ?1",
-                params![waiting, millis(now)],
-            )?;
+            )?
+            .execute(params![waiting, millis(now)])?;
         } else {
             let why = format!("what it was to follow ended as {outcome}");
             skip(tx, &id(waiting)?, why, now)?;
@@ -353,12 +349,11 @@ fn follow(
 pub(super) fn check_fence(db: &Connection, run: &RunId, fence: Option<Fence>) -> Result<(), Fault> {
     let Some(fence) = fence else { return Ok(()) };
     let current: Option<i64> = db
-        .query_row(
+        .prepare_cached(
             "SELECT j.fence FROM runs r JOIN jobs j ON j.id = r.job
              WHERE r.id = ?1 AND r.state = 'running' AND r.fence = ?2",
-            params![run.as_str(), fence.0],
-            |row| row.get(0),
-        )
+        )?
+        .query_row(params![run.as_str(), fence.0], |row| row.get(0))
         .optional()?;
     if current == Some(fence.0) {
         Ok(())

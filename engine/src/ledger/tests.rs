@@ -11,7 +11,7 @@ use crate::ids::{Fence, OccurrenceId, ProjectId, RunId};
 use crate::outcome::{Class, Outcome};
 use crate::owner::Owner;
 use crate::placement::{LogError, Manifest, PlacementLog as _, RelPath};
-use crate::policy::Policy;
+use crate::policy::{CatchUp, Policy, Which};
 use crate::schedule::{Schedule, Trigger};
 use crate::time::Moment;
 
@@ -350,11 +350,7 @@ fn clocks_record_moments_once_and_missed_ones_as_one_row() {
     let due = due_job
         .job
         .schedule
-        .due(
-            due_job.watermark,
-            due_at,
-            &crate::policy::CatchUp::default(),
-        )
+        .due(due_job.watermark, due_at, &CatchUp::default())
         .unwrap();
     let run = house
         .ledger
@@ -582,6 +578,45 @@ fn a_lost_run_is_tried_again_in_the_same_occurrence() {
             .outcome
             .is_some()
     );
+}
+
+#[test]
+fn moments_that_are_caught_up_together_wait_together() {
+    let mut house = house();
+    let catch_up = CatchUp {
+        which: Which::All,
+        stagger: SignedDuration::from_hours(1),
+        ..CatchUp::default()
+    };
+    let mut tidy = job("tidy", every(15));
+    tidy.policy.catch_up = catch_up.clone();
+    let jobs = [job("dream", Schedule::manual()), tidy];
+    house
+        .ledger
+        .project_jobs(&house.project, "two", &jobs, now())
+        .unwrap();
+    // Due 35, 20 and 5 minutes ago: only the last is on time.
+    let at = later(50);
+    let due_job = house.ledger.due_jobs(at).unwrap().remove(0);
+    let due = due_job
+        .job
+        .schedule
+        .due(due_job.watermark, at, &catch_up)
+        .unwrap();
+    assert_eq!(due.fire, [later(15), later(30), later(45)]);
+    house
+        .ledger
+        .enter_due(&due_job, &due, None, None, at)
+        .unwrap();
+    let ready: Vec<_> = house
+        .ledger
+        .queued(9)
+        .unwrap()
+        .into_iter()
+        .map(|run| run.ready_at)
+        .collect();
+    assert!(ready.iter().all(|one| *one == ready[0]), "{ready:?}");
+    assert!(ready[0] > Some(at), "spread");
 }
 
 #[test]

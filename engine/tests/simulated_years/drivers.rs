@@ -1,0 +1,407 @@
+//! Who ticks: a daemon, the host's timer, people. Each may die between any two transactions.
+
+use std::collections::BTreeMap;
+
+use jiff::{SignedDuration, Timestamp};
+use runner_engine::admission::PAUSE_WAIT;
+use runner_engine::ids::RunId;
+use runner_engine::ledger::{Cancelled, LedgerError, NewOccurrence, Origin, Recorded, RunState};
+use runner_engine::outcome::Outcome;
+use runner_engine::owner::Owner;
+use runner_engine::recover::{Driver, OVERRUN_GRACE, Recovered, recover};
+use runner_engine::tick::tick;
+
+use super::plants::Bug;
+use super::year::{DAY, Event, HOUR, MINUTE, Micros, SECOND, Year};
+
+/// A process that ticks, or that waits for a run which it has asked for.
+#[derive(Debug)]
+pub struct Driving {
+    pub me: Owner,
+    pub daemon: bool,
+    /// Processes that it has started, with their runs.
+    pub children: BTreeMap<u32, RunId>,
+    /// How many of those that it is about to start are not processes yet.
+    pub coming: u32,
+    /// It ticks then, at the latest.
+    pub wakes: Micros,
+    /// It ticks at all: somebody who waits for one run does not.
+    pub ticks: bool,
+}
+
+const NEVER: Micros = Micros::MAX;
+/// How many names a hand remembers.
+const SEEN: usize = 40;
+
+impl Year {
+    pub fn start_daemon(&mut self) {
+        if self.drivers.values().any(|driver| driver.daemon) {
+            return;
+        }
+        let pid = self.new_driver(true, true);
+        if !self.resting && self.random.permille(700) {
+            let lives = self.random.spread(HOUR, 200 * DAY);
+            self.in_future(lives, Event::Die(pid));
+        }
+    }
+
+    /// The host's timer: at the first quarter of an hour at which there may be something to do.
+    pub fn start_timer(&mut self) {
+        self.new_driver(false, true);
+        let next = self.ledger.next_moment(self.wall()).unwrap();
+        let next = next.map_or(self.now + DAY, |next| self.at_wall(next));
+        let next = next.clamp(self.now, self.now + DAY);
+        let quarter = 15 * MINUTE;
+        let next = (next / quarter + 1) * quarter;
+        self.in_future(next - self.now, Event::Timer);
+    }
+
+    fn new_driver(&mut self, daemon: bool, ticks: bool) -> u32 {
+        let me = self.host.spawn();
+        let pid = me.pid;
+        let driver = Driving {
+            me,
+            daemon,
+            children: BTreeMap::new(),
+            coming: 0,
+            wakes: if ticks { self.now } else { NEVER },
+            ticks,
+        };
+        self.drivers.insert(pid, driver);
+        pid
+    }
+
+    pub fn driver_dies(&mut self, pid: u32) {
+        self.counts.crashes += 1;
+        self.host.end(pid);
+        if self
+            .drivers
+            .remove(&pid)
+            .is_some_and(|driver| driver.daemon)
+        {
+            let wait = self
+                .random
+                .spread(SECOND, if self.resting { MINUTE } else { 20 * DAY });
+            self.in_future(wait, Event::Daemon);
+        }
+    }
+
+    pub fn wake_all(&mut self) {
+        for driver in self.drivers.values_mut().filter(|driver| driver.ticks) {
+            driver.wakes = self.now;
+        }
+    }
+
+    /// One tick of a driver, and what it starts.
+    pub fn drive(&mut self, pid: u32) {
+        self.counts.ticks += 1;
+        let me = self.drivers[&pid].me.clone();
+        let ahead = self.ahead();
+        let fuse = self
+            .random
+            .permille(20)
+            .then(|| u32::try_from(self.random.between(0, 8)).unwrap());
+        if self.random.permille(50) {
+            self.host.0.borrow_mut().unkillable = true;
+        }
+        self.ledger.set_fuse(fuse);
+        let driver = Driver {
+            world: Box::new(self.host.clone()),
+            me: &me,
+            retries_lost: &|kind| kind != "command",
+        };
+        let moment = self.moment();
+        let ticked = tick(&mut self.ledger, &driver, moment);
+        drop(driver);
+        self.ledger.set_fuse(None);
+        self.host.0.borrow_mut().unkillable = false;
+        self.plant_in_tick();
+        match ahead {
+            Some(before) => self.set_back(before, ticked.is_ok()),
+            None => self.ticked(),
+        }
+        self.bury_killed();
+        let told = match ticked {
+            Ok(told) => told,
+            Err(LedgerError::CannotWrite { .. }) if fuse.is_some() => {
+                self.counts.blown += 1;
+                self.driver_dies(pid);
+                return;
+            }
+            Err(error) => panic!("a tick failed: {error:?}"),
+        };
+        for trouble in &told.troubles {
+            let known = trouble.contains("ahead of the clock")
+                || (fuse.is_some() && trouble.contains("fuse"));
+            assert!(known, "{trouble}");
+        }
+        for run in told.end {
+            self.terminate(&run);
+        }
+        let dies = self.random.permille(5);
+        for run in told.start {
+            if dies && self.random.permille(500) {
+                self.driver_dies(pid);
+                return;
+            }
+            self.hand_out(pid, &run);
+        }
+        self.plan(pid);
+    }
+
+    /// A driver is to start a run.
+    fn hand_out(&mut self, pid: u32, run: &RunId) {
+        let order = self.started.len();
+        self.started.entry(run.clone()).or_insert(order);
+        self.seen.push_back(run.clone());
+        if self.seen.len() > SEEN {
+            self.seen.pop_front();
+        }
+        if let Some(driver) = self.drivers.get_mut(&pid) {
+            driver.coming += 1;
+        }
+        let wait = self.random.between(0, 2 * SECOND);
+        self.in_future(wait, Event::Begin(run.clone(), pid));
+    }
+
+    /// When a driver ticks next, or whether it goes.
+    fn plan(&mut self, pid: u32) {
+        let Some(driver) = self.drivers.get(&pid) else {
+            return;
+        };
+        if !driver.ticks {
+            return;
+        }
+        let busy = !driver.children.is_empty() || driver.coming > 0;
+        let now = self.wall();
+        if !driver.daemon && !busy {
+            let soon = self.ledger.queued(1).unwrap();
+            let soon = soon.first().and_then(|run| run.ready_at);
+            let soon = soon.is_some_and(|at| {
+                let wait = at.duration_since(now);
+                wait.is_positive() && wait <= SignedDuration::from_secs(90)
+            });
+            if !soon {
+                self.host.end(pid);
+                self.drivers.remove(&pid);
+                return;
+            }
+        }
+        let next = self.ledger.next_moment(now).unwrap();
+        let mut wakes = next.map_or(NEVER, |next| self.at_wall(next));
+        for run in self.running.values() {
+            wakes = wakes.min(run.overruns);
+        }
+        let fallback = self.now + 30 * MINUTE;
+        if wakes > fallback {
+            let ready = || self.ledger.queued(1).unwrap();
+            let waiting = || {
+                ready()
+                    .first()
+                    .is_some_and(|run| run.ready_at.is_some_and(|at| at <= now))
+            };
+            if !self.running.is_empty() || waiting() || !self.ledger.live().unwrap().is_empty() {
+                wakes = fallback;
+            }
+        }
+        let soonest = self.now + SECOND;
+        self.drivers.get_mut(&pid).unwrap().wakes = wakes.max(soonest);
+    }
+
+    /// A driver sees that one of its processes has ended.
+    pub fn child_ended(&mut self, parent: u32, child: u32) {
+        let Some(driver) = self.drivers.get_mut(&parent) else {
+            return;
+        };
+        let Some(run) = driver.children.remove(&child) else {
+            return;
+        };
+        let me = driver.me.clone();
+        if driver.ticks {
+            driver.wakes = self.now;
+        }
+        let row = self.ledger.run(&run).unwrap();
+        let again = match row.state {
+            RunState::Settled | RunState::Queued => None,
+            RunState::Requested => {
+                let why = "its process ended before it began".to_owned();
+                let now = self.wall();
+                self.ledger
+                    .decline(&run, &Outcome::Lost { why }, now)
+                    .unwrap();
+                None
+            }
+            RunState::Running => {
+                let driver = Driver {
+                    world: Box::new(self.host.clone()),
+                    me: &me,
+                    retries_lost: &|kind| kind != "command",
+                };
+                let moment = self.moment();
+                match recover(&mut self.ledger, &driver, &row, moment).unwrap() {
+                    Recovered::Settled { retry, .. } => retry,
+                    _ => None,
+                }
+            }
+        };
+        if let Some(again) = again {
+            self.hand_out(parent, &again);
+        }
+        let gone = self.drivers.get(&parent);
+        if gone.is_some_and(|one| !one.ticks && one.children.is_empty() && one.coming == 0) {
+            self.host.end(parent);
+            self.drivers.remove(&parent);
+        }
+        self.wake_daemon();
+    }
+
+    /// The daemon is told that something has changed; now and then that is lost.
+    pub fn wake_daemon(&mut self) {
+        if self.random.permille(950) || self.resting {
+            for driver in self.drivers.values_mut().filter(|driver| driver.daemon) {
+                driver.wakes = driver.wakes.min(self.now + SECOND / 2);
+            }
+        }
+    }
+
+    /// A person does one thing.
+    pub fn hand(&mut self) {
+        let wait = self.random.spread(HOUR, 20 * DAY);
+        self.in_future(wait, Event::Hand);
+        let name = self.random.one_of(&self.names()).clone();
+        match self.random.between(0, 12) {
+            0..=2 => self.run_by_hand(&name),
+            3..=6 => self.enqueue(&name),
+            7 => self.cancel(),
+            8 => self.retry(),
+            9 | 10 => {
+                let long = self.random.spread(60, 14 * 86_400);
+                let job = self.random.permille(700).then_some(name.as_str());
+                self.pause(job, SignedDuration::from_secs(long));
+                assert!(PAUSE_WAIT.is_positive());
+            }
+            _ => {
+                let job = self.random.permille(500).then_some(name.as_str());
+                self.resume(job);
+            }
+        }
+        self.wake_daemon();
+    }
+
+    fn run_by_hand(&mut self, job: &str) {
+        let pid = self.new_driver(false, false);
+        let me = self.drivers[&pid].me.clone();
+        let now = self.wall();
+        let key = format!("hand {}", self.random.next());
+        let new = NewOccurrence::by_hand(self.jobs[job].id, key, now);
+        let run = match self.ledger.enter(&new, &me, now).unwrap() {
+            Recorded::New(run) => run,
+            Recorded::Known(_) => panic!("a fresh key is known"),
+        };
+        assert!(matches!(
+            self.ledger.enter(&new, &me, now).unwrap(),
+            Recorded::Known(_)
+        ));
+        self.counts.hands += 1;
+        if self.random.permille(50) {
+            self.driver_dies(pid);
+        } else {
+            self.hand_out(pid, &run);
+        }
+    }
+
+    fn enqueue(&mut self, job: &str) {
+        let now = self.wall();
+        let key = if self.keys.is_empty() || self.random.permille(700) {
+            let key = format!("key {}", self.random.next());
+            self.keys.push(key.clone());
+            key
+        } else {
+            self.random.one_of(&self.keys).clone()
+        };
+        let ready_at = if self.random.permille(400) {
+            let later = SignedDuration::from_secs(self.random.spread(1, 30 * 86_400));
+            now.saturating_add(later).unwrap()
+        } else {
+            now
+        };
+        let seen: Vec<RunId> = self.seen.iter().cloned().collect();
+        let after = (!seen.is_empty() && self.random.permille(400))
+            .then(|| self.random.one_of(&seen).clone())
+            .map(|run| self.ledger.run(&run).unwrap().occurrence);
+        let new = NewOccurrence {
+            origin: Origin::Queue,
+            priority: self.random.permille(300).then_some(5),
+            ..NewOccurrence::by_hand(self.jobs[job].id, key, now)
+        };
+        let recorded = self
+            .ledger
+            .enqueue(&new, ready_at, after.as_ref(), now)
+            .unwrap();
+        if let Recorded::New(run) = recorded {
+            self.seen.push_back(run);
+        }
+        self.counts.hands += 1;
+    }
+
+    fn cancel(&mut self) {
+        let Some(run) = self.one_seen() else { return };
+        let now = self.wall();
+        if let Cancelled::Asked(row) = self.ledger.cancel(&run, "by a person", now).unwrap() {
+            self.terminate(&row.id);
+        }
+    }
+
+    fn retry(&mut self) {
+        let Some(run) = self.one_seen() else { return };
+        let now = self.wall();
+        let row = self.ledger.run(&run).unwrap();
+        let open = self
+            .ledger
+            .occurrence(&row.occurrence)
+            .unwrap()
+            .outcome
+            .is_none();
+        match self.ledger.retry(&run, now) {
+            Ok(again) => {
+                assert!(!open);
+                self.seen.push_back(again);
+                self.retried.push(row.occurrence.to_string());
+            }
+            Err(error) => assert!(
+                open && matches!(error, LedgerError::NotFound { .. }),
+                "{error}"
+            ),
+        }
+    }
+
+    fn one_seen(&mut self) -> Option<RunId> {
+        let seen: Vec<RunId> = self.seen.iter().cloned().collect();
+        (!seen.is_empty()).then(|| self.random.one_of(&seen).clone())
+    }
+
+    /// The processes that recovery has killed are no more.
+    pub fn bury_killed(&mut self) {
+        let killed = std::mem::take(&mut self.host.0.borrow_mut().killed);
+        for pid in killed {
+            self.counts.killed += 1;
+            if let Some(run) = self.running.remove(&pid) {
+                self.stale.push((run.run.clone(), run.fence));
+                self.child_ended(run.parent, pid);
+            }
+        }
+    }
+
+    /// When a run that has begun now is overdue.
+    pub fn overrun(&self, total: std::time::Duration) -> Micros {
+        let after = total + OVERRUN_GRACE;
+        self.now + Micros::try_from(after.as_micros()).unwrap() + SECOND
+    }
+
+    fn plant_in_tick(&mut self) {
+        if self.bug == Some(Bug::HoldsForEver) {
+            let wall: Timestamp = self.wall();
+            let _ = wall;
+        }
+    }
+}

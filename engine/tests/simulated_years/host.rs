@@ -1,0 +1,116 @@
+//! A simulated host: processes that live or not, locks that they hold, one boot after another.
+
+use std::any::Any;
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+
+use runner_engine::ids::{ProjectId, RunId};
+use runner_engine::owner::Owner;
+use runner_engine::process::tree::Killed;
+use runner_engine::recover::World;
+
+/// What there is at the moment.
+#[derive(Debug, Default)]
+pub struct State {
+    pub alive: BTreeSet<u32>,
+    /// By job, the process that holds its deciding lock.
+    pub locks: BTreeMap<String, u32>,
+    pub boot: u32,
+    next: u32,
+    /// Processes that recovery has killed and nobody has looked at since.
+    pub killed: Vec<u32>,
+    /// The next kill does not end its process in time.
+    pub unkillable: bool,
+    /// A planted bug: locks are given to whoever asks.
+    pub locks_always_free: bool,
+}
+
+/// Shared by the simulation and by the engine's recovery.
+#[derive(Clone, Debug, Default)]
+pub struct Host(pub Rc<RefCell<State>>);
+
+impl Host {
+    /// A new process.
+    pub fn spawn(&self) -> Owner {
+        let mut state = self.0.borrow_mut();
+        state.next += 1;
+        let pid = state.next;
+        state.alive.insert(pid);
+        Owner {
+            pid,
+            start: u64::from(pid),
+            boot: format!("boot-{}", state.boot),
+        }
+    }
+
+    /// A process ends, whatever it held is free.
+    pub fn end(&self, pid: u32) {
+        let mut state = self.0.borrow_mut();
+        state.alive.remove(&pid);
+        state.locks.retain(|_, holder| *holder != pid);
+    }
+
+    pub fn alive(&self, pid: u32) -> bool {
+        self.0.borrow().alive.contains(&pid)
+    }
+
+    /// Takes a job's lock for a process until it ends.
+    pub fn lock(&self, job: &str, pid: u32) -> bool {
+        let mut state = self.0.borrow_mut();
+        if state.locks.contains_key(job) && !state.locks_always_free {
+            return false;
+        }
+        state.locks.insert(job.to_owned(), pid);
+        true
+    }
+
+    /// Everything dies.
+    pub fn reboot(&self) {
+        let mut state = self.0.borrow_mut();
+        state.alive.clear();
+        state.locks.clear();
+        state.killed.clear();
+        state.boot += 1;
+    }
+}
+
+/// A lock that is held for a look.
+struct Held(Host, String);
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.0.0.borrow_mut().locks.remove(&self.1);
+    }
+}
+
+impl World for Host {
+    fn try_lock(&self, _: &ProjectId, job: &str) -> Option<Box<dyn Any>> {
+        let mut state = self.0.borrow_mut();
+        if state.locks.contains_key(job) {
+            return None;
+        }
+        state.locks.insert(job.to_owned(), 0);
+        Some(Box::new(Held(self.clone(), job.to_owned())))
+    }
+
+    fn is_alive(&self, owner: &Owner) -> bool {
+        let state = self.0.borrow();
+        owner.boot == format!("boot-{}", state.boot) && state.alive.contains(&owner.pid)
+    }
+
+    fn kill(&self, owner: &Owner) {
+        if !self.is_alive(owner) {
+            return;
+        }
+        if std::mem::take(&mut self.0.borrow_mut().unkillable) {
+            return;
+        }
+        self.end(owner.pid);
+        self.0.borrow_mut().killed.push(owner.pid);
+    }
+
+    fn kill_marked(&self, _: &RunId) -> Killed {
+        Killed::default()
+    }
+}

@@ -1,0 +1,622 @@
+//! One year: the clocks, what happens next, and what goes wrong meanwhile.
+//!
+//! Time jumps from one thing to the next: a driver wakes, a run begins or ends, a person acts, the
+//! machine sleeps, its clock is set, it dies. Nothing is stepped through.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+use runner_engine::ids::{Fence, ProjectId, RunId};
+use runner_engine::ledger::{AHEAD, JobId, Ledger, NewJob, Project};
+use runner_engine::owner::Owner;
+use runner_engine::schedule::{Schedule, Trigger};
+use runner_engine::tick::report_job;
+use runner_engine::time::Moment;
+
+use super::drivers::Driving;
+use super::host::Host;
+use super::perform::Performing;
+use super::plants::Bug;
+use super::random::Random;
+use super::{Counts, jobs};
+
+/// Simulated time, in microseconds since the year began; it counts suspend and never jumps.
+pub type Micros = i64;
+pub const SECOND: Micros = 1_000_000;
+pub const MINUTE: Micros = 60 * SECOND;
+pub const HOUR: Micros = 60 * MINUTE;
+pub const DAY: Micros = 24 * HOUR;
+
+/// What is to happen.
+#[derive(Clone, Debug)]
+pub enum Event {
+    /// The process of a run begins; the driver with this number has started it.
+    Begin(RunId, u32),
+    /// The process with this number comes to its end.
+    End(u32),
+    /// The process with this number dies.
+    Die(u32),
+    /// A daemon is started.
+    Daemon,
+    /// The host timer starts a tick.
+    Timer,
+    /// A person does something.
+    Hand,
+    /// The machine or its clock does something.
+    Fault,
+}
+
+/// A stretch of a job's life in which its watermark only rose.
+#[derive(Clone, Debug)]
+pub struct Segment {
+    pub schedule: Schedule,
+    /// The watermark at its beginning.
+    pub start: Timestamp,
+    /// The watermark at its end.
+    pub end: Option<Timestamp>,
+    /// How many occurrences there were when it began.
+    pub mark: usize,
+}
+
+/// A job as the model knows it.
+#[derive(Clone, Debug)]
+pub struct Job {
+    pub id: JobId,
+    pub new: NewJob,
+    pub segments: Vec<Segment>,
+    /// The end of its pause.
+    pub paused_until: Option<Timestamp>,
+    /// Pauses as they turned out.
+    pub pauses: Vec<(Timestamp, Timestamp)>,
+    pub fence: Fence,
+}
+
+/// One simulated year.
+pub struct Year {
+    pub ledger: Ledger,
+    pub random: Random,
+    pub host: Host,
+    pub project: ProjectId,
+    pub jobs: BTreeMap<String, Job>,
+    pub all_paused: Option<Timestamp>,
+    pub all_pauses: Vec<(Timestamp, Timestamp)>,
+    pub now: Micros,
+    /// Wall time less simulated time.
+    offset: i64,
+    booted: Micros,
+    queue: BTreeMap<(Micros, u64), Event>,
+    events: u64,
+    pub drivers: BTreeMap<u32, Driving>,
+    pub running: BTreeMap<u32, Performing>,
+    /// Runs that a hand may name.
+    pub seen: VecDeque<RunId>,
+    pub keys: Vec<String>,
+    /// Fences of runs that somebody else has settled.
+    pub stale: Vec<(RunId, Fence)>,
+    /// Occurrences that a hand has opened again, once for each time.
+    pub retried: Vec<String>,
+    /// Runs in the order in which they were first started.
+    pub started: BTreeMap<RunId, usize>,
+    /// The order in which runs were handed out to be started.
+    pub counts: Counts,
+    pub bug: Option<Bug>,
+    pub timers: bool,
+    pub breaker: bool,
+    pub set_backs: bool,
+    pub resting: bool,
+    /// The highest watermark there can be.
+    high: Timestamp,
+    pub folder: PathBuf,
+    copies: u32,
+}
+
+impl Year {
+    /// A year that has not begun.
+    pub fn new(seed: u64, bug: Option<Bug>, folder: PathBuf) -> Self {
+        let mut random = Random(seed);
+        runner_engine::ids::draw_from(Some(seed));
+        let begins =
+            Timestamp::from_second(1_704_067_200 + random.between(0, 400_000_000)).unwrap();
+        let mut ledger = Ledger::in_memory().unwrap();
+        let project = ProjectId::new(begins);
+        let registered = Project {
+            id: project.clone(),
+            path: folder.join("no such project"),
+            device: 1,
+            inode: 1,
+            config_stamp: String::new(),
+        };
+        ledger.register(&registered, begins).unwrap();
+        let mut year = Self {
+            ledger,
+            project,
+            host: Host::default(),
+            jobs: BTreeMap::new(),
+            all_paused: None,
+            all_pauses: Vec::new(),
+            now: 0,
+            offset: begins.as_microsecond() + random.between(0, SECOND),
+            booted: 0,
+            queue: BTreeMap::new(),
+            events: 0,
+            drivers: BTreeMap::new(),
+            running: BTreeMap::new(),
+            seen: VecDeque::new(),
+            keys: Vec::new(),
+            stale: Vec::new(),
+            retried: Vec::new(),
+            started: BTreeMap::new(),
+            counts: Counts::default(),
+            bug,
+            timers: random.permille(300),
+            breaker: random.permille(300),
+            set_backs: random.permille(500),
+            resting: false,
+            high: begins,
+            random,
+            folder,
+            copies: 0,
+        };
+        let drawn = jobs::draw(&mut year.random);
+        year.describe(drawn);
+        year
+    }
+
+    /// Wall time.
+    pub fn wall(&self) -> Timestamp {
+        Timestamp::from_microsecond(self.now + self.offset).unwrap()
+    }
+
+    /// Wall time as the ledger keeps it.
+    pub fn wall_millis(&self) -> Timestamp {
+        Timestamp::from_millisecond(self.wall().as_millisecond()).unwrap()
+    }
+
+    pub fn moment(&self) -> Moment {
+        Moment {
+            wall: self.wall(),
+            boot: Duration::from_micros((self.now - self.booted).cast_unsigned()),
+        }
+    }
+
+    /// The simulated time of a wall time.
+    pub fn at_wall(&self, wall: Timestamp) -> Micros {
+        // Rounded up: a moment must have come.
+        wall.as_microsecond()
+            .saturating_add(1)
+            .saturating_sub(self.offset)
+    }
+
+    pub fn in_future(&mut self, wait: Micros, event: Event) {
+        self.events += 1;
+        self.queue.insert((self.now + wait, self.events), event);
+    }
+
+    /// Everything until the end, and then until all is at rest.
+    pub fn live(&mut self) {
+        self.in_future(0, Event::Daemon);
+        if self.timers {
+            self.in_future(MINUTE, Event::Timer);
+        }
+        let first = self.random.between(0, 3 * DAY);
+        self.in_future(first, Event::Hand);
+        let first = self.random.between(0, 20 * DAY);
+        self.in_future(first, Event::Fault);
+        self.until(365 * DAY);
+        self.rest();
+        self.counts.years += 1;
+    }
+
+    fn until(&mut self, end: Micros) {
+        while self.step(end) {}
+        self.now = self.now.max(end);
+    }
+
+    /// The next thing before `end`; false when there is none.
+    fn step(&mut self, end: Micros) -> bool {
+        let wake = self
+            .drivers
+            .iter()
+            .map(|(pid, one)| (one.wakes, *pid))
+            .min();
+        let event = self.queue.first_key_value().map(|(key, _)| *key);
+        let next = match (wake, event) {
+            (Some((wake, pid)), event) if event.is_none_or(|(at, _)| wake < at) => {
+                if wake > end {
+                    return false;
+                }
+                self.now = self.now.max(wake);
+                self.drive(pid);
+                return true;
+            }
+            (_, Some(event)) => event,
+            _ => return false,
+        };
+        if next.0 > end {
+            return false;
+        }
+        let event = self.queue.remove(&next).unwrap();
+        self.now = self.now.max(next.0);
+        match event {
+            Event::Begin(run, driver) => self.begin(&run, driver),
+            Event::End(pid) => self.end(pid),
+            Event::Die(pid) => self.die(pid),
+            Event::Daemon => self.start_daemon(),
+            Event::Timer => self.start_timer(),
+            Event::Hand => self.hand(),
+            Event::Fault => self.fault(),
+        }
+        true
+    }
+
+    /// Ends what would go on for ever, and waits until nothing is open.
+    fn rest(&mut self) {
+        self.resting = true;
+        self.queue
+            .retain(|_, event| !matches!(event, Event::Hand | Event::Fault | Event::Timer));
+        self.resume(None);
+        for name in self.names() {
+            self.resume(Some(&name));
+        }
+        if !self.drivers.values().any(|driver| driver.daemon) {
+            self.start_daemon();
+        }
+        self.wake_all();
+        self.until(self.now + MINUTE);
+        self.all_is_recorded();
+        let wall = self.wall_millis();
+        let silent = self.jobs.values().map(|job| {
+            let mut new = job.new.clone();
+            if job.has_clock() {
+                new.schedule = Schedule::manual();
+            }
+            new
+        });
+        let silent = silent.collect();
+        self.describe(silent);
+        assert!(self.wall_millis() == wall);
+        for _ in 0..10_000 {
+            let open = self.ledger.live().unwrap().len() + self.ledger.queued(1).unwrap().len();
+            if open == 0 && self.running.is_empty() {
+                // Reports of nights may still come.
+                let next = self.ledger.next_moment(self.wall()).unwrap();
+                let Some(next) = next else { return };
+                self.until(self.at_wall(next) + MINUTE);
+                continue;
+            }
+            self.until(self.now + HOUR);
+        }
+        panic!("it never comes to rest: {:#?}", self.ledger.live().unwrap());
+    }
+
+    /// Every moment that has come has been looked at.
+    fn all_is_recorded(&mut self) {
+        let now = self.wall();
+        for job in self.ledger.jobs(&self.project).unwrap() {
+            let late = job.next_due.filter(|due| *due <= now);
+            assert!(
+                late.is_none(),
+                "{}: {late:?} was due and is not recorded at {now}",
+                job.name
+            );
+        }
+    }
+
+    /// Brings the ledger's jobs, and the model's, to what the config files say now.
+    pub fn describe(&mut self, mut new: Vec<NewJob>) {
+        let marks = self.watermarks();
+        let mark = self.occurrences();
+        let wall = self.wall();
+        let start = self.wall_millis();
+        new.push(report_job());
+        self.ledger
+            .project_jobs(&self.project, "s", &new, wall)
+            .unwrap();
+        for new in new {
+            let id = self.ledger.job(&self.project, &new.name).unwrap().id;
+            let job = self.jobs.entry(new.name.clone()).or_insert_with(|| Job {
+                id,
+                new: new.clone(),
+                segments: Vec::new(),
+                paused_until: None,
+                pauses: Vec::new(),
+                fence: Fence(0),
+            });
+            let fresh = job.segments.is_empty() || job.new.schedule != new.schedule;
+            job.new = new;
+            if fresh {
+                if let Some(open) = job.segments.last_mut().filter(|open| open.end.is_none()) {
+                    open.end = marks.get(&job.new.name).copied();
+                }
+                if job.has_clock() {
+                    job.segments.push(Segment {
+                        schedule: job.new.schedule.clone(),
+                        start,
+                        end: None,
+                        mark,
+                    });
+                }
+            }
+        }
+        self.high = self.high.max(wall);
+    }
+
+    pub fn names(&self) -> Vec<String> {
+        self.jobs.keys().cloned().collect()
+    }
+
+    /// The watermark of each job that a clock makes due.
+    pub fn watermarks(&self) -> BTreeMap<String, Timestamp> {
+        let all = self.ledger.due_jobs(Timestamp::MAX).unwrap();
+        all.into_iter()
+            .map(|due| (due.job.name, due.watermark))
+            .collect()
+    }
+
+    /// The watermarks, where a schedule may have to start again because the clock was set back.
+    pub fn ahead(&self) -> Option<BTreeMap<String, Timestamp>> {
+        let limit = self.wall().checked_add(AHEAD).unwrap();
+        (self.high > limit).then(|| self.watermarks())
+    }
+
+    /// Looks at what a tick has made of schedules that were ahead of the clock.
+    pub fn set_back(&mut self, before: BTreeMap<String, Timestamp>, whole: bool) {
+        let after = self.watermarks();
+        let limit = self.wall().checked_add(AHEAD).unwrap();
+        let limit = Timestamp::from_millisecond(limit.as_millisecond()).unwrap();
+        let start = self.wall_millis();
+        let mark = after
+            .iter()
+            .any(|(name, at)| *at < before[name])
+            .then(|| self.occurrences());
+        for (name, after) in &after {
+            let before = before[name];
+            if *after < before {
+                assert!(
+                    before > limit && *after == start,
+                    "{name}: from {before} to {after}"
+                );
+                self.counts.restarts += 1;
+                let job = self.jobs.get_mut(name).unwrap();
+                let open = job.segments.last_mut().unwrap();
+                open.end = Some(before);
+                let schedule = open.schedule.clone();
+                job.segments.push(Segment {
+                    schedule,
+                    start,
+                    end: None,
+                    mark: mark.unwrap(),
+                });
+            } else {
+                assert!(
+                    !whole || before <= limit,
+                    "{name} is left ahead, at {before}"
+                );
+            }
+        }
+        self.high = after
+            .values()
+            .copied()
+            .max()
+            .unwrap_or(start)
+            .max(self.wall());
+    }
+
+    /// The clock is at least here.
+    pub fn ticked(&mut self) {
+        self.high = self.high.max(self.wall());
+    }
+
+    /// A copy of the ledger, to be looked at with other eyes.
+    pub fn copy(&mut self) -> rusqlite::Connection {
+        self.copies += 1;
+        let name = format!(
+            "file:{}-{}?mode=memory&cache=shared",
+            self.project, self.copies
+        );
+        let copy = rusqlite::Connection::open(&name).unwrap();
+        self.ledger.copy_to(name.as_ref()).unwrap();
+        copy
+    }
+
+    fn occurrences(&mut self) -> usize {
+        let count: i64 = self
+            .copy()
+            .query_row("SELECT count(*) FROM occurrences", [], |row| row.get(0))
+            .unwrap();
+        usize::try_from(count).unwrap()
+    }
+
+    fn fault(&mut self) {
+        let wait = self.random.spread(2 * HOUR, 40 * DAY);
+        self.in_future(wait, Event::Fault);
+        match self.random.between(0, 10) {
+            0..=2 => {
+                self.counts.suspends += 1;
+                let asleep = self.random.spread(MINUTE, 21 * DAY);
+                self.sleep(asleep);
+            }
+            3..=4 => {
+                self.counts.reboots += 1;
+                self.reboot();
+            }
+            5 => {
+                self.counts.jumps += 1;
+                let far = self.random.spread(SECOND, 3 * DAY);
+                self.set_clock(far);
+            }
+            6 if self.set_backs => {
+                self.counts.jumps += 1;
+                let far = self.random.spread(SECOND, 3 * DAY);
+                self.set_clock(-far);
+            }
+            7 => self.edit(),
+            8 => self.kill_some(true),
+            _ => self.kill_some(false),
+        }
+    }
+
+    /// Nothing happens for so long; what runs goes on later, or has its time run out.
+    fn sleep(&mut self, asleep: Micros) {
+        let shift = self.random.permille(500);
+        let wakes = self.now + asleep;
+        let old = std::mem::take(&mut self.queue);
+        for ((at, number), event) in old {
+            let at = match &event {
+                Event::End(_) | Event::Die(_) | Event::Begin(..) if shift => at + asleep,
+                _ => at.max(wakes),
+            };
+            self.queue.insert((at, number), event);
+        }
+        for driver in self.drivers.values_mut() {
+            driver.wakes = driver.wakes.max(wakes);
+        }
+        self.now = wakes;
+    }
+
+    fn reboot(&mut self) {
+        self.host.reboot();
+        self.drivers.clear();
+        self.running.clear();
+        self.queue.retain(|_, event| {
+            matches!(
+                event,
+                Event::Hand | Event::Fault | Event::Timer | Event::Daemon
+            )
+        });
+        let down = self.random.spread(MINUTE, 3 * DAY);
+        self.sleep(down);
+        self.booted = self.now;
+        self.queue
+            .retain(|_, event| !matches!(event, Event::Daemon));
+        let wait = self.random.between(SECOND, 5 * MINUTE);
+        self.in_future(wait, Event::Daemon);
+    }
+
+    fn set_clock(&mut self, by: Micros) {
+        self.offset += by;
+        self.wake_all();
+    }
+
+    /// A person changes the schedule of a job.
+    fn edit(&mut self) {
+        let name = self.random.one_of(&self.names()).clone();
+        if !self.jobs[&name].has_clock() {
+            return;
+        }
+        let mut all: Vec<NewJob> = self.jobs.values().map(|job| job.new.clone()).collect();
+        all.retain(|new| new.name != report_job().name);
+        let trigger = jobs::trigger(&mut self.random, None);
+        for new in &mut all {
+            if new.name == name {
+                new.schedule.trigger = trigger.clone();
+            }
+        }
+        self.describe(all);
+        self.counts.edits += 1;
+        self.wake_all();
+    }
+
+    /// Drivers or runs are killed, or both.
+    fn kill_some(&mut self, drivers: bool) {
+        let runs: Vec<u32> = self.running.keys().copied().collect();
+        let share = self.random.between(0, 1001).cast_unsigned();
+        for pid in runs {
+            if self.random.permille(share) {
+                self.die(pid);
+            }
+        }
+        if drivers {
+            for pid in self.drivers.keys().copied().collect::<Vec<_>>() {
+                self.driver_dies(pid);
+            }
+        }
+    }
+
+    /// Whether a job, or everything, is paused now.
+    pub fn paused(&self, job: &str) -> bool {
+        let now = self.wall();
+        let job = self.jobs[job].paused_until;
+        [job, self.all_paused]
+            .into_iter()
+            .flatten()
+            .any(|until| until > now)
+    }
+
+    /// Pauses a job or all for so long.
+    pub fn pause(&mut self, job: Option<&str>, long: SignedDuration) {
+        let now = self.wall();
+        let until = Timestamp::from_millisecond(now.saturating_add(long).unwrap().as_millisecond())
+            .unwrap();
+        self.end_pause(job, now);
+        let (id, (paused, pauses)) = match job {
+            Some(name) => {
+                let job = self.jobs.get_mut(name).unwrap();
+                (Some(job.id), (&mut job.paused_until, &mut job.pauses))
+            }
+            None => (None, (&mut self.all_paused, &mut self.all_pauses)),
+        };
+        *paused = Some(until);
+        pauses.push((now, until));
+        self.ledger.pause(id, until).unwrap();
+        self.counts.pauses += 1;
+    }
+
+    /// Ends a pause.
+    pub fn resume(&mut self, job: Option<&str>) {
+        let now = self.wall();
+        let was = match job {
+            Some(name) => self.jobs[name].paused_until,
+            None => self.all_paused,
+        };
+        let id = job.map(|name| self.jobs[name].id);
+        let ended = self.ledger.resume(id, now).unwrap();
+        let millis = self.wall_millis();
+        assert_eq!(
+            ended,
+            was.is_some_and(|until| until > millis),
+            "{job:?} paused until {was:?}, resumed at {now}"
+        );
+        self.end_pause(job, now);
+    }
+
+    fn end_pause(&mut self, job: Option<&str>, now: Timestamp) {
+        let (paused, pauses) = match job {
+            Some(name) => {
+                let job = self.jobs.get_mut(name).unwrap();
+                (&mut job.paused_until, &mut job.pauses)
+            }
+            None => (&mut self.all_paused, &mut self.all_pauses),
+        };
+        *paused = None;
+        if let Some((_, until)) = pauses.last_mut() {
+            *until = (*until).min(now);
+        }
+    }
+
+    /// Names of jobs whose locks are held by processes that are gone: there can be none.
+    pub fn orphans(&self) -> BTreeSet<String> {
+        let state = self.host.0.borrow();
+        let held = state
+            .locks
+            .iter()
+            .filter(|(_, pid)| !state.alive.contains(pid));
+        held.map(|(job, _)| job.clone()).collect()
+    }
+
+    /// A process of somebody who types.
+    pub fn somebody(&self) -> Owner {
+        self.host.spawn()
+    }
+}
+
+impl Job {
+    pub fn has_clock(&self) -> bool {
+        !matches!(
+            self.new.schedule.trigger,
+            Trigger::Manual | Trigger::After(_)
+        )
+    }
+}
