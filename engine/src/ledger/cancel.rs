@@ -77,7 +77,9 @@ impl Ledger {
         })
     }
 
-    /// Opens the settled occurrence of `run` again with one more attempt, queued for now.
+    /// Opens the settled occurrence of `run` again with one more attempt, queued for now. Whatever
+    /// made it due, it is wanted by somebody from here on: neither the breaker nor a start deadline
+    /// that passed keeps it from running.
     ///
     /// # Errors
     /// [`LedgerError::NotFound`], also when the occurrence is not over: then an attempt is coming.
@@ -85,7 +87,8 @@ impl Ledger {
         let occurrence = self.run(run)?.occurrence;
         self.write(|tx| {
             let reopened = tx.execute(
-                "UPDATE occurrences SET outcome = NULL, settled = NULL WHERE id = ?1 AND outcome IS NOT NULL",
+                "UPDATE occurrences SET outcome = NULL, settled = NULL, origin = 'queue'
+                 WHERE id = ?1 AND outcome IS NOT NULL",
                 [occurrence.as_str()],
             )?;
             if reopened == 0 {

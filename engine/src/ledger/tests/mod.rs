@@ -1,8 +1,16 @@
 //! The ledger against the promises that others build on.
 
 mod budgets;
+mod cancel;
+mod chain;
 mod entering;
 mod files;
+mod follow;
+mod house;
+mod overlap;
+mod pause;
+mod queue;
+mod retry;
 mod settle;
 
 use std::path::PathBuf;
@@ -17,7 +25,7 @@ use crate::outcome::{Class, Outcome};
 use crate::owner::Owner;
 use crate::placement::{LogError, Manifest, PlacementLog as _, RelPath};
 use crate::policy::Policy;
-use crate::schedule::{Schedule, Trigger};
+use crate::schedule::{After, On, Schedule, Trigger};
 use crate::time::Moment;
 
 struct House {
@@ -39,7 +47,16 @@ fn later(minutes: i64) -> Timestamp {
 
 fn house() -> House {
     let folder = tempfile::tempdir().unwrap();
-    let mut ledger = Ledger::open(&folder.path().join("ledger.sqlite")).unwrap();
+    let ledger = Ledger::open(&folder.path().join("ledger.sqlite")).unwrap();
+    furnished(folder, ledger)
+}
+
+/// One that only this thread can look at, for many steps.
+fn quick_house() -> House {
+    furnished(tempfile::tempdir().unwrap(), Ledger::in_memory().unwrap())
+}
+
+fn furnished(folder: tempfile::TempDir, mut ledger: Ledger) -> House {
     let project = ProjectId::new(now());
     let row = Project {
         id: project.clone(),
@@ -133,4 +150,34 @@ impl House {
             Admission::Declined(outcome) => panic!("declined: {outcome}"),
         }
     }
+}
+
+fn with(name: &str, schedule: Schedule, policy: Policy) -> NewJob {
+    NewJob {
+        policy,
+        ..job(name, schedule)
+    }
+}
+
+fn after(name: &str, first: &str, on: On) -> NewJob {
+    let trigger = Trigger::After(After {
+        job: first.to_owned(),
+        on,
+    });
+    let schedule = Schedule {
+        trigger,
+        ..Schedule::manual()
+    };
+    job(name, schedule)
+}
+
+fn failed(class: Class) -> Outcome {
+    Outcome::Failed {
+        class,
+        why: "x".to_owned(),
+    }
+}
+
+fn why(outcome: Option<Outcome>) -> String {
+    outcome.map_or_else(|| "open".to_owned(), |outcome| outcome.to_string())
 }
