@@ -189,7 +189,7 @@ pub fn run_all(
 /// How long until something waiting is ready, if that is soon enough to stay for: what is spread
 /// over a minute must not wait for the next host timer.
 pub fn soon(ledger: &Ledger, now: Timestamp) -> Result<Option<Duration>, Failure> {
-    let next = ledger.queued(1)?.first().and_then(|run| run.ready_at);
+    let next = ledger.next_ready(now)?;
     let wait = next.map(|next| next.duration_since(now));
     Ok(wait
         .filter(|wait| wait.is_positive() && *wait <= STAY)

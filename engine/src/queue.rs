@@ -52,12 +52,9 @@ pub struct Choice {
     pub expired: Vec<(RunId, Timestamp)>,
 }
 
-/// Chooses among `waiting`, in the order of priority, then age.
+/// Chooses among `waiting`, in the order of priority, then age, then as they are given.
 pub fn choose(mut waiting: Vec<Waiting>, live: &[Live], now: Timestamp) -> Choice {
-    waiting.sort_by(|a, b| {
-        let order = b.priority.cmp(&a.priority).then(a.due.cmp(&b.due));
-        order.then_with(|| a.run.cmp(&b.run))
-    });
+    waiting.sort_by(|a, b| b.priority.cmp(&a.priority).then(a.due.cmp(&b.due)));
     let mut jobs: BTreeSet<JobId> = live.iter().map(|live| live.job).collect();
     let mut groups: BTreeMap<String, u32> = BTreeMap::new();
     for live in live {

@@ -57,11 +57,8 @@ pub fn report_job() -> NewJob {
 /// [`LedgerError`]: what was recorded before it stays recorded.
 pub fn tick(ledger: &mut Ledger, driver: &Driver<'_>, now: Moment) -> Result<Tick, LedgerError> {
     let mut tick = Tick::default();
+    ask_to_end(ledger, now, &mut tick.end)?;
     for run in ledger.live()? {
-        if run.cancel.is_some() {
-            ledger.hasten(&run, now.boot)?;
-            tick.end.push(run.id.clone());
-        }
         let recovered = match recover(ledger, driver, &run, now) {
             Err(error) if error.is_about_one_thing() => {
                 tick.troubles.push(format!("run {}: {error}", run.id));
@@ -85,7 +82,9 @@ pub fn tick(ledger: &mut Ledger, driver: &Driver<'_>, now: Moment) -> Result<Tic
             "{name}: its schedule had run ahead of the clock, which was set back; it starts again from now"
         ));
     }
-    for due_job in ledger.due_jobs(now.wall)? {
+    let due_jobs = ledger.due_jobs(now.wall)?;
+    let some_due = !due_jobs.is_empty();
+    for due_job in due_jobs {
         let job = &due_job.job;
         let (paused, due) = match due_of(&due_job, now.wall) {
             Ok(due) => due,
@@ -98,10 +97,25 @@ pub fn tick(ledger: &mut Ledger, driver: &Driver<'_>, now: Moment) -> Result<Tic
         let date = date.map(|&fire| civil_date(fire, &job.schedule.zone));
         ledger.enter_due(&due_job, &due, paused.as_ref(), date.as_deref(), now.wall)?;
     }
+    if some_due {
+        // What is replaced by a later moment need not live until the next tick.
+        ask_to_end(ledger, now, &mut tick.end)?;
+    }
     tick.start
         .extend(ledger.start_ready(None, driver.me, now.wall)?);
     tick.start.extend(close_nights(ledger, driver, now, None)?);
     Ok(tick)
+}
+
+/// Adds the live runs that somebody wants to end, and sees to it that they do not live for long.
+fn ask_to_end(ledger: &mut Ledger, now: Moment, end: &mut Vec<RunId>) -> Result<(), LedgerError> {
+    for run in ledger.live()? {
+        if run.cancel.is_some() && !end.contains(&run.id) {
+            ledger.hasten(&run, now.boot)?;
+            end.push(run.id);
+        }
+    }
+    Ok(())
 }
 
 /// What a job's clock made due: first the moments of a pause that is over, which are never run,

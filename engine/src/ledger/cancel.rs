@@ -78,15 +78,21 @@ impl Ledger {
         })
     }
 
-    /// Opens the settled occurrence of `run` again with one more attempt, queued for now.
+    /// Opens the settled occurrence of `run` again with one more attempt, queued for now. Whatever
+    /// made it due, it is wanted by somebody from here on: neither the breaker nor a start deadline
+    /// that passed keeps it from running.
     ///
     /// # Errors
     /// [`LedgerError::NotFound`], also when the occurrence is not over: then an attempt is coming.
     pub fn retry(&mut self, run: &RunId, now: Timestamp) -> Result<RunId> {
         let occurrence = self.run(run)?.occurrence;
         self.write(|tx| {
-            let reopened = tx.prepare_cached("UPDATE occurrences SET outcome = NULL, settled = NULL WHERE id = ?1 AND outcome IS NOT NULL")?.execute(
-                [occurrence.as_str()])?;
+            let reopened = tx
+                .prepare_cached(
+                    "UPDATE occurrences SET outcome = NULL, settled = NULL, origin = 'queue'
+                     WHERE id = ?1 AND outcome IS NOT NULL",
+                )?
+                .execute([occurrence.as_str()])?;
             if reopened == 0 {
                 return Err(Fault::Known(LedgerError::NotFound {
                     what: "settled occurrence of run",

@@ -148,8 +148,7 @@ impl Ledger {
             let waits_for = first.is_none().then_some(after);
             let run = settle::queue(tx, &occurrence, ready_at, waits_for, now)?;
             if let Some(outcome) = first.filter(|outcome| !outcome.placed()) {
-                let why = format!("what it was to follow ended as {outcome}");
-                settle::skip(tx, &run, why, now)?;
+                settle::skip(tx, &run, settle::not_followed(&outcome), now)?;
             }
             Ok(Recorded::New(run))
         })

@@ -8,8 +8,8 @@ use rusqlite::{Connection, OptionalExtension as _, params};
 
 use super::{Fault, JobId, Ledger, Result, millis, moment};
 
-/// The end of a pause that has none.
-pub const FOREVER: Timestamp = Timestamp::MAX;
+/// The end of a pause that has none; a moment that the tables can hold as it is.
+pub const FOREVER: Timestamp = Timestamp::constant(253_402_207_200, 0);
 
 impl Ledger {
     /// Pauses a job, or everything, until `until`.

@@ -4,7 +4,8 @@ use jiff::Timestamp;
 use rusqlite::{OptionalExtension as _, Transaction, params};
 
 use super::{
-    Fault, JobId, Ledger, NightId, Result, from_json, id, millis, moment, settle, to_json,
+    FOREVER, Fault, JobId, Ledger, NightId, Result, from_json, id, millis, moment, moment_opt,
+    settle, to_json,
 };
 use crate::ids::RunId;
 use crate::owner::Owner;
@@ -50,6 +51,19 @@ impl Ledger {
         })
     }
 
+    /// The next moment after `now` at which a waiting run is ready, whether or not it may begin then.
+    pub fn next_ready(&self, now: Timestamp) -> Result<Option<Timestamp>> {
+        self.view(|db| {
+            let next: Option<i64> = db
+                .prepare_cached(
+                    "SELECT min(ready_at) FROM runs INDEXED BY runs_ready
+                     WHERE state = 'queued' AND waits_for IS NULL AND ready_at > ?1",
+                )?
+                .query_row([millis(now)], |row| row.get(0))?;
+            moment_opt(next)
+        })
+    }
+
     /// The name of a job that a clock makes due at exactly `at`, if there is one.
     pub fn job_due_at(&self, at: Timestamp) -> Result<Option<String>> {
         self.view(|db| {
@@ -73,15 +87,15 @@ impl Ledger {
                          WHERE enabled AND next_due IS NOT NULL AND coalesce(paused_until, 0) <= ?1
                            AND NOT EXISTS (SELECT 1 FROM pause WHERE until > ?1)
                          ORDER BY next_due LIMIT 1)
-                       UNION ALL SELECT min(until) FROM pause WHERE until > ?1
+                       UNION ALL SELECT min(until) FROM pause WHERE until > ?1 AND until < ?2
                        UNION ALL SELECT min(paused_until) FROM jobs
-                         WHERE paused_until IS NOT NULL AND paused_until > ?1
+                         WHERE paused_until IS NOT NULL AND paused_until > ?1 AND paused_until < ?2
                        UNION ALL SELECT min(ready_at) FROM runs
                          WHERE state = 'queued' AND waits_for IS NULL AND ready_at > ?1
                        UNION ALL SELECT min(closes) FROM nights WHERE closed IS NULL)",
                 )?
-                .query_row([millis(now)], |row| row.get(0))?;
-            next.map(moment).transpose()
+                .query_row([millis(now), millis(FOREVER)], |row| row.get(0))?;
+            moment_opt(next)
         })
     }
 }
@@ -99,7 +113,8 @@ fn waiting(
          WHERE r.state = 'queued' AND r.waits_for IS NULL AND r.ready_at <= ?1
            AND (?2 IS NULL OR o.night = ?2)
            AND (?2 IS NOT NULL OR (coalesce(j.paused_until, 0) <= ?1
-                AND NOT EXISTS (SELECT 1 FROM pause WHERE until > ?1)))",
+                AND NOT EXISTS (SELECT 1 FROM pause WHERE until > ?1)))
+         ORDER BY r.rowid",
     )?;
     let mut rows = statement.query(params![millis(now), only.map(|night| night.0)])?;
     let mut waiting = Vec::new();

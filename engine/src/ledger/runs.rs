@@ -93,6 +93,8 @@ pub struct RunRow {
     pub ready_at: Option<Timestamp>,
     /// Queued: not before this occurrence has succeeded.
     pub waits_for: Option<OccurrenceId>,
+    /// The last run of that occurrence, and its job's name.
+    pub waits_for_run: Option<(RunId, String)>,
     /// When it was queued or requested.
     pub requested: Timestamp,
     /// When it was admitted.
@@ -135,7 +137,9 @@ pub struct Filter {
 const COLUMNS: &str =
     "r.id, r.occurrence, r.job, j.name, j.kind, j.project, o.night, o.origin, o.settings,
     o.priority, o.due, r.attempt, r.state, r.fence, r.ready_at, r.waits_for, r.requested, r.started,
-    r.finished, r.starter, r.owner, r.deadline, r.cancel, r.staging, r.model_calls, r.outcome, r.summary";
+    r.finished, r.starter, r.owner, r.deadline, r.cancel, r.staging, r.model_calls, r.outcome, r.summary,
+    (SELECT w.id || ' ' || wj.name FROM runs w JOIN jobs wj ON wj.id = w.job
+     WHERE w.occurrence = r.waits_for ORDER BY w.attempt DESC LIMIT 1)";
 const TABLES: &str = "runs r JOIN occurrences o ON o.id = r.occurrence JOIN jobs j ON j.id = r.job";
 
 impl Ledger {
@@ -231,16 +235,17 @@ impl Ledger {
         })
     }
 
-    /// Runs that wait, of all projects, the next to begin first; at most `limit`.
-    pub fn queued(&self, limit: u32) -> Result<Vec<RunRow>> {
+    /// Runs of a project that wait: those for their moment or their turn in the order in which they
+    /// are ready, then those for other runs.
+    pub fn queued(&self, project: &ProjectId) -> Result<Vec<RunRow>> {
         self.view(|db| {
             let sql = format!(
-                "SELECT {COLUMNS} FROM runs r INDEXED BY runs_ready JOIN occurrences o ON o.id = r.occurrence
-                 JOIN jobs j ON j.id = r.job WHERE r.state = 'queued' AND r.waits_for IS NULL
-                 ORDER BY r.ready_at LIMIT ?1"
+                "SELECT {COLUMNS} FROM {TABLES} WHERE r.state = 'queued' AND r.state <> 'settled'
+                   AND r.job IN (SELECT id FROM jobs WHERE project = ?1)
+                 ORDER BY r.waits_for IS NOT NULL, r.ready_at, o.priority DESC, r.id"
             );
             let mut statement = db.prepare_cached(&sql)?;
-            let rows = statement.query_map([limit], raw)?;
+            let rows = statement.query_map([project.as_str()], raw)?;
             rows.map(|row| run_row(row?)).collect()
         })
     }
@@ -325,18 +330,18 @@ impl Ledger {
     pub fn failures_in_a_row(&self, job: JobId) -> Result<u32> {
         self.view(|db| {
             let mut statement = db.prepare_cached(
-                "SELECT outcome, occurrence FROM runs WHERE job = ?1 AND state = 'settled' ORDER BY id DESC LIMIT 50",
+                // What was skipped since then, however often, makes nothing good.
+                "SELECT outcome, occurrence FROM runs INDEXED BY runs_tried WHERE job = ?1
+                   AND outcome ->> 'outcome' IN ('succeeded', 'degraded', 'failed', 'timed-out', 'lost')
+                 ORDER BY id DESC LIMIT 50",
             )?;
             let mut rows = statement.query([job.0])?;
             let mut failed = BTreeSet::new();
             while let Some(row) = rows.next()? {
-                match from_json(&row.get::<_, String>(0)?)? {
-                    Outcome::Succeeded | Outcome::Degraded { .. } => break,
-                    Outcome::Failed { .. } | Outcome::TimedOut { .. } | Outcome::Lost { .. } => {
-                        failed.insert(row.get::<_, String>(1)?);
-                    }
-                    _ => {}
+                if from_json::<Outcome>(&row.get::<_, String>(0)?)?.placed() {
+                    break;
                 }
+                failed.insert(row.get::<_, String>(1)?);
             }
             Ok(u32::try_from(failed.len()).unwrap_or(u32::MAX))
         })
@@ -398,6 +403,7 @@ struct Raw {
     model_calls: u32,
     outcome: Option<String>,
     summary: Option<String>,
+    waits_for_run: Option<String>,
 }
 
 fn raw(row: &Row<'_>) -> rusqlite::Result<Raw> {
@@ -429,6 +435,7 @@ fn raw(row: &Row<'_>) -> rusqlite::Result<Raw> {
         model_calls: row.get(24)?,
         outcome: row.get(25)?,
         summary: row.get(26)?,
+        waits_for_run: row.get(27)?,
     })
 }
 
@@ -461,6 +468,14 @@ fn run_row(raw: Raw) -> Result<RunRow, Fault> {
         fence: raw.fence.map(Fence),
         ready_at: moment_opt(raw.ready_at)?,
         waits_for: raw.waits_for.map(id).transpose()?,
+        waits_for_run: match raw
+            .waits_for_run
+            .as_deref()
+            .and_then(|it| it.split_once(' '))
+        {
+            Some((run, job)) => Some((id(run.to_owned())?, job.to_owned())),
+            None => None,
+        },
         requested: moment(raw.requested)?,
         started: moment_opt(raw.started)?,
         finished: moment_opt(raw.finished)?,

@@ -10,6 +10,8 @@
 //!
 //! [`settle_row`] is the one place where a run or an occurrence gets its outcome.
 
+use std::collections::VecDeque;
+
 use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension as _, Transaction, params};
 
@@ -157,10 +159,17 @@ pub(super) fn settle_row(
     now: Timestamp,
 ) -> Result<(), Fault> {
     let over = close(tx, run, outcome, summary, now)?;
-    match again_at(tx, &over, now)? {
-        Some(again) => queue(tx, &over.occurrence, again, None, now).map(|_| ()),
-        None => settle_occurrence(tx, &over, run, now),
+    // Those that were to follow what did not succeed are skipped with it, and those behind them.
+    let mut ended = VecDeque::from([(run.clone(), over)]);
+    while let Some((run, over)) = ended.pop_front() {
+        match again_at(tx, &over, now)? {
+            Some(again) => {
+                queue(tx, &over.occurrence, again, None, now)?;
+            }
+            None => ended.extend(settle_occurrence(tx, &over, &run, now)?),
+        }
     }
+    Ok(())
 }
 
 /// A run that just ended.
@@ -168,6 +177,8 @@ struct Over {
     occurrence: OccurrenceId,
     job: JobId,
     seed: u64,
+    /// Somebody asked for its end: it is not tried again, however it ended.
+    unwanted: bool,
     outcome: Outcome,
 }
 
@@ -195,8 +206,11 @@ fn close(
         }));
     };
     // The run knows only of a signal; the ledger knows who wanted it and why.
+    let unwanted = cancel.is_some();
     let outcome = match (outcome, cancel) {
-        (Outcome::Cancelled { .. }, Some(why)) => Outcome::Cancelled { why },
+        (Outcome::Cancelled { .. } | Outcome::Deferred { .. }, Some(why)) => {
+            Outcome::Cancelled { why }
+        }
         (outcome, _) => outcome.clone(),
     };
     tx.prepare_cached(
@@ -215,6 +229,7 @@ fn close(
         occurrence: id(occurrence)?,
         job: JobId(job),
         seed: seed.cast_unsigned(),
+        unwanted,
         outcome,
     })
 }
@@ -224,7 +239,7 @@ fn again_at(tx: &Transaction<'_>, over: &Over, now: Timestamp) -> Result<Option<
     let occurrence = &over.occurrence;
     let deferred = match &over.outcome {
         Outcome::Deferred { until, .. } => Some(*until),
-        outcome if retryable(outcome) => None,
+        outcome if retryable(outcome) && !over.unwanted => None,
         _ => return Ok(None),
     };
     let (origin, told, policy): (String, bool, String) = tx
@@ -262,13 +277,14 @@ pub(super) fn skip(
     settle_row(tx, run, &Outcome::Skipped { why }, &Summary::default(), now)
 }
 
-/// Gives an occurrence its outcome, by its last run.
+/// Gives an occurrence its outcome, by its last run; the runs that ended with it are returned, and
+/// their occurrences are still to be settled.
 fn settle_occurrence(
     tx: &Transaction<'_>,
     over: &Over,
     run: &RunId,
     now: Timestamp,
-) -> Result<(), Fault> {
+) -> Result<Vec<(RunId, Over)>, Fault> {
     let (occurrence, outcome) = (&over.occurrence, &over.outcome);
     let night: Option<i64> = tx
         .prepare_cached(
@@ -279,17 +295,18 @@ fn settle_occurrence(
             params![occurrence.as_str(), to_json(outcome), millis(now)],
             |row| row.get(0),
         )?;
-    release(tx, occurrence, outcome, now)?;
-    follow(tx, over.job, run, outcome, night.map(NightId), now)
+    follow(tx, over.job, run, outcome, night.map(NightId), now)?;
+    release(tx, occurrence, outcome, now)
 }
 
-/// Lets those go that were queued behind this occurrence.
+/// Lets those go that were queued behind this occurrence, or ends them as skipped and returns them.
 fn release(
     tx: &Transaction<'_>,
     occurrence: &OccurrenceId,
     outcome: &Outcome,
     now: Timestamp,
-) -> Result<(), Fault> {
+) -> Result<Vec<(RunId, Over)>, Fault> {
+    let mut ended = Vec::new();
     let waiting: Vec<String> = tx
         .prepare_cached("SELECT id FROM runs WHERE waits_for = ?1")?
         .query_map([occurrence.as_str()], |row| row.get(0))?
@@ -301,12 +318,26 @@ fn release(
             )?
             .execute(params![waiting, millis(now)])?;
         } else {
-            let why = format!("what it was to follow ended as {outcome}");
-            skip(tx, &id(waiting)?, why, now)?;
+            let waiting: RunId = id(waiting)?;
+            let skipped = Outcome::Skipped {
+                why: not_followed(outcome),
+            };
+            let over = close(tx, &waiting, &skipped, &Summary::default(), now)?;
+            ended.push((waiting, over));
         }
     }
-    Ok(())
+    Ok(ended)
 }
+
+/// Why what was to follow a success is skipped; one that was skipped for the same reason is told by
+/// its own, so that a long chain tells of its beginning.
+pub(super) fn not_followed(outcome: &Outcome) -> String {
+    match outcome {
+        Outcome::Skipped { why } if why.starts_with(NOT_FOLLOWED) => why.clone(),
+        outcome => format!("{NOT_FOLLOWED} {outcome}"),
+    }
+}
+const NOT_FOLLOWED: &str = "what it was to follow ended as";
 
 /// Records the jobs that are due after this one, in the night that it belonged to while that is
 /// open: one that wants a success and got none is recorded as skipped.
@@ -334,7 +365,8 @@ fn follow(
             origin: Origin::Event,
             ..NewOccurrence::by_hand(JobId(follower), format!("after {run}"), now)
         };
-        let ended = !matches!(outcome, Outcome::Skipped { .. });
+        // What was skipped, or put off for a person to try again, has not been at work.
+        let ended = !matches!(outcome, Outcome::Skipped { .. } | Outcome::Deferred { .. });
         if outcome.placed() || (after.on == On::End && ended) {
             occurrences::await_turn(tx, &new, now, now)?;
         } else {

@@ -135,7 +135,13 @@ mod tests {
         ) {
             let zone = TimeZone::get(zone).unwrap();
             let start = at("2020-01-01T00:00:00Z");
-            let near = zone.following(start).nth(edge).map_or(start, |edge| edge.timestamp());
+            // Not the one that only ends the table of a zone, in 2038.
+            let near = zone
+                .following(start)
+                .map(|edge| edge.timestamp())
+                .filter(|edge| edge.as_second() % 60 == 0)
+                .nth(edge)
+                .unwrap_or(start);
             let now = near + SignedDuration::from_mins(shift);
             let time = |minutes: i64| Time::midnight() + SignedDuration::from_mins(minutes);
             let quiet = Quiet { from: time(from), to: time(to) };

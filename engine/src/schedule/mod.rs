@@ -56,7 +56,7 @@ pub struct After {
 pub enum On {
     /// Only those that placed what was asked, degraded ones included.
     Success,
-    /// Any, failed and skipped ones included.
+    /// Any of one that was at work, failed ones included; not one that was skipped.
     End,
 }
 
