@@ -98,7 +98,7 @@ fn a_long_chain_falls_as_one() {
         why(house.outcome(&last)),
         "skipped: what it was to follow ended as failed (auth): x"
     );
-    assert!(house.ledger.queued(&house.project).unwrap().is_empty());
+    assert!(house.ledger.queued_of(&house.project).unwrap().is_empty());
     house.check();
 }
 

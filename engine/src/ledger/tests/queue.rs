@@ -180,7 +180,7 @@ fn what_waits_is_listed_the_next_first() {
     let behind = house.enqueue_after("tidy", Some(&first));
     let wish = house.wish("dream", Origin::Queue);
     house.ledger.enqueue(&wish, later(5), None, now()).unwrap();
-    let queued = house.ledger.queued(&house.project).unwrap();
+    let queued = house.ledger.queued_of(&house.project).unwrap();
     let ids: Vec<&RunId> = queued.iter().map(|run| &run.id).collect();
     assert_eq!((ids[0], ids[2], ids.len()), (&first, &behind, 3));
     let waits_for = (first, "dream".to_owned());
