@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use runner_engine::ids::RunId;
-use runner_engine::ledger::{Filter, Ledger, RunRow, RunState};
+use runner_engine::ledger::{Filter, Ledger, RunRow, RunState, Summary};
 use runner_engine::outcome::Outcome;
 use runner_engine::owner::Owner;
 use runner_engine::recover::{Driver, Host, Recovered, recover};
@@ -62,8 +62,10 @@ pub fn driver<'a>(home: &'a Home, me: &'a Owner) -> Driver<'a> {
 }
 
 /// Starts the process of one requested run.
-pub fn spawn(run: &RunId, manner: Manner) -> Result<Started, Failure> {
+pub fn spawn(home: &Home, run: &RunId, manner: Manner) -> Result<Started, Failure> {
     let mut command = Command::new(home::executable()?);
+    // A daemon outlives the folder that it was started in.
+    command.arg0("runner").current_dir(&home.state);
     for name in home::MANAGERS {
         command.env_remove(name);
     }
@@ -126,7 +128,7 @@ pub struct Next {
 /// How far ahead something ready is worth staying for.
 const STAY: SignedDuration = SignedDuration::from_secs(90);
 /// How often one who waits for something looks at the clock again: it may have been set.
-const LOOK: Duration = Duration::from_secs(1);
+pub const LOOK: Duration = Duration::from_secs(1);
 
 /// Runs whatever `next` gives until it gives nothing, nothing is ready soon, and nothing of it runs
 /// any more. `next` is asked at the start, after each end, once a second while it waits for
@@ -153,7 +155,7 @@ pub fn run_all(
         };
         for run in fresh.start {
             let forwarder = forwarder.get_or_insert_with(Forwarder::start);
-            let started = spawn(&run, manner)?;
+            let started = spawn(home, &run, manner)?;
             all.push(run);
             forwarder.add(started.child.id());
             live.insert(started.child.id(), started);
@@ -177,7 +179,7 @@ pub fn run_all(
                     // Its time is another tick's.
                     continue;
                 }
-                let started = spawn(&again, manner)?;
+                let started = spawn(home, &again, manner)?;
                 all.push(again);
                 forwarder.add(started.child.id());
                 live.insert(started.child.id(), started);
@@ -259,10 +261,15 @@ pub fn settle_after(
         RunState::Queued => Ok(None),
         RunState::Requested => {
             let why = format!("its process ended with {status} before it began");
-            if ledger.decline(run, &Outcome::Lost { why }, home.wall()?)? {
-                mark(home, ledger, run)?;
-            }
-            Ok(None)
+            // Nothing was done yet, so it costs nothing to try once more; a person who waits sees
+            // it and decides.
+            let unattended = !row.by_hand || row.night.is_some();
+            let again = unattended && ledger.lost_runs_of(&row.occurrence)? == 0;
+            let (outcome, summary) = (Outcome::Lost { why }, Summary::default());
+            let again =
+                ledger.settle_dead(run, &outcome, &summary, again.then_some(me), home.wall()?)?;
+            mark(home, ledger, run)?;
+            Ok(again)
         }
         RunState::Running => match recover(ledger, &driver(home, me), &row, home.now()?)? {
             Recovered::Settled { retry, .. } => {

@@ -185,8 +185,13 @@ pub fn watchdog() -> Option<Duration> {
     sd_notify::watchdog_enabled()
 }
 
-/// Our own executable, to start `perform` with.
+/// Our own executable, to start `perform` with: this very program, also after its file was replaced
+/// by another version.
 pub fn executable() -> Result<PathBuf, Failure> {
+    let own = PathBuf::from("/proc/self/exe");
+    if own.exists() {
+        return Ok(own);
+    }
     env::current_exe()
         .map_err(|error| Failure::environment(format!("cannot find this program: {error}")))
 }

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use jiff::Timestamp;
+use jiff::tz::TimeZone;
 use runner_engine::ids::ProjectId;
 use runner_engine::ledger::{Budget, Ledger, Project, RunRow};
 use runner_engine::tick::REPORT_JOB;
@@ -135,8 +136,9 @@ pub fn stamp(home: &Home, root: &Path) -> String {
         Err(_) => "-".to_owned(),
     };
     format!(
-        "{} {} {}",
+        "{} {} {} {}",
         env!("CARGO_PKG_VERSION"),
+        TimeZone::system().iana_name().unwrap_or("-"),
         one(&home.user_config),
         one(&root.join(FILE))
     )

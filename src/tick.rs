@@ -30,6 +30,8 @@ pub enum Reread {
 pub struct Done {
     /// Runs to start now, oldest first.
     pub start: Vec<RunId>,
+    /// Some live runs were asked to end, and what waits for them is ready when they have.
+    pub ending: bool,
     /// Runs that were settled for their dead owners, with the word of their outcome.
     pub settled: Vec<(RunId, String)>,
     /// What could not be done for one run or one job, while everything else was done.
@@ -60,6 +62,7 @@ pub fn once(home: &Home, ledger: &mut Ledger, me: &Owner, reread: Reread) -> Res
     }
     Ok(Done {
         start,
+        ending: !end.is_empty(),
         settled,
         troubles,
         unreadable,

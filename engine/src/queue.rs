@@ -24,7 +24,7 @@ pub struct Waiting {
     pub job: JobId,
     /// The group whose slots it shares.
     pub group: String,
-    /// How many of the group may be live.
+    /// How many of the group may be live, as its job has it.
     pub slots: u32,
     /// Higher goes first.
     pub priority: i32,
@@ -41,6 +41,8 @@ pub struct Live {
     pub job: JobId,
     /// Its group.
     pub group: String,
+    /// How many of the group may be live, as its job has it.
+    pub slots: u32,
 }
 
 /// What becomes of those that need not wait any longer.
@@ -52,13 +54,31 @@ pub struct Choice {
     pub expired: Vec<(RunId, Timestamp)>,
 }
 
+struct Group {
+    slots: u32,
+    busy: u32,
+}
+
+impl Default for Group {
+    fn default() -> Self {
+        Self {
+            slots: u32::MAX,
+            busy: 0,
+        }
+    }
+}
+
 /// Chooses among `waiting`, in the order of priority, then age, then as they are given.
 pub fn choose(mut waiting: Vec<Waiting>, live: &[Live], now: Timestamp) -> Choice {
     waiting.sort_by(|a, b| b.priority.cmp(&a.priority).then(a.due.cmp(&b.due)));
     let mut jobs: BTreeSet<JobId> = live.iter().map(|live| live.job).collect();
-    let mut groups: BTreeMap<String, u32> = BTreeMap::new();
-    for live in live {
-        *groups.entry(live.group.clone()).or_default() += 1;
+    // Projects may differ about a group; the smallest number holds, so that none can pass another's.
+    let mut groups: BTreeMap<String, Group> = BTreeMap::new();
+    let asked = waiting.iter().map(|one| (&one.group, one.slots, 0));
+    for (name, slots, busy) in asked.chain(live.iter().map(|one| (&one.group, one.slots, 1))) {
+        let group = groups.entry(name.clone()).or_default();
+        group.slots = group.slots.min(slots.max(1));
+        group.busy += busy;
     }
     let mut choice = Choice::default();
     for one in waiting {
@@ -66,11 +86,11 @@ pub fn choose(mut waiting: Vec<Waiting>, live: &[Live], now: Timestamp) -> Choic
             choice.expired.push((one.run, start_by));
             continue;
         }
-        let busy = groups.entry(one.group).or_default();
-        if jobs.contains(&one.job) || *busy >= one.slots.max(1) {
+        let group = groups.entry(one.group).or_default();
+        if jobs.contains(&one.job) || group.busy >= group.slots {
             continue;
         }
-        *busy += 1;
+        group.busy += 1;
         jobs.insert(one.job);
         choice.start.push(one.run);
     }
@@ -117,6 +137,7 @@ mod tests {
         let busy = Live {
             job: JobId(9),
             group: "a".to_owned(),
+            slots: 2,
         };
         assert_eq!(
             names(choose(all.to_vec(), std::slice::from_ref(&busy), at(10)).start),
@@ -127,12 +148,27 @@ mod tests {
     }
 
     #[test]
+    fn the_smallest_number_of_slots_holds_for_a_group() {
+        let mut all = vec![waiting(1, "a", 9, 0), waiting(2, "a", 0, 1)];
+        all[0].slots = 100;
+        all[1].slots = 1;
+        assert_eq!(choose(all.clone(), &[], at(9)).start.len(), 1);
+        let narrow = Live {
+            job: JobId(7),
+            group: "a".to_owned(),
+            slots: 1,
+        };
+        assert_eq!(choose(all, &[narrow], at(9)), Choice::default());
+    }
+
+    #[test]
     fn one_job_goes_one_at_a_time_and_in_order() {
         let all = vec![waiting(1, "a", 0, 2), waiting(1, "a", 0, 1)];
         assert_eq!(choose(all.clone(), &[], at(10)).start, [all[1].run.clone()]);
         let live = [Live {
             job: JobId(1),
             group: "elsewhere".to_owned(),
+            slots: 1,
         }];
         assert_eq!(choose(all, &live, at(10)), Choice::default());
     }
@@ -144,7 +180,8 @@ mod tests {
         let busy = vec![
             Live {
                 job: JobId(7),
-                group: "a".to_owned()
+                group: "a".to_owned(),
+                slots: 2,
             };
             2
         ];

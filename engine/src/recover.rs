@@ -37,7 +37,7 @@ use crate::time::Moment;
 /// How long after its total deadline a run may take to end by itself.
 pub const OVERRUN_GRACE: Duration = Duration::from_secs(30);
 /// How long a killed process may take to end, in seconds.
-const KILL_WAIT: i64 = 10;
+const KILL_WAIT: i64 = 3;
 /// The event that tells that a run is about to be killed for its deadline.
 const OVERRAN: &str = "overran";
 /// How many lost runs of one occurrence are made good by another attempt.

@@ -15,7 +15,7 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
 use crate::ids::{ProjectId, RunId};
-use crate::ledger::{DueJob, Ledger, LedgerError, NewJob};
+use crate::ledger::{DueJob, JobId, Ledger, LedgerError, NewJob};
 use crate::policy::{CatchUp, Policy, Which};
 use crate::recover::{Driver, Recovered, recover, sweep_all};
 use crate::schedule::{Due, Missed, Schedule, UnknownZone};
@@ -82,22 +82,10 @@ pub fn tick(ledger: &mut Ledger, driver: &Driver<'_>, now: Moment) -> Result<Tic
             "{name}: its schedule had run ahead of the clock, which was set back; it starts again from now"
         ));
     }
-    let due_jobs = ledger.due_jobs(now.wall)?;
-    let some_due = !due_jobs.is_empty();
-    for due_job in due_jobs {
-        let job = &due_job.job;
-        let (paused, due) = match due_of(&due_job, now.wall) {
-            Ok(due) => due,
-            Err(error) => {
-                tick.troubles.push(format!("job {}: {error}", job.name));
-                continue;
-            }
-        };
-        let date = due.fire.last();
-        let date = date.map(|&fire| civil_date(fire, &job.schedule.zone));
-        ledger.enter_due(&due_job, &due, paused.as_ref(), date.as_deref(), now.wall)?;
+    if let Some(why) = ledger.reset_waits_ahead(now.wall)? {
+        tick.troubles.push(why);
     }
-    if some_due {
+    if record_due(ledger, None, now.wall, &mut tick.troubles)? {
         // What is replaced by a later moment need not live until the next tick.
         ask_to_end(ledger, now, &mut tick.end)?;
     }
@@ -105,6 +93,35 @@ pub fn tick(ledger: &mut Ledger, driver: &Driver<'_>, now: Moment) -> Result<Tic
         .extend(ledger.start_ready(None, driver.me, now.wall)?);
     tick.start.extend(close_nights(ledger, driver, now, None)?);
     Ok(tick)
+}
+
+/// Records what clocks have made due, of all jobs or of one; false when nothing was. What cannot be
+/// said of one job goes to `troubles`.
+///
+/// # Errors
+/// [`LedgerError`].
+pub fn record_due(
+    ledger: &mut Ledger,
+    only: Option<JobId>,
+    now: Timestamp,
+    troubles: &mut Vec<String>,
+) -> Result<bool, LedgerError> {
+    let mut due_jobs = ledger.due_jobs(now)?;
+    due_jobs.retain(|due| only.is_none_or(|only| due.job.id == only));
+    for due_job in &due_jobs {
+        let job = &due_job.job;
+        let (paused, due) = match due_of(due_job, now) {
+            Ok(due) => due,
+            Err(error) => {
+                troubles.push(format!("job {}: {error}", job.name));
+                continue;
+            }
+        };
+        let date = due.fire.last();
+        let date = date.map(|&fire| civil_date(fire, &job.schedule.zone));
+        ledger.enter_due(due_job, &due, paused.as_ref(), date.as_deref(), now)?;
+    }
+    Ok(!due_jobs.is_empty())
 }
 
 /// Adds the live runs that somebody wants to end, and sees to it that they do not live for long.

@@ -87,6 +87,8 @@ pub fn run(home: &Home, here: &Path, manner: Manner, listing: Listing) -> Result
             tell(&row, manner, Listing::default());
         }
     }
+    let open = ledger.occurrences_of(night.id)?;
+    let open = open.iter().filter(|one| one.outcome.is_none()).count();
     let told = report::gather(&ledger, night.id, &project.root, home.wall()?)?;
     if listing.json {
         show::json(&told);
@@ -100,16 +102,21 @@ pub fn run(home: &Home, here: &Path, manner: Manner, listing: Listing) -> Result
             manner.quiet,
             &format!("{} — {}", told.headline(), path.display()),
         );
+    } else if open > 0 {
+        show::say(
+            manner.quiet,
+            &format!(
+                "{}; the report follows when the rest is over, at the latest at {}",
+                told.headline(),
+                show::moment(closes)
+            ),
+        );
     } else {
         show::complain(&format!(
             "{}; the report of the night could not be made",
             told.headline()
         ));
         worst = worst.max(Exit::Failed);
-    }
-    let open = ledger.occurrences_of(night.id)?;
-    if open.iter().any(|one| one.outcome.is_none()) && worst == Exit::Done {
-        worst = Exit::TryLater;
     }
     Ok(worst)
 }

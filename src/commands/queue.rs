@@ -9,6 +9,7 @@ use jiff::tz::TimeZone;
 use runner_engine::ids::{OccurrenceId, RunId};
 use runner_engine::ledger::{FOREVER, JobId, Ledger, NewOccurrence, Origin, Recorded};
 use runner_engine::outcome::{Exit, Outcome};
+use runner_engine::tick::record_due;
 
 use super::runs::{self, RunJson};
 use crate::cancel;
@@ -152,6 +153,12 @@ pub fn pause(
     };
     if end <= now {
         return Err(Failure::usage(format!("{} is past", show::moment(end))));
+    }
+    // What is due by now was due before the pause.
+    let mut troubles = Vec::new();
+    record_due(&mut ledger, id, now, &mut troubles)?;
+    for trouble in troubles {
+        show::complain(&trouble);
     }
     ledger.pause(id, end)?;
     client::wake(home);

@@ -44,6 +44,7 @@ pub fn run(home: &Home, manner: Manner, listing: Listing) -> Result<Exit, Failur
             settled,
             troubles,
             unreadable,
+            ending,
         } = tick::once(home, ledger, &me, Reread::WhatChanged)?;
         told.unreadable_projects.extend(unreadable);
         for trouble in troubles {
@@ -58,7 +59,10 @@ pub fn run(home: &Home, manner: Manner, listing: Listing) -> Result<Exit, Failur
         );
         Ok(Next {
             start,
-            soon: drive::soon(ledger, home.wall()?)?,
+            soon: match ending {
+                true => Some(drive::LOOK),
+                false => drive::soon(ledger, home.wall()?)?,
+            },
         })
     })?;
     let mut worst = Exit::Done;

@@ -1,7 +1,7 @@
 //! What the daemon does: each effect carried out, at once and on the loop's own thread.
 //!
-//! A tick and a settling are short; the killing of a tree may take seconds and only happens when all
-//! is about to end. Must never decide what is to be done.
+//! A tick and a settling are short. Only the killing of a tree may take seconds: of a run past its
+//! deadline, of what a dead one left, and of all when the daemon is about to end. Must never decide what is to be done.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -177,7 +177,7 @@ impl<'a> Hands<'a> {
     }
 
     fn spawn(&mut self, run: &RunId, now: Moment) -> Option<Event> {
-        let started = drive::spawn(run, self.manner);
+        let started = drive::spawn(self.home, run, self.manner);
         let job = self
             .ledger
             .run(run)
@@ -197,6 +197,7 @@ impl<'a> Hands<'a> {
                     why: failure.to_string(),
                 };
                 if let Err(error) = self.ledger.decline(run, &outcome, now.wall) {
+                    self.strays = true;
                     self.voice
                         .complain(&format!("run {run}: {}", Failure::from(error)));
                 }
@@ -230,6 +231,8 @@ impl<'a> Hands<'a> {
             Ok(again) => again,
             Err(failure) if failure.is_damage() => return Err(failure),
             Err(failure) => {
+                // It may still be recorded in our name.
+                self.strays = true;
                 self.voice.complain(&format!("run {run}: {failure}"));
                 None
             }

@@ -1,10 +1,11 @@
 //! Jobs: a projection of the config files, with what is due next.
 
 use jiff::{SignedDuration, Timestamp};
-use rusqlite::{Connection, OptionalExtension as _, Row, params};
+use rusqlite::{Connection, OptionalExtension as _, Row, Transaction, params};
 
 use super::{
-    Fault, JobId, Ledger, LedgerError, Result, from_json, id, millis, moment, moment_opt, to_json,
+    Fault, JobId, Ledger, LedgerError, Result, from_json, id, millis, moment, moment_opt, settle,
+    to_json,
 };
 use crate::ids::ProjectId;
 use crate::policy::Policy;
@@ -131,6 +132,7 @@ impl Ledger {
                     millis(now)
                 ])?;
             }
+            drop_unwanted(tx, project, now)?;
             tx.prepare_cached("UPDATE projects SET config_stamp = ?2 WHERE id = ?1")?.execute(
                 params![project.as_str(), stamp])?;
             Ok(())
@@ -215,6 +217,25 @@ impl Ledger {
 pub(super) fn by_id(db: &Connection, wanted: JobId) -> Result<JobRow, Fault> {
     let sql = format!("SELECT {COLUMNS} FROM jobs WHERE id = ?1");
     Ok(due_job(db.prepare_cached(&sql)?.query_row([wanted.0], raw)?)?.job)
+}
+
+/// Takes out of the queue what clocks and events put there for jobs that they may not start any
+/// more. What a person put there stays.
+fn drop_unwanted(tx: &Transaction<'_>, project: &ProjectId, now: Timestamp) -> Result<(), Fault> {
+    let unwanted: Vec<String> = tx
+        .prepare_cached(
+            "SELECT r.id FROM jobs j JOIN runs r INDEXED BY runs_open_by_job ON r.job = j.id
+             JOIN occurrences o ON o.id = r.occurrence
+             WHERE j.project = ?1 AND NOT j.enabled AND r.state <> 'settled' AND r.state = 'queued'
+               AND o.origin IN ('clock', 'event')",
+        )?
+        .query_map([project.as_str()], |row| row.get(0))?
+        .collect::<Result<_, _>>()?;
+    for run in unwanted {
+        let why = "its job was disabled or removed while it waited".to_owned();
+        settle::skip(tx, &id(run)?, why, now)?;
+    }
+    Ok(())
 }
 
 fn next_due(job: &NewJob, now: Timestamp) -> Result<Option<i64>, Fault> {

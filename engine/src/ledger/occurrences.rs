@@ -394,7 +394,7 @@ pub(super) fn await_turn(
         .prepare_cached(
             "SELECT r.id, r.state, o.due FROM runs r INDEXED BY runs_open_by_job JOIN occurrences o ON o.id = r.occurrence
              WHERE r.job = ?1 AND r.state <> 'settled'
-               AND (r.state <> 'queued' OR o.origin IN ('clock', 'event')) ORDER BY r.id",
+               AND (r.state <> 'queued' OR o.origin IN ('clock', 'event')) ORDER BY r.rowid",
         )?
         .query_map([new.job.0], |row| {
             Ok((row.get(0)?, row.get(1)?, row.get(2)?))

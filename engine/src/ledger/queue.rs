@@ -1,11 +1,14 @@
 //! The queue: runs that wait, and the step from waiting to being started.
 
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+
 use jiff::Timestamp;
 use rusqlite::{OptionalExtension as _, Transaction, params};
 
 use super::{
-    FOREVER, Fault, JobId, Ledger, NightId, Result, from_json, id, millis, moment, moment_opt,
-    settle, to_json,
+    AHEAD, FOREVER, Fault, JobId, Ledger, NightId, Result, from_json, id, millis, moment,
+    moment_opt, settle, to_json,
 };
 use crate::ids::RunId;
 use crate::owner::Owner;
@@ -64,6 +67,44 @@ impl Ledger {
         })
     }
 
+    /// Brings back what waits for a moment that lies ahead only because the clock was wrong when it
+    /// was queued, more than an hour in the future, and the nights that opened then. Says what it
+    /// did. A moment that a person chose stays.
+    pub fn reset_waits_ahead(&mut self, now: Timestamp) -> Result<Option<String>> {
+        let limit = millis(now.saturating_add(AHEAD).unwrap_or(now));
+        let ahead = self.view(|db| {
+            Ok(db
+                .prepare_cached(
+                    "SELECT EXISTS (SELECT 1 FROM runs INDEXED BY runs_ready
+                       WHERE state = 'queued' AND waits_for IS NULL AND ready_at > ?1 AND requested > ?1)
+                     OR EXISTS (SELECT 1 FROM nights INDEXED BY nights_open
+                       WHERE closed IS NULL AND closes > ?1 AND opens > ?1)",
+                )?
+                .query_row([limit], |row| row.get::<_, bool>(0))?)
+        })?;
+        if !ahead {
+            return Ok(None);
+        }
+        self.write(|tx| {
+            let runs = tx.execute(
+                "UPDATE runs SET ready_at = ?2, requested = ?2
+                 WHERE state = 'queued' AND waits_for IS NULL AND ready_at > ?1 AND requested > ?1
+                   AND (attempt > 1 OR (SELECT origin FROM occurrences WHERE id = occurrence) <> 'queue')",
+                [limit, millis(now)],
+            )?;
+            let nights = tx.execute(
+                "UPDATE nights SET closes = ?2 + closes - opens, opens = ?2
+                 WHERE closed IS NULL AND closes > ?1 AND opens > ?1",
+                [limit, millis(now)],
+            )?;
+            Ok((runs + nights > 0).then(|| {
+                format!(
+                    "the clock was set back: {runs} waiting runs and {nights} nights lay ahead of it and begin again from now"
+                )
+            }))
+        })
+    }
+
     /// The name of a job that a clock makes due at exactly `at`, if there is one.
     pub fn job_due_at(&self, at: Timestamp) -> Result<Option<String>> {
         self.view(|db| {
@@ -105,29 +146,37 @@ fn waiting(
     only: Option<NightId>,
     now: Timestamp,
 ) -> Result<Vec<Waiting>, Fault> {
+    // A moment of a clock waits for the older ones of its job, also while those wait for another try.
     let mut statement = tx.prepare_cached(
-        "SELECT r.id, r.job, o.priority, o.due, j.policy,
-                o.origin IN ('clock', 'event') AND NOT EXISTS (
+        "SELECT r.id, r.job, o.priority, o.due, o.origin IN ('clock', 'event') AND NOT EXISTS (
                   SELECT 1 FROM runs e WHERE e.occurrence = r.occurrence AND e.started IS NOT NULL)
          FROM runs r INDEXED BY runs_ready JOIN occurrences o ON o.id = r.occurrence JOIN jobs j ON j.id = r.job
          WHERE r.state = 'queued' AND r.waits_for IS NULL AND r.ready_at <= ?1
            AND (?2 IS NULL OR o.night = ?2)
            AND (?2 IS NOT NULL OR (coalesce(j.paused_until, 0) <= ?1
                 AND NOT EXISTS (SELECT 1 FROM pause WHERE until > ?1)))
+           AND (o.origin <> 'clock' OR NOT EXISTS (
+                SELECT 1 FROM runs e JOIN occurrences f ON f.id = e.occurrence
+                WHERE e.job = r.job AND e.state <> 'settled' AND f.origin = 'clock' AND f.due < o.due))
          ORDER BY r.rowid",
     )?;
     let mut rows = statement.query(params![millis(now), only.map(|night| night.0)])?;
+    let mut policies: BTreeMap<i64, Policy> = BTreeMap::new();
     let mut waiting = Vec::new();
     while let Some(row) = rows.next()? {
-        let policy: Policy = from_json(&row.get::<_, String>(4)?)?;
+        let job: i64 = row.get(1)?;
+        let policy = match policies.entry(job) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(new) => new.insert(policy_of(tx, job)?),
+        };
         let due = moment(row.get(3)?)?;
         // Who put it into the queue wants it whenever its turn comes, and an attempt that follows
         // another is not the beginning.
-        let beginning: bool = row.get(5)?;
+        let beginning: bool = row.get(4)?;
         waiting.push(Waiting {
             run: id(row.get::<_, String>(0)?)?,
-            job: JobId(row.get(1)?),
-            group: policy.group.name,
+            job: JobId(job),
+            group: policy.group.name.clone(),
             slots: policy.group.slots,
             priority: row.get(2)?,
             due,
@@ -140,15 +189,24 @@ fn waiting(
     Ok(waiting)
 }
 
+fn policy_of(tx: &Transaction<'_>, job: i64) -> Result<Policy, Fault> {
+    let policy: String = tx
+        .prepare_cached("SELECT policy FROM jobs WHERE id = ?1")?
+        .query_row([job], |row| row.get(0))?;
+    from_json(&policy)
+}
+
+/// What is live; of a run whose policy cannot be read, only its job and group count.
 fn live(tx: &Transaction<'_>) -> Result<Vec<Live>, Fault> {
     let mut statement = tx.prepare_cached(
-        "SELECT r.job, j.pool FROM runs r INDEXED BY runs_live JOIN jobs j ON j.id = r.job
-         WHERE r.state IN ('requested', 'running')",
+        "SELECT r.job, j.pool, j.policy -> '$.group' ->> 'slots' FROM runs r INDEXED BY runs_live
+         JOIN jobs j ON j.id = r.job WHERE r.state IN ('requested', 'running')",
     )?;
     let rows = statement.query_map([], |row| {
         Ok(Live {
             job: JobId(row.get(0)?),
             group: row.get(1)?,
+            slots: row.get::<_, Option<u32>>(2)?.unwrap_or(u32::MAX),
         })
     })?;
     Ok(rows.collect::<Result<_, _>>()?)

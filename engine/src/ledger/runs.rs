@@ -162,7 +162,7 @@ impl Ledger {
         })
     }
 
-    /// Runs, newest first.
+    /// Runs, the last recorded first: ids begin with a time, and clocks are set back.
     pub fn runs(&self, filter: &Filter) -> Result<Vec<RunRow>> {
         let mut wheres: Vec<&str> = Vec::new();
         let mut values: Vec<Value> = Vec::new();
@@ -175,7 +175,7 @@ impl Ledger {
             values.push(job.0.into());
         }
         if let Some(project) = &filter.project {
-            // The plus keeps the order of ids, newest first, so that a limit ends the search.
+            // The plus keeps the order of recording, so that a limit ends the search.
             wheres.push("+r.job IN (SELECT id FROM jobs WHERE project = ?)");
             values.push(project.to_string().into());
         }
@@ -192,7 +192,7 @@ impl Ledger {
         };
         self.view(|db| {
             let sql = format!(
-                "SELECT {COLUMNS} FROM {TABLES} WHERE {} ORDER BY r.id DESC LIMIT {limit}",
+                "SELECT {COLUMNS} FROM {TABLES} WHERE {} ORDER BY r.rowid DESC LIMIT {limit}",
                 wheres.join(" AND ")
             );
             let mut statement = db.prepare(&sql)?;
@@ -227,7 +227,7 @@ impl Ledger {
         self.view(|db| {
             let sql = format!(
                 "SELECT {COLUMNS} FROM runs r INDEXED BY runs_open_by_job JOIN occurrences o ON o.id = r.occurrence
-                 JOIN jobs j ON j.id = r.job WHERE r.job = ?1 AND r.state <> 'settled' ORDER BY r.id"
+                 JOIN jobs j ON j.id = r.job WHERE r.job = ?1 AND r.state <> 'settled' ORDER BY r.rowid"
             );
             let mut statement = db.prepare_cached(&sql)?;
             let rows = statement.query_map([job.0], raw)?;
@@ -277,7 +277,7 @@ impl Ledger {
         self.view(|db| {
             let sql = format!(
                 "SELECT {COLUMNS} FROM runs r {index} JOIN occurrences o ON o.id = r.occurrence
-                 JOIN jobs j ON j.id = r.job WHERE {wheres} ORDER BY r.id"
+                 JOIN jobs j ON j.id = r.job WHERE {wheres} ORDER BY r.rowid"
             );
             let mut statement = db.prepare_cached(&sql)?;
             let rows = statement.query_map([], raw)?;
@@ -322,7 +322,7 @@ impl Ledger {
         self.view(|db| {
             db.prepare_cached(
                 "SELECT started FROM runs WHERE job = ?1 AND occurrence <> ?2 AND started IS NOT NULL
-                 ORDER BY id DESC LIMIT 1",
+                 ORDER BY rowid DESC LIMIT 1",
             )?
             .query_row(params![job.0, but.as_str()], |row| row.get(0))
             .optional()?
@@ -348,7 +348,7 @@ impl Ledger {
                 // What was skipped since then, however often, makes nothing good.
                 "SELECT outcome, occurrence FROM runs INDEXED BY runs_tried WHERE job = ?1
                    AND outcome ->> 'outcome' IN ('succeeded', 'degraded', 'failed', 'timed-out', 'lost')
-                 ORDER BY id DESC LIMIT 50",
+                 ORDER BY rowid DESC LIMIT 50",
             )?;
             let mut rows = statement.query([job.0])?;
             let mut failed = BTreeSet::new();

@@ -101,8 +101,8 @@ CREATE INDEX runs_waiting ON runs (waits_for) WHERE waits_for IS NOT NULL;
 CREATE INDEX runs_open_by_job ON runs (job) WHERE state <> 'settled';
 -- Never two at once: an occurrence has at most one unsettled run.
 CREATE UNIQUE INDEX runs_one_open ON runs (occurrence) WHERE state <> 'settled';
-CREATE INDEX runs_by_job ON runs (job, id);
-CREATE INDEX runs_tried ON runs (job, id)
+CREATE INDEX runs_by_job ON runs (job);
+CREATE INDEX runs_tried ON runs (job)
     WHERE outcome ->> 'outcome' IN ('succeeded', 'degraded', 'failed', 'timed-out', 'lost');
 CREATE INDEX runs_unswept ON runs (id) WHERE state = 'settled' AND staging IS NOT NULL;
 

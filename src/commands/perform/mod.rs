@@ -81,9 +81,14 @@ pub fn run(home: &Home, run: &str, quiet: bool, verbose: u8) -> Result<Exit, Fai
         Ok(setting) => setting,
         Err(failure) => {
             let why = failure.to_string();
-            let outcome = Outcome::Failed {
-                class: Class::Environment,
-                why,
+            // A file that somebody is in the midst of changing is not the job's failure.
+            let outcome = if row.by_hand {
+                let class = Class::Environment;
+                Outcome::Failed { class, why }
+            } else {
+                let until = home.wall()?.saturating_add(UNREADABLE_WAIT);
+                let until = until.unwrap_or(row.requested);
+                Outcome::Deferred { until, why }
             };
             ledger.decline(&id, &outcome, home.wall()?)?;
             return Ok(outcome.exit(true));
@@ -212,8 +217,10 @@ fn take_locks(
     Ok((lock, contract))
 }
 
+/// How soon a run whose configuration cannot be read is tried again.
+const UNREADABLE_WAIT: SignedDuration = SignedDuration::from_mins(5);
 /// How soon a run that must wait for another of its job is tried again.
-const TURN_WAIT: SignedDuration = SignedDuration::from_secs(15);
+const TURN_WAIT: SignedDuration = SignedDuration::from_secs(60);
 
 /// A lock that somebody has is a skip, or a wait where runs of this job queue; one that cannot be
 /// used is a failure.
