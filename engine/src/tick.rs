@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! live runs ──recover──> settled, or to be started, or to be signalled (asked to end)
-//! jobs with next_due <= now ──schedule::due──> occurrences queued, missed ones recorded, watermark moved
+//! jobs with next_due <= now ──schedule::due──> occurrences queued, missed ones recorded, watermark moved;
+//!                                              live runs that they replace to be signalled
 //! queued runs that are ready ──queue::choose──> requested
 //! nights whose work is settled ──> report occurrence + run requested
 //!                                        └──> Tick { start, end }
@@ -16,7 +17,7 @@ use jiff::tz::TimeZone;
 
 use crate::ids::{ProjectId, RunId};
 use crate::ledger::{DueJob, Ledger, LedgerError, NewJob};
-use crate::policy::{CatchUp, Policy, Which};
+use crate::policy::{CatchUp, Overlap, Policy, Which};
 use crate::recover::{Driver, Recovered, recover, sweep_all};
 use crate::schedule::{Due, Missed, Schedule, UnknownZone};
 use crate::time::Moment;
@@ -85,6 +86,7 @@ pub fn tick(ledger: &mut Ledger, driver: &Driver<'_>, now: Moment) -> Result<Tic
             "{name}: its schedule had run ahead of the clock, which was set back; it starts again from now"
         ));
     }
+    let mut replaces = false;
     for due_job in ledger.due_jobs(now.wall)? {
         let job = &due_job.job;
         let (paused, due) = match due_of(&due_job, now.wall) {
@@ -97,11 +99,26 @@ pub fn tick(ledger: &mut Ledger, driver: &Driver<'_>, now: Moment) -> Result<Tic
         let date = due.fire.last();
         let date = date.map(|&fire| civil_date(fire, &job.schedule.zone));
         ledger.enter_due(&due_job, &due, paused.as_ref(), date.as_deref(), now.wall)?;
+        replaces |= job.policy.overlap == Overlap::Replace;
+    }
+    if replaces {
+        end_replaced(ledger, &mut tick, now)?;
     }
     tick.start
         .extend(ledger.start_ready(None, driver.me, now.wall)?);
     tick.start.extend(close_nights(ledger, driver, now, None)?);
     Ok(tick)
+}
+
+/// Names the live runs that are to end since this very tick: they need not wait for the next one.
+fn end_replaced(ledger: &mut Ledger, tick: &mut Tick, now: Moment) -> Result<(), LedgerError> {
+    for run in ledger.live()? {
+        if run.cancel.is_some() && !tick.end.contains(&run.id) {
+            ledger.hasten(&run, now.boot)?;
+            tick.end.push(run.id);
+        }
+    }
+    Ok(())
 }
 
 /// What a job's clock made due: first the moments of a pause that is over, which are never run,
