@@ -20,7 +20,7 @@ use runner_engine::owner::Owner;
 use runner_engine::placement::PlacementLog as _;
 use runner_engine::policy::Policy;
 use runner_engine::process::tree;
-use runner_engine::recover::{Driver, Host, OVERRUN_GRACE};
+use runner_engine::recover::{self, Driver, Host, OVERRUN_GRACE};
 use runner_engine::schedule::Schedule;
 use runner_engine::scope::{Expect, Ready, Scope};
 use runner_engine::tick::{Tick, report_job, tick};
@@ -340,4 +340,50 @@ fn a_stopped_run_past_its_deadline_is_killed_and_timed_out() {
         std::os::unix::process::ExitStatusExt::signal(&status),
         Some(9)
     );
+}
+
+/// A host on which somebody else is faster: whatever was killed is met by another first.
+struct Overtaken;
+
+impl recover::World for Overtaken {
+    fn try_lock(&self, _: &ProjectId, _: &str) -> Option<Box<dyn std::any::Any>> {
+        None
+    }
+
+    fn is_alive(&self, _: &Owner) -> bool {
+        true
+    }
+
+    fn kill(&self, _: &Owner) {}
+
+    fn kill_marked(&self, _: &RunId) -> tree::Killed {
+        tree::Killed::default()
+    }
+}
+
+#[test]
+fn a_run_killed_past_its_deadline_is_timed_out_whoever_meets_it_dead() {
+    let mut world = world();
+    let run = world.request("dream", &nobody(), false);
+    world.admit(&run, &nobody(), boot_time());
+    let late = boot_time() + Duration::from_secs(60) + OVERRUN_GRACE + Duration::from_secs(2);
+    for _ in 0..2 {
+        let driver = Driver {
+            world: Box::new(Overtaken),
+            me: &world.me,
+            retries_lost: &|_| true,
+        };
+        let moment = Moment {
+            wall: now(),
+            boot: late,
+        };
+        assert_eq!(
+            tick(&mut world.ledger, &driver, moment).unwrap(),
+            Tick::default()
+        );
+    }
+    assert_eq!(world.ledger.events_of(&run).unwrap().len(), 1, "said once");
+    let told = world.tick(boot_time());
+    assert_eq!(told.settled, [(run.clone(), "timed-out".to_owned())]);
+    assert!(matches!(world.outcome(&run), Outcome::TimedOut { .. }));
 }

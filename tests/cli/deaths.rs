@@ -2,11 +2,14 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
+use std::process::Stdio;
 
 use rustix::process::{Signal, kill_process};
 
-use crate::house::{House, Said};
-use crate::served::{Daemon, at, begin, house, kill, missed, outcome, owner, owners, run, runs};
+use crate::house::{House, Said, ended_within};
+use crate::served::{
+    Daemon, LIMIT, at, begin, house, kill, missed, outcome, owner, owners, run, runs,
+};
 
 /// Three jobs at each full hour, with a process that leaves their group, that wait for a word for as
 /// long as nobody has set them free.
@@ -137,7 +140,7 @@ fn runs_outlive_a_killed_daemon_and_are_not_begun_twice() {
     }
     for pid in live {
         let raw = pid.as_raw_nonzero().get().cast_unsigned();
-        assert!(crate::house::ended_within(raw, crate::served::LIMIT));
+        assert!(ended_within(raw, LIMIT));
     }
     run(&house, &["tick"]).ends(0);
     let words = |job| -> Vec<String> {
@@ -185,20 +188,26 @@ fn a_lost_pass_is_tried_again_once_by_the_next_tick() {
     // Begins a tick whose pass hangs, and kills the pass, the tick before it if it is told to.
     let killed = |both: bool| {
         fs::write(&hold, "").unwrap();
-        let mut tick = house.runner(&["tick", "--json"]);
-        tick.env("RUNNER_TEST_CLOCK", house.root().join("clock"));
-        tick.env("PATH", &path);
-        tick.stdout(std::process::Stdio::piped());
-        tick.stderr(std::process::Stdio::piped());
-        let mut tick = tick.spawn().unwrap();
+        let mut tick = house
+            .runner(&["tick"])
+            .env("RUNNER_TEST_CLOCK", house.root().join("clock"))
+            .env("PATH", &path)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
         let up = house.root().join("up.fifo");
         assert_eq!(fs::read_to_string(up).unwrap(), "up\n");
         if both {
             tick.kill().unwrap();
-            tick.wait().unwrap();
+        } else {
+            kill(owner(&house));
         }
-        kill(owner(&house));
-        tick
+        let said = Said::of(tick.wait_with_output().unwrap());
+        if both {
+            kill(owner(&house));
+        }
+        said
     };
     let words = || -> Vec<String> {
         let found = runs(&house, "dream").into_iter();
@@ -213,8 +222,7 @@ fn a_lost_pass_is_tried_again_once_by_the_next_tick() {
     // The pass alone: whoever had started it does the same at once.
     house.write("ideas/other.md", "Perhaps a shorter one still?\n");
     at(&house, "2026-11-21T21:00:00Z");
-    let tick = killed(false);
-    Said::of(tick.wait_with_output().unwrap()).ends(1);
+    killed(false).ends(1).says("lost");
     assert_eq!(words()[2..], ["lost", "succeeded"]);
     // Twice is enough.
     house.write("ideas/third.md", "Perhaps none at all?\n");

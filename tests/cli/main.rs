@@ -8,11 +8,13 @@
     reason = "a test program"
 )]
 
+mod asleep;
 mod bad_input;
 mod commands;
 mod daemon;
 mod deaths;
 mod demo;
+mod dst;
 mod house;
 mod kills;
 mod locks;

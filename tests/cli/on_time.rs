@@ -168,8 +168,11 @@ fn one_that_is_due_replaces_an_earlier_one_that_runs() {
         serde_json::json!([]),
         "not beside each other"
     );
+    // At once, not at some later tick.
+    let began = Instant::now();
     daemon.hears("wait: cancelled");
     assert_eq!(fs::read_to_string(house.path("up.fifo")).unwrap(), "up\n");
+    assert!(began.elapsed().as_secs() < 10, "{began:?}");
     let why = "replaced by the one due 2026-11-21T20:02:00Z";
     assert!(outcome(&house, &first).contains(why));
     fs::write(house.path("go.fifo"), "go\n").unwrap();

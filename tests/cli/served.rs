@@ -182,9 +182,10 @@ pub fn runs(house: &House, job: &str) -> Vec<(String, String)> {
         let why = run["why"].as_str().unwrap_or_default();
         (word.as_str().unwrap().to_owned(), why.to_owned())
     };
-    let mut found: Vec<_> = listed.as_array().unwrap().iter().map(words).collect();
-    found.reverse();
-    found
+    let mut listed = listed.as_array().unwrap().clone();
+    // Under a clock that stands still the ids alone give no order.
+    listed.sort_by_key(|run| (run["due"].to_string(), run["attempt"].as_u64()));
+    listed.iter().map(words).collect()
 }
 
 /// The processes of all runs that are under way.

@@ -1,0 +1,121 @@
+//! Both transitions of a zone, under a faked clock of the host's, not one of ours.
+
+use std::process::Command;
+use std::time::{Instant, SystemTime};
+
+use jiff::civil::{Date, date};
+use jiff::tz::TimeZone;
+use jiff::{SignedDuration, Timestamp};
+
+use crate::house::{House, Said, tell};
+use crate::served::NO_DREAM;
+
+const ZONE: &str = "Europe/Berlin";
+
+/// The program with its clock, and that of all that it starts, moved to `now`. The boot clock stays.
+fn at(house: &House, now: Timestamp, args: &[&str]) -> Command {
+    let real = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    let ahead = now.as_duration() - SignedDuration::try_from(real.unwrap()).unwrap();
+    let ahead = format!("{:+.3}", ahead.as_secs_f64());
+    let mut words = vec!["-m", "-f", &ahead, env!("CARGO_BIN_EXE_runner")];
+    words.extend(args);
+    let mut command = house.command("faketime", &words);
+    command
+        .env("FAKETIME_DONT_FAKE_MONOTONIC", "1")
+        .env("TZ", ZONE);
+    command
+}
+
+/// Each minute from ten to two to ten past three in `ZONE`, on the week of days around `middle`.
+fn minutes(middle: Date) -> Vec<Timestamp> {
+    let zone = TimeZone::get(ZONE).unwrap();
+    let mut moments = Vec::new();
+    for day in -3..=3 {
+        let day = middle
+            .checked_add(SignedDuration::from_hours(24 * day))
+            .unwrap();
+        let begins = zone.to_timestamp(day.at(1, 50, 0, 0)).unwrap();
+        let ends = zone.to_timestamp(day.at(3, 10, 0, 0)).unwrap();
+        let mut now = begins;
+        while now <= ends {
+            moments.push(now + SignedDuration::from_secs(1));
+            now += SignedDuration::from_mins(1);
+        }
+    }
+    moments
+}
+
+#[test]
+fn half_past_two_comes_once_on_each_day_around_both_transitions() {
+    let faked = Command::new("faketime")
+        .args(["2026-03-29", "true"])
+        .output();
+    if !faked.is_ok_and(|tried| tried.status.success()) {
+        tell("skipped 1 (no faketime)");
+        return;
+    }
+    let began = Instant::now();
+    let mut ticks = 0;
+    for (middle, before, on, after) in [
+        // The swallowed 02:30 is due when the gap ends; of the repeated one the first counts.
+        (date(2026, 3, 29), "01:30", "01:00", "00:30"),
+        (date(2026, 10, 25), "00:30", "00:30", "01:30"),
+    ] {
+        let house = House::new();
+        let moments = minutes(middle);
+        let first = moments[0] - SignedDuration::from_hours(12);
+        Said::of(at(&house, first, &["init"]).output().unwrap()).ends(0);
+        let job = |name: &str, trigger: &str| {
+            format!(
+                "[jobs.{name}]\nkind = \"command\"\ntrigger = \"{trigger}\"\nzone = \"{ZONE}\"\nprogram = \"sh\"\nargs = [\"-c\", \"echo x >> {name}\"]\n"
+            )
+        };
+        let jobs = [
+            job("daily", "daily 02:30"),
+            job("cron", "cron 30 2 * * *"),
+            // In the host's own zone, by default.
+            job("host", "daily 02:30").replace(&format!("zone = \"{ZONE}\"\n"), ""),
+        ];
+        house.configure(&format!("{NO_DREAM}{}", jobs.concat()));
+        Said::of(at(&house, first, &["tick"]).output().unwrap()).ends(0);
+        for now in &moments {
+            Said::of(at(&house, *now, &["tick"]).output().unwrap()).ends(0);
+        }
+        ticks += moments.len();
+        let due: Vec<String> = (-3..=3)
+            .map(|day| {
+                let date = middle
+                    .checked_add(SignedDuration::from_hours(24 * day))
+                    .unwrap();
+                let time = [before, on, after][usize::try_from(day.signum() + 1).unwrap()];
+                format!("{date}T{time}:00Z")
+            })
+            .collect();
+        for name in ["daily", "cron", "host"] {
+            let db = house.ledger();
+            let mut rows = db
+                .prepare(
+                    "SELECT o.key, r.started - o.due, r.outcome ->> 'outcome' FROM runs r
+                     JOIN occurrences o ON o.id = r.occurrence JOIN jobs j ON j.id = o.job
+                     WHERE j.name = ?1 ORDER BY o.due",
+                )
+                .unwrap();
+            let rows = rows.query_map([name], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)));
+            let found: Vec<(String, i64, String)> = rows.unwrap().map(Result::unwrap).collect();
+            let keys: Vec<_> = found.iter().map(|(key, ..)| key.clone()).collect();
+            assert_eq!(keys, due, "{name}");
+            for (key, late, outcome) in found {
+                assert_eq!(outcome, "succeeded", "{name} {key}");
+                // In the very minute, by the run's own clock as well.
+                assert!((0..60_000).contains(&late), "{name} {key}: {late} ms late");
+            }
+            assert_eq!(house.read(name).lines().count(), 7, "{name}");
+        }
+        assert_eq!(house.count("SELECT count(*) FROM occurrences"), 21);
+        assert_eq!(house.survivors(), Vec::<String>::new());
+    }
+    tell(&format!(
+        "both transitions of {ZONE}: {ticks} ticks under faketime, 42 runs; {:.1} s",
+        began.elapsed().as_secs_f64()
+    ));
+}
