@@ -387,3 +387,63 @@ fn a_run_killed_past_its_deadline_is_timed_out_whoever_meets_it_dead() {
     assert_eq!(told.settled, [(run.clone(), "timed-out".to_owned())]);
     assert!(matches!(world.outcome(&run), Outcome::TimedOut { .. }));
 }
+
+#[test]
+fn a_dead_run_that_was_asked_to_end_is_cancelled_and_not_tried_again() {
+    let mut world = world();
+    let (admitted, _ready) = world.staged("dream");
+    world
+        .ledger
+        .cancel(admitted.run(), "by hand", now())
+        .unwrap();
+    let told = world.tick(boot_time());
+    assert_eq!(told.end, [admitted.run().clone()]);
+    assert!(told.start.is_empty());
+    assert_eq!(
+        world.outcome(admitted.run()).to_string(),
+        "cancelled: by hand"
+    );
+    assert!(!world.root().join(STAGING).exists());
+    assert_eq!(world.tick(boot_time()), Tick::default());
+}
+
+#[test]
+fn what_is_stuck_half_placed_may_be_given_up_and_keeps_its_staging() {
+    let mut world = world();
+    let (admitted, ready) = world.staged("dream");
+    world
+        .ledger
+        .placement_log(None, now())
+        .commit_manifest(admitted.run(), admitted.fence(), &ready.manifest)
+        .unwrap();
+    // Neither a conflict nor a success: what was recorded cannot be read now.
+    let db = rusqlite::Connection::open(world.ledger.path()).unwrap();
+    db.execute("UPDATE placements SET manifest = 'torn'", ())
+        .unwrap();
+    for _ in 0..2 {
+        assert!(world.tick(boot_time()).settled.is_empty());
+    }
+    assert_eq!(
+        world.ledger.events_of(admitted.run()).unwrap().len(),
+        1,
+        "said once"
+    );
+    assert_eq!(
+        world.ledger.run(admitted.run()).unwrap().state,
+        RunState::Running
+    );
+    world
+        .ledger
+        .cancel(admitted.run(), "by hand", now())
+        .unwrap();
+    assert_eq!(world.tick(boot_time()).settled.len(), 1);
+    let outcome = world.outcome(admitted.run());
+    assert_eq!(outcome.class(), Some(Class::Guard));
+    let told = outcome.to_string();
+    assert!(
+        told.contains("given up (by hand)") && told.contains(STAGING),
+        "{told}"
+    );
+    world.tick(boot_time());
+    assert!(world.root().join(STAGING).is_dir(), "it is a person's now");
+}

@@ -136,6 +136,8 @@ pub enum Command {
         /// Until this moment, written as for `enqueue --at` [default: until `runner resume`]
         #[arg(long, value_name = "WHEN")]
         until: Option<String>,
+        #[command(flatten)]
+        listing: Listing,
     },
     /// End a pause; moments that it swallowed are recorded as missed and not caught up
     #[command(after_help = "Example: runner resume --all")]
@@ -146,6 +148,8 @@ pub enum Command {
         /// The pause of everything
         #[arg(long, conflicts_with = "job")]
         all: bool,
+        #[command(flatten)]
+        listing: Listing,
     },
     /// Do what is due in all projects: what a host timer calls
     #[command(after_help = "Example (crontab): */15 * * * * runner tick --quiet")]
@@ -192,7 +196,7 @@ pub enum Command {
         #[command(flatten)]
         listing: Listing,
     },
-    /// What is going on: last night, next due, what failed, what is running
+    /// What is going on: last night, next due, what failed, what runs, waits and is paused
     #[command(after_help = "Example: runner status --json")]
     Status {
         #[command(flatten)]

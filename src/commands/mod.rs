@@ -4,6 +4,7 @@ mod daemon;
 mod demo;
 mod init;
 mod night;
+mod pause;
 mod perform;
 mod queue;
 mod report;
@@ -71,10 +72,18 @@ fn dispatch(args: &Args, home: &Home) -> Result<Exit, Failure> {
         }
         Command::Cancel { run, listing } => queue::cancel(home, run, args.quiet, *listing),
         Command::Retry { run, listing } => queue::retry(home, run, args.quiet, *listing),
-        Command::Pause { job, until, .. } => {
-            queue::pause(home, here, job.as_deref(), until.as_deref(), args.quiet)
+        Command::Pause {
+            job,
+            until,
+            listing,
+            ..
+        } => {
+            let (job, until) = (job.as_deref(), until.as_deref());
+            pause::pause(home, here, job, until, args.quiet, *listing)
         }
-        Command::Resume { job, .. } => queue::resume(home, here, job.as_deref(), args.quiet),
+        Command::Resume { job, listing, .. } => {
+            pause::resume(home, here, job.as_deref(), args.quiet, *listing)
+        }
         Command::Tick { listing } => tick::run(home, manner, *listing),
         Command::Perform { run } => perform::run(home, run, args.quiet, args.verbose),
         Command::Runs {
@@ -91,7 +100,7 @@ fn dispatch(args: &Args, home: &Home) -> Result<Exit, Failure> {
         Command::Runs {
             command: Some(RunsCommand::Logs { run, follow }),
             ..
-        } => runs::logs(home, run, *follow),
+        } => runs::logs::logs(home, run, *follow),
         Command::Status { listing } => status::run(home, here, args.at.is_some(), *listing),
         Command::Report { night, listing } => report::run(home, here, night.as_deref(), *listing),
         Command::Schedule { command } => schedule::run(home, here, command),

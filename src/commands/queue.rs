@@ -1,4 +1,4 @@
-//! `enqueue`, `cancel`, `retry`, `pause`, `resume`: what a person changes about what waits and runs.
+//! `enqueue`, `cancel`, `retry`: what a person changes about what waits and runs.
 //!
 //! Each is one step in the ledger, so that every tick, host timer and daemon obeys it; none of them
 //! starts a run itself.
@@ -7,9 +7,8 @@ use std::path::Path;
 
 use jiff::tz::TimeZone;
 use runner_engine::ids::{OccurrenceId, RunId};
-use runner_engine::ledger::{FOREVER, JobId, Ledger, NewOccurrence, Origin, Recorded};
+use runner_engine::ledger::{Ledger, NewOccurrence, Origin, Recorded};
 use runner_engine::outcome::{Exit, Outcome};
-use runner_engine::tick::record_due;
 
 use super::runs::{self, RunJson};
 use crate::cancel;
@@ -57,7 +56,8 @@ pub fn enqueue(
         &settings,
     )?;
     let now = home.wall()?;
-    let zone = TimeZone::get(&project.config.night.zone).unwrap_or(TimeZone::UTC);
+    let zone = &project.config.job(wish.job)?.zone;
+    let zone = TimeZone::get(zone).unwrap_or(TimeZone::UTC);
     let ready_at = match wish.at {
         Some(at) => when::moment(at, &zone, now).map_err(Failure::usage)?,
         None => now,
@@ -114,7 +114,7 @@ pub fn retry(home: &Home, run: &str, quiet: bool, listing: Listing) -> Result<Ex
     let row = runs::find(&ledger, run)?;
     if ledger.occurrence(&row.occurrence)?.outcome.is_none() {
         let open = ledger.last_run_of(&row.occurrence)?.unwrap_or(row);
-        return Err(Failure::usage(format!(
+        return Err(Failure::data(format!(
             "{} is not over: run {} is {}",
             open.job_name,
             open.id,
@@ -124,98 +124,6 @@ pub fn retry(home: &Home, run: &str, quiet: bool, listing: Listing) -> Result<Ex
     }
     let again = ledger.retry(&row.id, home.wall()?)?;
     tell(home, &ledger, &again, quiet, listing)
-}
-
-/// Pauses a job, or everything.
-pub fn pause(
-    home: &Home,
-    here: &Path,
-    job: Option<&str>,
-    until: Option<&str>,
-    quiet: bool,
-) -> Result<Exit, Failure> {
-    let now = home.wall()?;
-    let mut ledger = home.ledger()?;
-    let (id, zone) = match job {
-        Some(job) => {
-            let (project, id) = of_job(home, here, &mut ledger, job)?;
-            (Some(id), project.config.night.zone)
-        }
-        None => (
-            None,
-            TimeZone::system().iana_name().unwrap_or("UTC").to_owned(),
-        ),
-    };
-    let zone = TimeZone::get(&zone).unwrap_or(TimeZone::UTC);
-    let end = match until {
-        Some(until) => when::moment(until, &zone, now).map_err(Failure::usage)?,
-        None => FOREVER,
-    };
-    if end <= now {
-        return Err(Failure::usage(format!("{} is past", show::moment(end))));
-    }
-    // What is due by now was due before the pause.
-    let mut troubles = Vec::new();
-    record_due(&mut ledger, id, now, &mut troubles)?;
-    for trouble in troubles {
-        show::complain(&trouble);
-    }
-    ledger.pause(id, end)?;
-    client::wake(home);
-    let what = job.unwrap_or("everything");
-    let until = if end == FOREVER {
-        "until `runner resume`".to_owned()
-    } else {
-        format!("until {}", show::moment(end))
-    };
-    let live: Vec<String> = ledger
-        .live()?
-        .into_iter()
-        .filter(|run| id.is_none_or(|id| run.job == id))
-        .map(|run| format!("{} (run {})", run.job_name, run.id))
-        .collect();
-    show::say(quiet, &format!("{what} is paused {until}"));
-    if !live.is_empty() {
-        let live = live.join(", ");
-        show::say(quiet, &format!("what runs goes on to its end: {live}"));
-    }
-    Ok(Exit::Done)
-}
-
-/// Ends a pause.
-pub fn resume(home: &Home, here: &Path, job: Option<&str>, quiet: bool) -> Result<Exit, Failure> {
-    let now = home.wall()?;
-    let mut ledger = home.ledger()?;
-    let id = match job {
-        Some(job) => Some(of_job(home, here, &mut ledger, job)?.1),
-        None => None,
-    };
-    let ended = ledger.resume(id, now)?;
-    client::wake(home);
-    let what = job.unwrap_or("everything");
-    let all = ledger.paused_until(now)?;
-    match (ended, all) {
-        (_, Some(_)) if id.is_some() => show::say(
-            quiet,
-            &format!("{what} may run again, but everything is paused: runner resume --all"),
-        ),
-        (true, _) => show::say(quiet, &format!("{what} goes on")),
-        (false, _) => show::say(quiet, &format!("{what} was not paused")),
-    }
-    Ok(Exit::Done)
-}
-
-fn of_job(
-    home: &Home,
-    here: &Path,
-    ledger: &mut Ledger,
-    job: &str,
-) -> Result<(Here, JobId), Failure> {
-    let project = Here::load(home, here)?;
-    project.config.job(job)?;
-    project.register(ledger, home.wall()?)?;
-    let id = ledger.job(&project.id, job)?.id;
-    Ok((project, id))
 }
 
 fn settings(set: &[String]) -> Result<Vec<(String, String)>, Failure> {
@@ -251,9 +159,8 @@ fn tell(
     let stands = match (&row.outcome, row.ready_at) {
         (Some(Outcome::Skipped { why }), _) => format!("skipped: {why}"),
         (Some(outcome), _) => outcome.to_string(),
-        (None, Some(at)) if at > row.requested => format!("waits until {}", show::moment(at)),
-        (None, _) if row.waits_for.is_some() => "waits for the other to succeed".to_owned(),
-        (None, _) => runs::word(&row).to_owned(),
+        (None, Some(_)) => format!("queued: {}", runs::waits(&row, row.requested)),
+        (None, None) => runs::word(&row).to_owned(),
     };
     if quiet {
         show::out(&format!("{run}\n"));

@@ -1,20 +1,19 @@
 //! `runner runs`: the list, one run, its log.
 
-use std::fs;
-use std::os::fd::AsFd as _;
+pub mod logs;
+
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use jiff::Timestamp;
-use runner_engine::ids::{OccurrenceId, RunId};
+use runner_engine::ids::RunId;
 use runner_engine::ledger::{Filter, Ledger, RunRow, RunState};
 use runner_engine::outcome::{Exit, Outcome};
 use serde::Serialize;
 
 use crate::cli::Failure;
 use crate::cli::args::Listing;
-use crate::cli::{log, show};
-use crate::daemon::client::{Client, Stream};
-use crate::follow::{self, Followed};
+use crate::cli::show;
 use crate::home::Home;
 use crate::project::Here;
 
@@ -30,12 +29,14 @@ pub struct RunJson {
     by_hand: bool,
     origin: &'static str,
     priority: i32,
+    settings: BTreeMap<String, String>,
     due: Timestamp,
     ready_at: Option<Timestamp>,
-    waits_for: Option<OccurrenceId>,
+    waits_for: Option<RunId>,
     requested: Timestamp,
     started: Option<Timestamp>,
     finished: Option<Timestamp>,
+    asked_to_end: Option<String>,
     #[serde(flatten)]
     outcome: Option<Outcome>,
     model_calls: u32,
@@ -60,12 +61,14 @@ impl RunJson {
             by_hand: row.by_hand,
             origin: row.origin.word(),
             priority: row.priority,
+            settings: row.settings.iter().cloned().collect(),
             due: row.due,
             ready_at: row.ready_at,
-            waits_for: row.waits_for.clone(),
+            waits_for: row.waits_for_run.as_ref().map(|(run, _)| run.clone()),
             requested: row.requested,
             started: row.started,
             finished: row.finished,
+            asked_to_end: row.cancel.clone(),
             outcome: row.outcome.clone(),
             model_calls: row.model_calls,
             headline: row.summary.headline.clone(),
@@ -126,19 +129,21 @@ pub fn list(
         show::out("no runs yet; `runner night` makes the first\n");
         return Ok(Exit::Done);
     }
+    let now = home.wall()?;
     let lines: Vec<Vec<String>> = rows
         .iter()
         .map(|row| {
+            let what = match row.outcome.as_ref().and_then(Outcome::why) {
+                Some(why) => why.to_owned(),
+                None if row.state == RunState::Queued => waits(row, now),
+                None => row.summary.headline.clone(),
+            };
             vec![
                 row.id.to_string(),
                 row.job_name.clone(),
                 word(row).to_owned(),
                 show::moment(row.requested),
-                row.outcome
-                    .as_ref()
-                    .and_then(Outcome::why)
-                    .unwrap_or(&row.summary.headline)
-                    .to_owned(),
+                what,
             ]
         })
         .collect();
@@ -155,6 +160,26 @@ pub fn word(row: &RunRow) -> &'static str {
         (None, RunState::Queued) => "queued",
         (None, _) => "requested",
     }
+}
+
+/// What a queued run waits for, as far as its own row says.
+pub fn waits(row: &RunRow, now: Timestamp) -> String {
+    let mut text = match (&row.waits_for_run, row.ready_at) {
+        (Some((run, job)), at) => {
+            let at = at.filter(|at| *at > now);
+            let not_before = at.map(|at| format!(", not before {}", show::moment(at)));
+            format!(
+                "waits for {job} to succeed (run {run}){}",
+                not_before.unwrap_or_default()
+            )
+        }
+        (None, Some(at)) if at > now => format!("waits until {}", show::moment(at)),
+        (None, _) => "ready, waits its turn".to_owned(),
+    };
+    if row.attempt > 1 {
+        text.push_str(&format!("; attempt {}", row.attempt));
+    }
+    text
 }
 
 /// Everything about one run.
@@ -177,8 +202,11 @@ pub fn show(home: &Home, run: &str, listing: Listing) -> Result<Exit, Failure> {
         pair("due", &show::moment(row.due)),
         pair("asked by", row.origin.word()),
     ];
-    if let Some(at) = row.ready_at {
-        lines.push(pair("ready", &show::moment(at)));
+    if row.state == RunState::Queued {
+        lines.push(pair("queued", &waits(&row, home.wall()?)));
+    }
+    if row.priority != 0 {
+        lines.push(pair("priority", &row.priority.to_string()));
     }
     for (key, value) in &row.settings {
         lines.push(pair("set", &format!("{key} = {value}")));
@@ -224,67 +252,6 @@ fn pair(name: &str, value: &str) -> Vec<String> {
     vec![name.to_owned(), value.to_owned()]
 }
 
-/// The log of one run, and what its program said; all of it, or as it grows.
-pub fn logs(home: &Home, run: &str, follow: bool) -> Result<Exit, Failure> {
-    let (_, row) = open(home, run)?;
-    let log = home.run_folder(row.id.as_str()).join(log::FILE);
-    let mut found = log.exists();
-    let outcome = if follow {
-        match follow_log(home, &row.id)? {
-            Some(outcome) => Some(outcome),
-            None => return Ok(Exit::Done),
-        }
-    } else {
-        if let Ok(bytes) = fs::read(&log) {
-            show::out(&String::from_utf8_lossy(&bytes));
-        }
-        None
-    };
-    found |= log.exists();
-    for name in ["stdout", "stderr"] {
-        let Ok(bytes) = fs::read(log.with_file_name(name)) else {
-            continue;
-        };
-        if !bytes.is_empty() {
-            show::out(&format!("--- {name}\n"));
-        }
-        show::out(&String::from_utf8_lossy(&bytes));
-        found = true;
-    }
-    if !found {
-        show::complain(&format!("run {} has no log: it never began", row.id));
-    }
-    if let Some(outcome) = outcome {
-        show::out(&format!("{outcome}\n"));
-    }
-    Ok(Exit::Done)
-}
-
-/// Prints the log of a run until it is over, through the daemon where there is one; how it ended, or
-/// `None` when nobody reads any more.
-fn follow_log(home: &Home, run: &RunId) -> Result<Option<String>, Failure> {
-    let stdout = std::io::stdout();
-    let mut known = 0;
-    if let Some(daemon) = Client::connect(home) {
-        let mut print = |text: &str| {
-            show::out(text);
-            !follow::is_closed(stdout.as_fd())
-        };
-        match daemon.follow(run, 0, &mut print)? {
-            Stream::Over(outcome) => return Ok(Some(outcome)),
-            Stream::Lost(at) => known = at,
-        }
-    }
-    let followed = follow::follow(home, run, known, &[stdout.as_fd()], &mut |text, _| {
-        show::out(text);
-        Ok(())
-    })?;
-    Ok(match followed {
-        Followed::Settled(row) => Some(follow::outcome(&row)),
-        Followed::Abandoned => None,
-    })
-}
-
 /// A run by the beginning of its id, with the ledger for reading.
 fn open(home: &Home, run: &str) -> Result<(Ledger, RunRow), Failure> {
     let nothing = || Failure::data(format!("no run {run}")).mend("runner runs");
@@ -299,7 +266,13 @@ pub fn find(ledger: &Ledger, run: &str) -> Result<RunRow, Failure> {
     if let Ok(id) = run.parse::<RunId>() {
         return Ok(ledger.run(&id)?);
     }
-    let wanted = run.to_ascii_uppercase();
+    let wanted = run.trim().to_ascii_uppercase();
+    if wanted.is_empty() {
+        // An empty variable of a script is not "the only one there is".
+        return Err(
+            Failure::usage("a run is named by its id or the beginning of it").mend("runner runs"),
+        );
+    }
     let filter = Filter {
         prefix: Some(wanted),
         limit: 9,
@@ -310,8 +283,12 @@ pub fn find(ledger: &Ledger, run: &str) -> Result<RunRow, Failure> {
         1 => Ok(matches.remove(0)),
         0 => Err(nothing()),
         n => {
-            Err(Failure::data(format!("{n} runs or more begin with {run}"))
-                .mend("give more of the id"))
+            let many = if n == 9 {
+                "9 runs or more"
+            } else {
+                &format!("{n} runs")
+            };
+            Err(Failure::data(format!("{many} begin with {run}")).mend("give more of the id"))
         }
     }
 }

@@ -1,13 +1,19 @@
 //! `runner status`: what is going on, from one look at the ledger.
 
+mod queue;
+mod text;
+
 use std::path::Path;
 
 use jiff::{SignedDuration, Timestamp};
-use runner_engine::ledger::{Ledger, Project};
+use runner_engine::admission::BREAKER;
+use runner_engine::ledger::{FOREVER, JobRow, Ledger, Project};
 use runner_engine::outcome::{Exit, Outcome};
+use runner_engine::schedule::Trigger;
 use runner_jobs::{failmark, report};
 use serde::Serialize;
 
+use super::pause::{limited, until_words};
 use super::runs::word;
 use crate::cli::Failure;
 use crate::cli::args::Listing;
@@ -20,6 +26,8 @@ use crate::project::{self, Here};
 #[derive(Debug, Serialize)]
 struct StatusJson {
     ledger: String,
+    /// Everything is held.
+    paused: Option<PausedJson>,
     daemon: Option<DaemonJson>,
     projects: Vec<ProjectJson>,
 }
@@ -41,6 +49,31 @@ struct ProjectJson {
     failmarks: Vec<MarkJson>,
     missed_this_week: Vec<String>,
     live: Vec<LiveJson>,
+    queued: queue::QueuedJson,
+    paused: Vec<PausedJson>,
+    stopped: Vec<StoppedJson>,
+}
+
+/// A pause that lasts.
+#[derive(Debug, Serialize)]
+struct PausedJson {
+    /// Absent: everything.
+    job: Option<String>,
+    /// Absent: until somebody ends it.
+    until: Option<Timestamp>,
+}
+
+impl PausedJson {
+    fn words(&self) -> String {
+        until_words(self.until.unwrap_or(FOREVER))
+    }
+}
+
+/// A job that clocks no longer start.
+#[derive(Debug, Serialize)]
+struct StoppedJson {
+    job: String,
+    failures_in_a_row: u32,
 }
 
 #[derive(Debug, Serialize)]
@@ -94,9 +127,14 @@ pub fn run(
                 trouble: failure.to_string(),
             },
         }),
+        paused: None,
         projects: Vec::new(),
     };
     if let Some(ledger) = home.ledger_to_read()? {
+        status.paused = ledger.paused_until(home.wall()?)?.map(|until| PausedJson {
+            job: None,
+            until: limited(until),
+        });
         for known in ledger.projects()? {
             if only.as_ref().is_none_or(|root| *root == known.path) {
                 status.projects.push(one(home, &ledger, &known)?);
@@ -111,7 +149,7 @@ pub fn run(
             root.display()
         ));
     } else {
-        show::out(&text(&status));
+        show::out(&text::text(&status));
     }
     Ok(Exit::Done)
 }
@@ -166,9 +204,37 @@ fn one(home: &Home, ledger: &Ledger, known: &Project) -> Result<ProjectJson, Fai
         .into_iter()
         .map(|(job, outcome)| format!("{job}: {}", span(&outcome)))
         .collect();
-    let next = ledger
-        .jobs(&known.id)?
+    let jobs = ledger.jobs(&known.id)?;
+    let held = ledger.paused_until(now)?;
+    // One that outlasts the pause of everything is the job's own.
+    let own = |job: &JobRow| {
+        job.paused_until
+            .filter(|until| *until > now && held.is_none_or(|all| *until > all))
+    };
+    let paused = jobs
+        .iter()
+        .filter_map(|job| {
+            Some(PausedJson {
+                until: limited(own(job)?),
+                job: Some(job.name.clone()),
+            })
+        })
+        .collect();
+    let mut stopped = Vec::new();
+    for job in jobs.iter().filter(|job| job.enabled) {
+        let failures_in_a_row = ledger.failures_in_a_row(job.id)?;
+        if failures_in_a_row >= BREAKER && job.schedule.trigger != Trigger::Manual {
+            stopped.push(StoppedJson {
+                job: job.name.clone(),
+                failures_in_a_row,
+            });
+        }
+    }
+    let live_rows = ledger.live()?;
+    let queued = queue::queued(ledger, known, &jobs, &live_rows, now)?;
+    let next = jobs
         .into_iter()
+        .filter(|job| job.paused_until.is_none_or(|until| until <= now))
         .filter_map(|job| {
             Some(NextJson {
                 at: job.next_due?,
@@ -176,8 +242,7 @@ fn one(home: &Home, ledger: &Ledger, known: &Project) -> Result<ProjectJson, Fai
             })
         })
         .min_by_key(|next| next.at);
-    let live = ledger
-        .live()?
+    let live = live_rows
         .into_iter()
         .filter(|row| row.project == known.id)
         .map(|row| LiveJson {
@@ -200,6 +265,9 @@ fn one(home: &Home, ledger: &Ledger, known: &Project) -> Result<ProjectJson, Fai
         failmarks,
         missed_this_week,
         live,
+        queued,
+        paused,
+        stopped,
     })
 }
 
@@ -217,79 +285,5 @@ fn span(outcome: &Outcome) -> String {
         ),
         Outcome::Missed { first, why, .. } => format!("{}: {why}", show::moment(*first)),
         other => other.to_string(),
-    }
-}
-
-fn text(status: &StatusJson) -> String {
-    if status.projects.is_empty() {
-        return format!(
-            "no project yet; `runner init` makes one of the folder you are in\n{}",
-            daemon(status.daemon.as_ref())
-        );
-    }
-    let mut out = String::new();
-    for project in &status.projects {
-        out.push_str(&format!("{}\n", project.path));
-        let mut rows: Vec<Vec<String>> = Vec::new();
-        let mut row = |name: &str, value: String| rows.push(vec![format!("  {name}"), value]);
-        if let Some(trouble) = &project.trouble {
-            row("TROUBLE", trouble.clone());
-        }
-        for mark in &project.failmarks {
-            row(
-                "FAILED",
-                format!(
-                    "{} ({}): {} — {}",
-                    mark.job, mark.class, mark.message, mark.hint
-                ),
-            );
-        }
-        for missed in &project.missed_this_week {
-            row("missed", missed.clone());
-        }
-        match &project.last_night {
-            None => row("last night", "none yet".to_owned()),
-            Some(night) => row("last night", format!("{}: {}", night.name, night.headline)),
-        }
-        match &project.next {
-            None => row("next due", "nothing; no job has a clock".to_owned()),
-            Some(next) => row(
-                "next due",
-                format!("{} at {}", next.job, show::moment(next.at)),
-            ),
-        }
-        for live in &project.live {
-            row(
-                "live",
-                format!(
-                    "{} {} since {} (run {})",
-                    live.job,
-                    live.state,
-                    show::moment(live.since),
-                    live.run
-                ),
-            );
-        }
-        out.push_str(&show::table(&rows));
-    }
-    out.push_str(&daemon(status.daemon.as_ref()));
-    out
-}
-
-fn daemon(found: Option<&DaemonJson>) -> String {
-    match found {
-        None => "no daemon\n".to_owned(),
-        Some(DaemonJson::Silent { trouble }) => format!("daemon: {trouble}\n"),
-        Some(DaemonJson::Answers(status)) => format!(
-            "daemon: pid {} since {}, {} runs live{}\n",
-            status.pid,
-            show::moment(status.since),
-            status.live.len(),
-            if status.draining {
-                ", about to end"
-            } else {
-                ""
-            }
-        ),
     }
 }

@@ -141,9 +141,19 @@ fn layers(user: &Path, project: &Path) -> Result<(Table, Sources), Failure> {
     let mut merged: Table =
         toml::from_str(DEFAULT).expect("the embedded default parses; a test holds it");
     for path in [user, project] {
-        if let Some(layer) = read(path)? {
-            merge(&mut merged, layer);
+        let Some(layer) = read(path)? else { continue };
+        if path == project && layer.contains_key("daemon") {
+            let here = Sources {
+                files: vec![project.to_owned()],
+                set: Vec::new(),
+            };
+            let why = format!(
+                "there is one daemon a user: this table belongs into {}",
+                user.display()
+            );
+            return Err(wrong(&here, "daemon", &why));
         }
+        merge(&mut merged, layer);
     }
     let sources = Sources {
         files: vec![user.to_owned(), project.to_owned()],
@@ -214,7 +224,7 @@ fn resolve(merged: &mut Table, sources: &Sources) -> Result<Config, Failure> {
         }
         jobs.insert(name, job);
     }
-    // The daemon reads its own table, in `src/daemon/setting.rs`.
+    // The daemon reads its own table, in `src/daemon/setting.rs`; a project has none.
     top.table("daemon")?;
     top.finish()?;
     followers::check_after(&jobs, sources)?;

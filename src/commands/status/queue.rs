@@ -1,0 +1,65 @@
+//! What waits in a project, and why.
+
+use jiff::Timestamp;
+use runner_engine::ledger::{JobRow, Ledger, Project, RunRow};
+use serde::Serialize;
+
+use super::super::runs::waits;
+use crate::cli::Failure;
+
+/// What waits, and the next few of it.
+#[derive(Debug, Serialize)]
+pub(super) struct QueuedJson {
+    pub(super) count: usize,
+    pub(super) next: Vec<WaitingJson>,
+}
+
+#[derive(Debug, Serialize)]
+pub(super) struct WaitingJson {
+    pub(super) run: String,
+    pub(super) job: String,
+    pub(super) ready_at: Option<Timestamp>,
+    pub(super) waits_for: Option<String>,
+    pub(super) priority: i32,
+    pub(super) why: String,
+}
+
+/// How many of those that wait are shown.
+const SHOWN: usize = 3;
+
+/// What waits in a project, and why.
+pub(super) fn queued(
+    ledger: &Ledger,
+    known: &Project,
+    jobs: &[JobRow],
+    live: &[RunRow],
+    now: Timestamp,
+) -> Result<QueuedJson, Failure> {
+    let rows = ledger.queued_of(&known.id)?;
+    let why = |row: &RunRow| {
+        let ready = row.waits_for.is_none() && row.ready_at.is_none_or(|at| at <= now);
+        let job = jobs.iter().find(|job| job.id == row.job);
+        match job {
+            Some(job) if ready && job.paused_until.is_some_and(|until| until > now) => {
+                "ready, held by a pause".to_owned()
+            }
+            Some(job) if ready => match live.iter().find(|run| run.job == row.job) {
+                Some(run) => format!("ready, waits for run {} of its job", run.id),
+                None => format!("ready, waits its turn in group {}", job.policy.group.name),
+            },
+            _ => waits(row, now),
+        }
+    };
+    let next = rows.iter().take(SHOWN).map(|row| WaitingJson {
+        run: row.id.to_string(),
+        job: row.job_name.clone(),
+        ready_at: row.ready_at,
+        waits_for: row.waits_for_run.as_ref().map(|(run, _)| run.to_string()),
+        priority: row.priority,
+        why: why(row),
+    });
+    Ok(QueuedJson {
+        count: rows.len(),
+        next: next.collect(),
+    })
+}
