@@ -4,7 +4,7 @@
 //! `RUNNER_TEST_YEAR` one year of it. `docs/RELIABILITY.md` tells what is modelled.
 
 // A test: it may stop at what it did not expect, and its figures are its result.
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, clippy::print_stdout, missing_docs)]
 
 #[path = "simulated_years/accounts.rs"]
 mod accounts;
@@ -112,6 +112,27 @@ fn live(seed: u64, number: u64, bug: Option<Bug>) -> Result<Counts, String> {
         text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()))
             .unwrap_or_else(|| "panicked".to_owned())
     })
+}
+
+/// Years that a planted bug has, at most, to be found in.
+const PLANTED: u64 = 40;
+
+#[test]
+fn planted_bugs_are_found() {
+    let seed: u64 = setting("RUNNER_TEST_SEED").unwrap_or(SEED);
+    let mut missed = Vec::new();
+    for bug in Bug::ALL {
+        let found =
+            (0..PLANTED).find_map(|number| Some((number, live(seed, number, Some(bug)).err()?)));
+        match found {
+            Some((year, why)) => println!("{bug:?}: found in year {year}: {why:.200}"),
+            None => missed.push(bug),
+        }
+    }
+    assert!(
+        missed.is_empty(),
+        "RUNNER_TEST_SEED={seed} not found: {missed:?}"
+    );
 }
 
 #[test]
