@@ -4,23 +4,22 @@
 //! machine sleeps, its clock is set, it dies. Nothing is stepped through.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::path::PathBuf;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use runner_engine::ids::{Fence, ProjectId, RunId};
 use runner_engine::ledger::{AHEAD, JobId, Ledger, NewJob, Project};
-use runner_engine::owner::Owner;
 use runner_engine::schedule::{Schedule, Trigger};
 use runner_engine::tick::report_job;
 use runner_engine::time::Moment;
 
 use super::drivers::Driving;
 use super::host::Host;
+use super::jobs;
 use super::perform::Performing;
 use super::plants::Bug;
 use super::random::Random;
-use super::{Counts, jobs};
+use super::shares::Counts;
 
 /// Simulated time, in microseconds since the year began; it counts suspend and never jumps.
 pub type Micros = i64;
@@ -99,7 +98,6 @@ pub struct Year {
     pub retried: Vec<String>,
     /// Runs in the order in which they were first started.
     pub started: BTreeMap<RunId, usize>,
-    /// The order in which runs were handed out to be started.
     pub counts: Counts,
     pub bug: Option<Bug>,
     pub timers: bool,
@@ -108,13 +106,12 @@ pub struct Year {
     pub resting: bool,
     /// The highest watermark there can be.
     high: Timestamp,
-    pub folder: PathBuf,
     copies: u32,
 }
 
 impl Year {
     /// A year that has not begun.
-    pub fn new(seed: u64, bug: Option<Bug>, folder: PathBuf) -> Self {
+    pub fn new(seed: u64, bug: Option<Bug>) -> Self {
         let mut random = Random(seed);
         runner_engine::ids::draw_from(Some(seed));
         let begins =
@@ -123,7 +120,7 @@ impl Year {
         let project = ProjectId::new(begins);
         let registered = Project {
             id: project.clone(),
-            path: folder.join("no such project"),
+            path: "/no such project".into(),
             device: 1,
             inode: 1,
             config_stamp: String::new(),
@@ -156,7 +153,6 @@ impl Year {
             resting: false,
             high: begins,
             random,
-            folder,
             copies: 0,
         };
         let drawn = jobs::draw(&mut year.random);
@@ -604,11 +600,6 @@ impl Year {
             .iter()
             .filter(|(_, pid)| !state.alive.contains(pid));
         held.map(|(job, _)| job.clone()).collect()
-    }
-
-    /// A process of somebody who types.
-    pub fn somebody(&self) -> Owner {
-        self.host.spawn()
     }
 }
 
