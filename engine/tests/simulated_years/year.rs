@@ -492,6 +492,13 @@ impl Year {
     }
 
     fn set_clock(&mut self, by: Micros) {
+        // A pause that is over stays over, whatever the clock says later; the ledger may take it up
+        // again where nothing was due since.
+        let now = self.wall();
+        let jobs = self.jobs.values_mut().map(|job| &mut job.paused_until);
+        for paused in jobs.chain([&mut self.all_paused]) {
+            *paused = paused.filter(|until| *until > now);
+        }
         self.offset += by;
         self.wake_all();
     }
@@ -570,11 +577,9 @@ impl Year {
         let id = job.map(|name| self.jobs[name].id);
         let ended = self.ledger.resume(id, now).unwrap();
         let millis = self.wall_millis();
-        assert_eq!(
-            ended,
-            was.is_some_and(|until| until > millis),
-            "{job:?} paused until {was:?}, resumed at {now}"
-        );
+        let expected = was.is_some_and(|until| until > millis);
+        let known = ended == expected || self.set_backs;
+        assert!(known, "{job:?}: paused until {was:?}, resumed at {now}");
         self.end_pause(job, now);
     }
 
