@@ -76,7 +76,7 @@ pub fn trigger(random: &mut Random, parent: Option<String>) -> Trigger {
             let hour = *random.one_of(&[2, i8::try_from(hour).unwrap()]);
             Trigger::Daily(Time::constant(hour, i8::try_from(minute).unwrap(), 0, 0))
         }
-        (5..=7, _) => Trigger::Every(SignedDuration::from_secs(random.spread(10_000, 400_000))),
+        (5..=7, _) => Trigger::Every(SignedDuration::from_secs(random.spread(14_000, 400_000))),
         _ => Trigger::Cron(random.one_of(&CRONS).parse().unwrap()),
     }
 }

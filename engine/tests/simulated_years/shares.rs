@@ -45,7 +45,8 @@ counts!(
     hands,
     pauses,
     edits,
-    stale
+    stale,
+    late
 );
 
 /// What a process has to say.
