@@ -85,8 +85,12 @@ impl Ledger {
     pub fn retry(&mut self, run: &RunId, now: Timestamp) -> Result<RunId> {
         let occurrence = self.run(run)?.occurrence;
         self.write(|tx| {
-            let reopened = tx.prepare_cached("UPDATE occurrences SET outcome = NULL, settled = NULL WHERE id = ?1 AND outcome IS NOT NULL")?.execute(
-                [occurrence.as_str()])?;
+            let reopened = tx
+                .prepare_cached(
+                    "UPDATE occurrences SET outcome = NULL, settled = NULL
+                    WHERE id = ?1 AND outcome IS NOT NULL",
+                )?
+                .execute([occurrence.as_str()])?;
             if reopened == 0 {
                 return Err(Fault::Known(LedgerError::NotFound {
                     what: "settled occurrence of run",
