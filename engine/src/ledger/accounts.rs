@@ -190,9 +190,12 @@ impl Ledger {
     ) -> Result<()> {
         self.write(|tx| {
             match spent {
-                Spent::Known(amounts) => tx.prepare_cached("UPDATE requests SET calls = ?2, tokens = ?3, micros = ?4, ideas = ?5, settled = ?6, note = ?7, stated = 1
-                     WHERE id = ?1 AND settled IS NULL")?.execute(
-                    params![
+                Spent::Known(amounts) => tx
+                    .prepare_cached(
+                        "UPDATE requests SET calls = ?2, tokens = ?3, micros = ?4, ideas = ?5,
+                     settled = ?6, note = ?7, stated = 1 WHERE id = ?1 AND settled IS NULL",
+                    )?
+                    .execute(params![
                         request.0,
                         signed(amounts.calls),
                         signed(amounts.tokens),
@@ -201,8 +204,12 @@ impl Ledger {
                         millis(now),
                         note
                     ])?,
-                Spent::Unknown => tx.prepare_cached("UPDATE requests SET settled = ?2, note = ?3 WHERE id = ?1 AND settled IS NULL")?.execute(
-                    params![request.0, millis(now), note])?,
+                Spent::Unknown => tx
+                    .prepare_cached(
+                        "UPDATE requests SET settled = ?2, note = ?3
+                        WHERE id = ?1 AND settled IS NULL",
+                    )?
+                    .execute(params![request.0, millis(now), note])?,
             };
             Ok(())
         })
@@ -350,9 +357,12 @@ pub(super) fn settle(tx: &Transaction<'_>, run: &RunId, elapsed: u64) -> Result<
 }
 
 fn in_use(db: &Connection, level: &str, key: &str) -> Result<Amounts, Fault> {
-    let spent = db.prepare_cached("SELECT calls, tokens, micros, seconds, ideas FROM accounts WHERE level = ?1 AND key = ?2")?.query_row(
-            [level, key],
-            row)
+    let spent = db
+        .prepare_cached(
+            "SELECT calls, tokens, micros, seconds, ideas FROM accounts
+            WHERE level = ?1 AND key = ?2",
+        )?
+        .query_row([level, key], row)
         .optional()?
         .unwrap_or_default();
     let held = db

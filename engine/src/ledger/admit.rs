@@ -121,20 +121,26 @@ impl Ledger {
                     return Ok(Admission::Declined(outcome));
                 }
             };
-            let fence: i64 = tx.prepare_cached("UPDATE jobs SET fence = fence + 1 WHERE id = ?1 RETURNING fence")?.query_row(
-                [waiting.job.0],
-                |row| row.get(0))?;
+            let fence: i64 = tx
+                .prepare_cached(
+                    "UPDATE jobs SET fence = fence + 1
+                    WHERE id = ?1 RETURNING fence",
+                )?
+                .query_row([waiting.job.0], |row| row.get(0))?;
             let deadline = enter.now.boot.saturating_add(enter.total);
-            tx.prepare_cached("UPDATE runs SET state = 'running', fence = ?2, started = ?3, owner = ?4, deadline = ?5,
-                 staging = ?6 WHERE id = ?1")?.execute(
-                params![
-                    enter.run.as_str(),
-                    fence,
-                    millis(now),
-                    to_json(enter.owner),
-                    i64::try_from(deadline.as_millis()).unwrap_or(i64::MAX),
-                    enter.staging
-                ])?;
+            tx.prepare_cached(
+                "UPDATE runs SET state = 'running', fence = ?2, started = ?3, owner = ?4,
+                 deadline = ?5, staging = ?6
+                 WHERE id = ?1",
+            )?
+            .execute(params![
+                enter.run.as_str(),
+                fence,
+                millis(now),
+                to_json(enter.owner),
+                i64::try_from(deadline.as_millis()).unwrap_or(i64::MAX),
+                enter.staging
+            ])?;
             accounts::reserve(tx, enter.run, enter.levels, reserved)?;
             let occurrence = occurrences::by_id(tx, &waiting.occurrence)?;
             Ok(Admission::Admitted(Admitted {

@@ -76,9 +76,11 @@ impl Ledger {
         now: Timestamp,
     ) -> Result<()> {
         self.write(|tx| {
-            tx.prepare_cached("UPDATE jobs SET enabled = 0, next_due = NULL WHERE project = ?1
-                 AND name NOT IN (SELECT value FROM json_each(?2))")?.execute(
-                params![project.as_str(), to_json(&jobs.iter().map(|job| &job.name).collect::<Vec<_>>())])?;
+            tx.execute(
+                "UPDATE jobs SET enabled = 0, next_due = NULL WHERE project = ?1
+                 AND name NOT IN (SELECT value FROM json_each(?2))",
+                params![project.as_str(), to_json(&jobs.iter().map(|job| &job.name).collect::<Vec<_>>())],
+            )?;
             for job in jobs {
                 let (schedule, policy) = (to_json(&job.schedule), to_json(&job.policy));
                 let after = match &job.schedule.trigger {
@@ -133,8 +135,10 @@ impl Ledger {
                 ])?;
             }
             drop_unwanted(tx, project, now)?;
-            tx.prepare_cached("UPDATE projects SET config_stamp = ?2 WHERE id = ?1")?.execute(
-                params![project.as_str(), stamp])?;
+            tx.execute(
+                "UPDATE projects SET config_stamp = ?2 WHERE id = ?1",
+                params![project.as_str(), stamp],
+            )?;
             Ok(())
         })
     }
@@ -164,8 +168,10 @@ impl Ledger {
         for job in ahead {
             let next = job.schedule.next_after(now, now).ok().flatten().map(millis);
             self.write(|tx| {
-                tx.prepare_cached("UPDATE jobs SET watermark = ?2, next_due = ?3 WHERE id = ?1")?
-                    .execute(params![job.id.0, millis(now), next])?;
+                tx.execute(
+                    "UPDATE jobs SET watermark = ?2, next_due = ?3 WHERE id = ?1",
+                    params![job.id.0, millis(now), next],
+                )?;
                 Ok(())
             })?;
             names.push(job.name);
@@ -180,8 +186,7 @@ impl Ledger {
     pub fn job(&self, project: &ProjectId, name: &str) -> Result<JobRow> {
         let found = self.view(|db| {
             let sql = format!("SELECT {COLUMNS} FROM jobs WHERE project = ?1 AND name = ?2");
-            db.prepare_cached(&sql)?
-                .query_row(params![project.as_str(), name], raw)
+            db.query_row(&sql, params![project.as_str(), name], raw)
                 .optional()?
                 .map(due_job)
                 .transpose()
@@ -216,7 +221,8 @@ impl Ledger {
 
 pub(super) fn by_id(db: &Connection, wanted: JobId) -> Result<JobRow, Fault> {
     let sql = format!("SELECT {COLUMNS} FROM jobs WHERE id = ?1");
-    Ok(due_job(db.prepare_cached(&sql)?.query_row([wanted.0], raw)?)?.job)
+    let row = db.prepare_cached(&sql)?.query_row([wanted.0], raw)?;
+    Ok(due_job(row)?.job)
 }
 
 /// Takes out of the queue what clocks and events put there for jobs that they may not start any

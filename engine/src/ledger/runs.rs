@@ -311,9 +311,12 @@ impl Ledger {
     /// Lost runs of one occurrence so far.
     pub fn lost_runs_of(&self, occurrence: &OccurrenceId) -> Result<u32> {
         self.view(|db| {
-            Ok(db.prepare_cached("SELECT count(*) FROM runs WHERE occurrence = ?1 AND outcome ->> 'outcome' = 'lost'")?.query_row(
-                [occurrence.as_str()],
-                |row| row.get(0))?)
+            Ok(db
+                .prepare_cached(
+                    "SELECT count(*) FROM runs
+                    WHERE occurrence = ?1 AND outcome ->> 'outcome' = 'lost'",
+                )?
+                .query_row([occurrence.as_str()], |row| row.get(0))?)
         })
     }
 
@@ -334,9 +337,12 @@ impl Ledger {
     /// Whether an attempt at an occurrence was ever admitted.
     pub fn began(&self, occurrence: &OccurrenceId) -> Result<bool> {
         self.view(|db| {
-            Ok(db.prepare_cached("SELECT EXISTS (SELECT 1 FROM runs WHERE occurrence = ?1 AND started IS NOT NULL)")?.query_row(
-                [occurrence.as_str()],
-                |row| row.get(0))?)
+            Ok(db
+                .prepare_cached(
+                    "SELECT EXISTS (SELECT 1 FROM runs
+                    WHERE occurrence = ?1 AND started IS NOT NULL)",
+                )?
+                .query_row([occurrence.as_str()], |row| row.get(0))?)
         })
     }
 

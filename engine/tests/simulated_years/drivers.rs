@@ -2,16 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use jiff::{SignedDuration, Timestamp};
-use runner_engine::admission::PAUSE_WAIT;
+use jiff::SignedDuration;
 use runner_engine::ids::RunId;
-use runner_engine::ledger::{Cancelled, LedgerError, NewOccurrence, Origin, Recorded, RunState};
+use runner_engine::ledger::{LedgerError, RunState};
 use runner_engine::outcome::Outcome;
 use runner_engine::owner::Owner;
 use runner_engine::recover::{Driver, OVERRUN_GRACE, Recovered, recover};
 use runner_engine::tick::tick;
 
-use super::plants::Bug;
 use super::year::{DAY, Event, HOUR, MINUTE, Micros, SECOND, Year};
 
 /// A process that ticks, or that waits for a run which it has asked for.
@@ -56,7 +54,7 @@ impl Year {
         self.in_future(next - self.now, Event::Timer);
     }
 
-    fn new_driver(&mut self, daemon: bool, ticks: bool) -> u32 {
+    pub fn new_driver(&mut self, daemon: bool, ticks: bool) -> u32 {
         let me = self.host.spawn();
         let pid = me.pid;
         let driver = Driving {
@@ -96,7 +94,11 @@ impl Year {
     pub fn drive(&mut self, pid: u32) {
         self.counts.ticks += 1;
         let me = self.drivers[&pid].me.clone();
+        self.read();
         let ahead = self.ahead();
+        if let Some(bug) = self.bug {
+            self.plant(bug);
+        }
         let fuse = self
             .random
             .permille(20)
@@ -115,7 +117,6 @@ impl Year {
         drop(driver);
         self.ledger.set_fuse(None);
         self.host.0.borrow_mut().unkillable = false;
-        self.plant_in_tick();
         match ahead {
             Some(before) => self.set_back(before, ticked.is_ok()),
             None => self.ticked(),
@@ -149,8 +150,64 @@ impl Year {
         self.plan(pid);
     }
 
+    /// A driver reads what there is to do, and is slow to do it.
+    fn read(&mut self) {
+        if self.read.is_some() || !self.random.permille(20) {
+            return;
+        }
+        let due = self.ledger.due_jobs(self.wall()).unwrap();
+        self.read = Some((self.ledger.live().unwrap(), due));
+        let wait = self.random.spread(SECOND, HOUR);
+        self.in_future(wait, Event::Late);
+    }
+
+    /// Does what was to be done some time ago: others have done it meanwhile, for the most part.
+    pub fn act_late(&mut self) {
+        let Some((live, due)) = self.read.take() else {
+            return;
+        };
+        self.counts.late += 1;
+        let pid = self.new_driver(false, true);
+        let me = self.drivers[&pid].me.clone();
+        let moment = self.moment();
+        let mut start = Vec::new();
+        for run in live {
+            let driver = Driver {
+                world: Box::new(self.host.clone()),
+                me: &me,
+                retries_lost: &|kind| kind != "command",
+            };
+            match recover(&mut self.ledger, &driver, &run, moment).unwrap() {
+                Recovered::Alone => {}
+                Recovered::Start(run) => start.push(run),
+                Recovered::Settled { retry, .. } => start.extend(retry),
+            }
+        }
+        self.bury_killed();
+        for due_job in due {
+            let job = &due_job.job;
+            // What a tick makes of these is its own affair.
+            if job.paused_until.is_some() || job.schedule.night.is_some() || self.paused(&job.name)
+            {
+                continue;
+            }
+            let rule = &job.policy.catch_up;
+            let due = job
+                .schedule
+                .due(due_job.watermark, moment.wall, rule)
+                .unwrap();
+            self.ledger
+                .enter_due(&due_job, &due, None, None, moment.wall)
+                .unwrap();
+        }
+        self.ticked();
+        for run in start {
+            self.hand_out(pid, &run);
+        }
+    }
+
     /// A driver is to start a run.
-    fn hand_out(&mut self, pid: u32, run: &RunId) {
+    pub fn hand_out(&mut self, pid: u32, run: &RunId) {
         let order = self.started.len();
         self.started.entry(run.clone()).or_insert(order);
         self.seen.push_back(run.clone());
@@ -172,36 +229,33 @@ impl Year {
         if !driver.ticks {
             return;
         }
-        let busy = !driver.children.is_empty() || driver.coming > 0;
+        let (daemon, busy) = (
+            driver.daemon,
+            !driver.children.is_empty() || driver.coming > 0,
+        );
         let now = self.wall();
-        if !driver.daemon && !busy {
-            let soon = self.ledger.queued(1).unwrap();
-            let soon = soon.first().and_then(|run| run.ready_at);
-            let soon = soon.is_some_and(|at| {
-                let wait = at.duration_since(now);
-                wait.is_positive() && wait <= SignedDuration::from_secs(90)
-            });
-            if !soon {
-                self.host.end(pid);
-                self.drivers.remove(&pid);
-                return;
-            }
-        }
         let next = self.ledger.next_moment(now).unwrap();
         let mut wakes = next.map_or(NEVER, |next| self.at_wall(next));
         for run in self.running.values() {
             wakes = wakes.min(run.overruns);
         }
         let fallback = self.now + 30 * MINUTE;
-        if wakes > fallback {
-            let ready = || self.ledger.queued(1).unwrap();
-            let waiting = || {
-                ready()
-                    .first()
-                    .is_some_and(|run| run.ready_at.is_some_and(|at| at <= now))
-            };
-            if !self.running.is_empty() || waiting() || !self.ledger.live().unwrap().is_empty() {
-                wakes = fallback;
+        if (!daemon && !busy) || wakes > fallback {
+            let first = self.ledger.queued(1).unwrap();
+            let wait = first
+                .first()
+                .and_then(|run| run.ready_at)
+                .map(|at| at.duration_since(now));
+            let soon =
+                |wait: SignedDuration| wait.is_positive() && wait <= SignedDuration::from_secs(90);
+            if !daemon && !busy && !wait.is_some_and(soon) {
+                self.host.end(pid);
+                self.drivers.remove(&pid);
+                return;
+            }
+            let overdue = wait.is_some_and(|wait| !wait.is_positive());
+            if overdue || !self.running.is_empty() || !self.ledger.live().unwrap().is_empty() {
+                wakes = wakes.min(fallback);
             }
         }
         let soonest = self.now + SECOND;
@@ -264,122 +318,6 @@ impl Year {
         }
     }
 
-    /// A person does one thing.
-    pub fn hand(&mut self) {
-        let wait = self.random.spread(HOUR, 20 * DAY);
-        self.in_future(wait, Event::Hand);
-        let name = self.random.one_of(&self.names()).clone();
-        match self.random.between(0, 12) {
-            0..=2 => self.run_by_hand(&name),
-            3..=6 => self.enqueue(&name),
-            7 => self.cancel(),
-            8 => self.retry(),
-            9 | 10 => {
-                let long = self.random.spread(60, 14 * 86_400);
-                let job = self.random.permille(700).then_some(name.as_str());
-                self.pause(job, SignedDuration::from_secs(long));
-                assert!(PAUSE_WAIT.is_positive());
-            }
-            _ => {
-                let job = self.random.permille(500).then_some(name.as_str());
-                self.resume(job);
-            }
-        }
-        self.wake_daemon();
-    }
-
-    fn run_by_hand(&mut self, job: &str) {
-        let pid = self.new_driver(false, false);
-        let me = self.drivers[&pid].me.clone();
-        let now = self.wall();
-        let key = format!("hand {}", self.random.next());
-        let new = NewOccurrence::by_hand(self.jobs[job].id, key, now);
-        let run = match self.ledger.enter(&new, &me, now).unwrap() {
-            Recorded::New(run) => run,
-            Recorded::Known(_) => panic!("a fresh key is known"),
-        };
-        assert!(matches!(
-            self.ledger.enter(&new, &me, now).unwrap(),
-            Recorded::Known(_)
-        ));
-        self.counts.hands += 1;
-        if self.random.permille(50) {
-            self.driver_dies(pid);
-        } else {
-            self.hand_out(pid, &run);
-        }
-    }
-
-    fn enqueue(&mut self, job: &str) {
-        let now = self.wall();
-        let key = if self.keys.is_empty() || self.random.permille(700) {
-            let key = format!("key {}", self.random.next());
-            self.keys.push(key.clone());
-            key
-        } else {
-            self.random.one_of(&self.keys).clone()
-        };
-        let ready_at = if self.random.permille(400) {
-            let later = SignedDuration::from_secs(self.random.spread(1, 30 * 86_400));
-            now.saturating_add(later).unwrap()
-        } else {
-            now
-        };
-        let seen: Vec<RunId> = self.seen.iter().cloned().collect();
-        let after = (!seen.is_empty() && self.random.permille(400))
-            .then(|| self.random.one_of(&seen).clone())
-            .map(|run| self.ledger.run(&run).unwrap().occurrence);
-        let new = NewOccurrence {
-            origin: Origin::Queue,
-            priority: self.random.permille(300).then_some(5),
-            ..NewOccurrence::by_hand(self.jobs[job].id, key, now)
-        };
-        let recorded = self
-            .ledger
-            .enqueue(&new, ready_at, after.as_ref(), now)
-            .unwrap();
-        if let Recorded::New(run) = recorded {
-            self.seen.push_back(run);
-        }
-        self.counts.hands += 1;
-    }
-
-    fn cancel(&mut self) {
-        let Some(run) = self.one_seen() else { return };
-        let now = self.wall();
-        if let Cancelled::Asked(row) = self.ledger.cancel(&run, "by a person", now).unwrap() {
-            self.terminate(&row.id);
-        }
-    }
-
-    fn retry(&mut self) {
-        let Some(run) = self.one_seen() else { return };
-        let now = self.wall();
-        let row = self.ledger.run(&run).unwrap();
-        let open = self
-            .ledger
-            .occurrence(&row.occurrence)
-            .unwrap()
-            .outcome
-            .is_none();
-        match self.ledger.retry(&run, now) {
-            Ok(again) => {
-                assert!(!open);
-                self.seen.push_back(again);
-                self.retried.push(row.occurrence.to_string());
-            }
-            Err(error) => assert!(
-                open && matches!(error, LedgerError::NotFound { .. }),
-                "{error}"
-            ),
-        }
-    }
-
-    fn one_seen(&mut self) -> Option<RunId> {
-        let seen: Vec<RunId> = self.seen.iter().cloned().collect();
-        (!seen.is_empty()).then(|| self.random.one_of(&seen).clone())
-    }
-
     /// The processes that recovery has killed are no more.
     pub fn bury_killed(&mut self) {
         let killed = std::mem::take(&mut self.host.0.borrow_mut().killed);
@@ -396,12 +334,5 @@ impl Year {
     pub fn overrun(&self, total: std::time::Duration) -> Micros {
         let after = total + OVERRUN_GRACE;
         self.now + Micros::try_from(after.as_micros()).unwrap() + SECOND
-    }
-
-    fn plant_in_tick(&mut self) {
-        if self.bug == Some(Bug::HoldsForEver) {
-            let wall: Timestamp = self.wall();
-            let _ = wall;
-        }
     }
 }

@@ -24,6 +24,8 @@ pub struct State {
     pub unkillable: bool,
     /// A planted bug: locks are given to whoever asks.
     pub locks_always_free: bool,
+    /// A planted bug: nobody is ever dead.
+    pub dead_live: bool,
 }
 
 /// Shared by the simulation and by the engine's recovery.
@@ -96,7 +98,8 @@ impl World for Host {
 
     fn is_alive(&self, owner: &Owner) -> bool {
         let state = self.0.borrow();
-        owner.boot == format!("boot-{}", state.boot) && state.alive.contains(&owner.pid)
+        state.dead_live
+            || owner.boot == format!("boot-{}", state.boot) && state.alive.contains(&owner.pid)
     }
 
     fn kill(&self, owner: &Owner) {

@@ -39,7 +39,7 @@ const CRONS: [&str; 12] = [
 
 /// The jobs of one year; the first always has a clock.
 pub fn draw(random: &mut Random) -> Vec<NewJob> {
-    let count = random.between(2, 7);
+    let count = random.between(2, 5);
     let slots = u32::try_from(random.between(1, 4)).unwrap();
     let mut jobs: Vec<NewJob> = Vec::new();
     for number in 0..count {
@@ -76,7 +76,7 @@ pub fn trigger(random: &mut Random, parent: Option<String>) -> Trigger {
             let hour = *random.one_of(&[2, i8::try_from(hour).unwrap()]);
             Trigger::Daily(Time::constant(hour, i8::try_from(minute).unwrap(), 0, 0))
         }
-        (5..=7, _) => Trigger::Every(SignedDuration::from_secs(random.spread(9_000, 400_000))),
+        (5..=7, _) => Trigger::Every(SignedDuration::from_secs(random.spread(14_000, 400_000))),
         _ => Trigger::Cron(random.one_of(&CRONS).parse().unwrap()),
     }
 }

@@ -15,7 +15,8 @@ use runner_engine::policy::Overlap;
 use runner_engine::recover::{Driver, recover_locked, sweep};
 use runner_engine::tick::REPORT_JOB;
 
-use super::year::{DAY, Event, HOUR, MINUTE, Micros, SECOND, Year};
+use super::plants::Bug;
+use super::year::{Event, MINUTE, Micros, SECOND, Year};
 
 /// A run that was admitted and whose process lives.
 #[derive(Debug)]
@@ -199,6 +200,9 @@ impl Year {
             free_bytes: if self.random.permille(3) { 0 } else { u64::MAX },
             ..Facts::default()
         };
+        if self.bug == Some(Bug::PauseNotSeen) {
+            facts.paused_until = None;
+        }
         if self.breaker {
             facts.failures_in_a_row = self.ledger.failures_in_a_row(row.job).unwrap();
         }
@@ -345,6 +349,5 @@ impl Year {
             "{told:?}"
         );
         self.counts.stale += 1;
-        assert!(DAY > HOUR);
     }
 }

@@ -4,23 +4,22 @@
 //! machine sleeps, its clock is set, it dies. Nothing is stepped through.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::path::PathBuf;
 use std::time::Duration;
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use runner_engine::ids::{Fence, ProjectId, RunId};
-use runner_engine::ledger::{AHEAD, JobId, Ledger, NewJob, Project};
-use runner_engine::owner::Owner;
+use runner_engine::ledger::{AHEAD, DueJob, JobId, Ledger, NewJob, Project, RunRow};
 use runner_engine::schedule::{Schedule, Trigger};
 use runner_engine::tick::report_job;
 use runner_engine::time::Moment;
 
 use super::drivers::Driving;
 use super::host::Host;
+use super::jobs;
 use super::perform::Performing;
 use super::plants::Bug;
 use super::random::Random;
-use super::{Counts, jobs};
+use super::shares::Counts;
 
 /// Simulated time, in microseconds since the year began; it counts suspend and never jumps.
 pub type Micros = i64;
@@ -44,6 +43,8 @@ pub enum Event {
     Timer,
     /// A person does something.
     Hand,
+    /// A driver goes on with what it read some time ago.
+    Late,
     /// The machine or its clock does something.
     Fault,
 }
@@ -80,13 +81,15 @@ pub struct Year {
     pub host: Host,
     pub project: ProjectId,
     pub jobs: BTreeMap<String, Job>,
+    /// What a slow driver has read and not acted on yet.
+    pub read: Option<(Vec<RunRow>, Vec<DueJob>)>,
     pub all_paused: Option<Timestamp>,
     pub all_pauses: Vec<(Timestamp, Timestamp)>,
     pub now: Micros,
     /// Wall time less simulated time.
-    offset: i64,
-    booted: Micros,
-    queue: BTreeMap<(Micros, u64), Event>,
+    pub offset: i64,
+    pub booted: Micros,
+    pub queue: BTreeMap<(Micros, u64), Event>,
     events: u64,
     pub drivers: BTreeMap<u32, Driving>,
     pub running: BTreeMap<u32, Performing>,
@@ -99,7 +102,6 @@ pub struct Year {
     pub retried: Vec<String>,
     /// Runs in the order in which they were first started.
     pub started: BTreeMap<RunId, usize>,
-    /// The order in which runs were handed out to be started.
     pub counts: Counts,
     pub bug: Option<Bug>,
     pub timers: bool,
@@ -108,13 +110,12 @@ pub struct Year {
     pub resting: bool,
     /// The highest watermark there can be.
     high: Timestamp,
-    pub folder: PathBuf,
     copies: u32,
 }
 
 impl Year {
     /// A year that has not begun.
-    pub fn new(seed: u64, bug: Option<Bug>, folder: PathBuf) -> Self {
+    pub fn new(seed: u64, bug: Option<Bug>) -> Self {
         let mut random = Random(seed);
         runner_engine::ids::draw_from(Some(seed));
         let begins =
@@ -123,7 +124,7 @@ impl Year {
         let project = ProjectId::new(begins);
         let registered = Project {
             id: project.clone(),
-            path: folder.join("no such project"),
+            path: "/no such project".into(),
             device: 1,
             inode: 1,
             config_stamp: String::new(),
@@ -134,6 +135,7 @@ impl Year {
             project,
             host: Host::default(),
             jobs: BTreeMap::new(),
+            read: None,
             all_paused: None,
             all_pauses: Vec::new(),
             now: 0,
@@ -156,7 +158,6 @@ impl Year {
             resting: false,
             high: begins,
             random,
-            folder,
             copies: 0,
         };
         let drawn = jobs::draw(&mut year.random);
@@ -246,6 +247,7 @@ impl Year {
             Event::Daemon => self.start_daemon(),
             Event::Timer => self.start_timer(),
             Event::Hand => self.hand(),
+            Event::Late => self.act_late(),
             Event::Fault => self.fault(),
         }
         true
@@ -277,7 +279,7 @@ impl Year {
         let silent = silent.collect();
         self.describe(silent);
         assert!(self.wall_millis() == wall);
-        for _ in 0..10_000 {
+        for _ in 0..4_000 {
             let open = self.ledger.live().unwrap().len() + self.ledger.queued(1).unwrap().len();
             if open == 0 && self.running.is_empty() {
                 // Reports of nights may still come.
@@ -288,7 +290,7 @@ impl Year {
             }
             self.until(self.now + HOUR);
         }
-        panic!("it never comes to rest: {:#?}", self.ledger.live().unwrap());
+        panic!("it never comes to rest: {:?}", self.ledger.live().unwrap());
     }
 
     /// Every moment that has come has been looked at.
@@ -429,173 +431,6 @@ impl Year {
         usize::try_from(count).unwrap()
     }
 
-    fn fault(&mut self) {
-        let wait = self.random.spread(2 * HOUR, 40 * DAY);
-        self.in_future(wait, Event::Fault);
-        match self.random.between(0, 10) {
-            0..=2 => {
-                self.counts.suspends += 1;
-                let asleep = self.random.spread(MINUTE, 21 * DAY);
-                self.sleep(asleep);
-            }
-            3..=4 => {
-                self.counts.reboots += 1;
-                self.reboot();
-            }
-            5 => {
-                self.counts.jumps += 1;
-                let far = self.random.spread(SECOND, 3 * DAY);
-                self.set_clock(far);
-            }
-            6 if self.set_backs => {
-                self.counts.jumps += 1;
-                let far = self.random.spread(SECOND, 3 * DAY);
-                self.set_clock(-far);
-            }
-            7 => self.edit(),
-            8 => self.kill_some(true),
-            _ => self.kill_some(false),
-        }
-    }
-
-    /// Nothing happens for so long; what runs goes on later, or has its time run out.
-    fn sleep(&mut self, asleep: Micros) {
-        let shift = self.random.permille(500);
-        let wakes = self.now + asleep;
-        let old = std::mem::take(&mut self.queue);
-        for ((at, number), event) in old {
-            let at = match &event {
-                Event::End(_) | Event::Die(_) | Event::Begin(..) if shift => at + asleep,
-                _ => at.max(wakes),
-            };
-            self.queue.insert((at, number), event);
-        }
-        for driver in self.drivers.values_mut() {
-            driver.wakes = driver.wakes.max(wakes);
-        }
-        self.now = wakes;
-    }
-
-    fn reboot(&mut self) {
-        self.host.reboot();
-        self.drivers.clear();
-        self.running.clear();
-        self.queue.retain(|_, event| {
-            matches!(
-                event,
-                Event::Hand | Event::Fault | Event::Timer | Event::Daemon
-            )
-        });
-        let down = self.random.spread(MINUTE, 3 * DAY);
-        self.sleep(down);
-        self.booted = self.now;
-        self.queue
-            .retain(|_, event| !matches!(event, Event::Daemon));
-        let wait = self.random.between(SECOND, 5 * MINUTE);
-        self.in_future(wait, Event::Daemon);
-    }
-
-    fn set_clock(&mut self, by: Micros) {
-        self.offset += by;
-        self.wake_all();
-    }
-
-    /// A person changes the schedule of a job.
-    fn edit(&mut self) {
-        let name = self.random.one_of(&self.names()).clone();
-        if !self.jobs[&name].has_clock() {
-            return;
-        }
-        let mut all: Vec<NewJob> = self.jobs.values().map(|job| job.new.clone()).collect();
-        all.retain(|new| new.name != report_job().name);
-        let trigger = jobs::trigger(&mut self.random, None);
-        for new in &mut all {
-            if new.name == name {
-                new.schedule.trigger = trigger.clone();
-            }
-        }
-        self.describe(all);
-        self.counts.edits += 1;
-        self.wake_all();
-    }
-
-    /// Drivers or runs are killed, or both.
-    fn kill_some(&mut self, drivers: bool) {
-        let runs: Vec<u32> = self.running.keys().copied().collect();
-        let share = self.random.between(0, 1001).cast_unsigned();
-        for pid in runs {
-            if self.random.permille(share) {
-                self.die(pid);
-            }
-        }
-        if drivers {
-            for pid in self.drivers.keys().copied().collect::<Vec<_>>() {
-                self.driver_dies(pid);
-            }
-        }
-    }
-
-    /// Whether a job, or everything, is paused now.
-    pub fn paused(&self, job: &str) -> bool {
-        let now = self.wall();
-        let job = self.jobs[job].paused_until;
-        [job, self.all_paused]
-            .into_iter()
-            .flatten()
-            .any(|until| until > now)
-    }
-
-    /// Pauses a job or all for so long.
-    pub fn pause(&mut self, job: Option<&str>, long: SignedDuration) {
-        let now = self.wall();
-        let until = Timestamp::from_millisecond(now.saturating_add(long).unwrap().as_millisecond())
-            .unwrap();
-        self.end_pause(job, now);
-        let (id, (paused, pauses)) = match job {
-            Some(name) => {
-                let job = self.jobs.get_mut(name).unwrap();
-                (Some(job.id), (&mut job.paused_until, &mut job.pauses))
-            }
-            None => (None, (&mut self.all_paused, &mut self.all_pauses)),
-        };
-        *paused = Some(until);
-        pauses.push((now, until));
-        self.ledger.pause(id, until).unwrap();
-        self.counts.pauses += 1;
-    }
-
-    /// Ends a pause.
-    pub fn resume(&mut self, job: Option<&str>) {
-        let now = self.wall();
-        let was = match job {
-            Some(name) => self.jobs[name].paused_until,
-            None => self.all_paused,
-        };
-        let id = job.map(|name| self.jobs[name].id);
-        let ended = self.ledger.resume(id, now).unwrap();
-        let millis = self.wall_millis();
-        assert_eq!(
-            ended,
-            was.is_some_and(|until| until > millis),
-            "{job:?} paused until {was:?}, resumed at {now}"
-        );
-        self.end_pause(job, now);
-    }
-
-    fn end_pause(&mut self, job: Option<&str>, now: Timestamp) {
-        let (paused, pauses) = match job {
-            Some(name) => {
-                let job = self.jobs.get_mut(name).unwrap();
-                (&mut job.paused_until, &mut job.pauses)
-            }
-            None => (&mut self.all_paused, &mut self.all_pauses),
-        };
-        *paused = None;
-        if let Some((_, until)) = pauses.last_mut() {
-            *until = (*until).min(now);
-        }
-    }
-
     /// Names of jobs whose locks are held by processes that are gone: there can be none.
     pub fn orphans(&self) -> BTreeSet<String> {
         let state = self.host.0.borrow();
@@ -604,11 +439,6 @@ impl Year {
             .iter()
             .filter(|(_, pid)| !state.alive.contains(pid));
         held.map(|(job, _)| job.clone()).collect()
-    }
-
-    /// A process of somebody who types.
-    pub fn somebody(&self) -> Owner {
-        self.host.spawn()
     }
 }
 

@@ -1,0 +1,123 @@
+//! What goes wrong: sleep, reboots, clocks that are set, edits, deaths.
+
+use runner_engine::ledger::NewJob;
+use runner_engine::tick::report_job;
+
+use super::jobs;
+use super::year::{DAY, Event, HOUR, MINUTE, Micros, SECOND, Year};
+
+impl Year {
+    /// The machine or its clock does something.
+    pub fn fault(&mut self) {
+        let wait = self.random.spread(2 * HOUR, 40 * DAY);
+        self.in_future(wait, Event::Fault);
+        match self.random.between(0, 10) {
+            0..=2 => {
+                self.counts.suspends += 1;
+                let asleep = self.random.spread(MINUTE, 21 * DAY);
+                self.sleep(asleep);
+            }
+            3..=4 => {
+                self.counts.reboots += 1;
+                self.reboot();
+            }
+            5 => {
+                self.counts.jumps += 1;
+                let far = self.random.spread(SECOND, 3 * DAY);
+                self.set_clock(far);
+            }
+            6 if self.set_backs => {
+                self.counts.jumps += 1;
+                let far = self.random.spread(SECOND, 3 * DAY);
+                self.set_clock(-far);
+            }
+            7 => self.edit(),
+            8 => self.kill_some(true),
+            _ => self.kill_some(false),
+        }
+    }
+
+    /// Nothing happens for so long; what runs goes on later, or has its time run out.
+    fn sleep(&mut self, asleep: Micros) {
+        let shift = self.random.permille(500);
+        let wakes = self.now + asleep;
+        let old = std::mem::take(&mut self.queue);
+        for ((at, number), event) in old {
+            let at = match &event {
+                Event::End(_) | Event::Die(_) | Event::Begin(..) if shift => at + asleep,
+                _ => at.max(wakes),
+            };
+            self.queue.insert((at, number), event);
+        }
+        for driver in self.drivers.values_mut() {
+            driver.wakes = driver.wakes.max(wakes);
+        }
+        self.now = wakes;
+    }
+
+    fn reboot(&mut self) {
+        self.host.reboot();
+        self.drivers.clear();
+        self.running.clear();
+        self.queue.retain(|_, event| {
+            matches!(
+                event,
+                Event::Hand | Event::Fault | Event::Timer | Event::Daemon
+            )
+        });
+        let down = self.random.spread(MINUTE, 3 * DAY);
+        self.sleep(down);
+        self.booted = self.now;
+        self.queue
+            .retain(|_, event| !matches!(event, Event::Daemon));
+        let wait = self.random.between(SECOND, 5 * MINUTE);
+        self.in_future(wait, Event::Daemon);
+    }
+
+    fn set_clock(&mut self, by: Micros) {
+        // A pause that is over stays over, whatever the clock says later; the ledger may take it up
+        // again where nothing was due since.
+        let now = self.wall();
+        let jobs = self.jobs.values_mut().map(|job| &mut job.paused_until);
+        for paused in jobs.chain([&mut self.all_paused]) {
+            *paused = paused.filter(|until| *until > now);
+        }
+        self.offset += by;
+        self.wake_all();
+    }
+
+    /// A person changes the schedule of a job.
+    fn edit(&mut self) {
+        let name = self.random.one_of(&self.names()).clone();
+        if !self.jobs[&name].has_clock() {
+            return;
+        }
+        let mut all: Vec<NewJob> = self.jobs.values().map(|job| job.new.clone()).collect();
+        all.retain(|new| new.name != report_job().name);
+        let trigger = jobs::trigger(&mut self.random, None);
+        for new in &mut all {
+            if new.name == name {
+                new.schedule.trigger = trigger.clone();
+            }
+        }
+        self.describe(all);
+        self.counts.edits += 1;
+        self.wake_all();
+    }
+
+    /// Drivers or runs are killed, or both.
+    fn kill_some(&mut self, drivers: bool) {
+        let runs: Vec<u32> = self.running.keys().copied().collect();
+        let share = self.random.between(0, 1001).cast_unsigned();
+        for pid in runs {
+            if self.random.permille(share) {
+                self.die(pid);
+            }
+        }
+        if drivers {
+            for pid in self.drivers.keys().copied().collect::<Vec<_>>() {
+                self.driver_dies(pid);
+            }
+        }
+    }
+}

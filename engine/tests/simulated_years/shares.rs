@@ -1,0 +1,103 @@
+//! The figures of many years, and their sharing among processes.
+//!
+//! SQLite's page cache is one for a whole process and locked, so two threads are hardly faster than
+//! one: the test runs itself again, as two processes.
+
+use std::ops::AddAssign;
+use std::process::{Command, Stdio};
+
+use serde::{Deserialize, Serialize};
+
+/// How many processes share the years.
+pub const SHARES: u64 = 2;
+/// Says to a process which share is its own.
+pub const SHARE: &str = "RUNNER_TEST_SHARE";
+/// Failures after which no further years are lived.
+const ENOUGH: usize = 3;
+
+macro_rules! counts {
+    ($($name:ident),*) => {
+        /// What was seen.
+        #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+        pub struct Counts { $(pub $name: u64),* }
+
+        impl AddAssign for Counts {
+            fn add_assign(&mut self, other: Self) {
+                $(self.$name += other.$name;)*
+            }
+        }
+    };
+}
+counts!(
+    years,
+    occurrences,
+    missed,
+    moments,
+    runs,
+    ticks,
+    suspends,
+    jumps,
+    restarts,
+    reboots,
+    crashes,
+    blown,
+    killed,
+    hands,
+    pauses,
+    edits,
+    stale,
+    late
+);
+
+/// What a process has to say.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub struct Told {
+    pub counts: Counts,
+    pub failures: Vec<String>,
+}
+
+/// Lives these years, one after the other.
+pub fn all(years: impl Iterator<Item = u64>, live: impl Fn(u64) -> Result<Counts, String>) -> Told {
+    let mut told = Told::default();
+    for year in years {
+        match live(year) {
+            Ok(counts) => told.counts += counts,
+            Err(why) => told
+                .failures
+                .push(format!("RUNNER_TEST_YEAR={year}: {why}")),
+        }
+        if told.failures.len() >= ENOUGH {
+            break;
+        }
+    }
+    told
+}
+
+/// Has every share lived by a process of its own: the test with this name, again.
+pub fn by_processes(test: &str) -> Told {
+    let program = std::env::current_exe().unwrap();
+    let children: Vec<_> = (0..SHARES)
+        .map(|share| {
+            Command::new(&program)
+                .args([test, "--exact", "--nocapture"])
+                .env(SHARE, share.to_string())
+                .stdout(Stdio::piped())
+                .stderr(Stdio::null())
+                .spawn()
+                .unwrap()
+        })
+        .collect();
+    let mut all = Told::default();
+    for child in children {
+        let output = child.wait_with_output().unwrap();
+        let text = String::from_utf8_lossy(&output.stdout);
+        let told = text
+            .lines()
+            .find_map(|line| Some(&line[line.find("{\"counts\"")?..]));
+        let told = told.unwrap_or_else(|| panic!("a process died: {}: {text}", output.status));
+        let told: Told = serde_json::from_str(told).unwrap();
+        all.counts += told.counts;
+        all.failures.extend(told.failures);
+    }
+    all
+}
