@@ -359,7 +359,7 @@ impl Year {
         };
         let parent = &self.jobs[&after.job];
         let mut keys: BTreeMap<&str, &Occurrence> = BTreeMap::new();
-        for one in mine.iter().filter(|one| one.origin == "event") {
+        for one in mine.iter().filter(|one| one.key.starts_with("after ")) {
             keys.insert(&one.key, one);
         }
         for one in all.iter().filter(|one| one.job == parent.id.0) {
@@ -380,8 +380,8 @@ impl Year {
                     run.id
                 );
                 let outcome = run.outcome.as_ref().unwrap();
-                let wanted = outcome.placed()
-                    || (after.on == On::End && !matches!(outcome, Outcome::Skipped { .. }));
+                let began = !matches!(outcome, Outcome::Skipped { .. } | Outcome::Deferred { .. });
+                let wanted = outcome.placed() || (after.on == On::End && began);
                 let skipped = matches!(&follower.outcome, Some(Outcome::Skipped { why }) if why.contains(" ended as "));
                 assert!(
                     wanted != skipped || self.retried.contains(&follower.id),
