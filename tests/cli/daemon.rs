@@ -19,7 +19,7 @@ const WAIT: &str = "[jobs.wait]\nkind = \"command\"\ntrigger = \"every 1m\"\npro
     args = [\"-c\", \"echo up > up.fifo; read word < go.fifo\"]\n";
 
 /// A running daemon; killed when it is dropped alive.
-struct Daemon<'a> {
+pub struct Daemon<'a> {
     house: &'a House,
     child: Child,
     lines: BufReader<ChildStderr>,
@@ -33,7 +33,7 @@ impl Drop for Daemon<'_> {
 }
 
 impl<'a> Daemon<'a> {
-    fn start(house: &'a House, args: &[&str]) -> Self {
+    pub fn start(house: &'a House, args: &[&str]) -> Self {
         Self::with(house, args, &[])
     }
 
@@ -59,7 +59,7 @@ impl<'a> Daemon<'a> {
 
     /// Reads what it says up to a line with `words`.
     #[track_caller]
-    fn hears(&mut self, words: &str) -> String {
+    pub fn hears(&mut self, words: &str) -> String {
         let mut all = String::new();
         loop {
             let mut line = String::new();
@@ -75,7 +75,7 @@ impl<'a> Daemon<'a> {
         }
     }
 
-    fn signal(&self, signal: Signal) {
+    pub fn signal(&self, signal: Signal) {
         kill_process(Pid::from_child(&self.child), signal).unwrap();
     }
 
@@ -95,12 +95,12 @@ impl<'a> Daemon<'a> {
         stream
     }
 
-    fn tick(&self) -> Value {
+    pub fn tick(&self) -> Value {
         self.ask(r#"{"ask":"tick"}"#)
     }
 
     /// Waits for its end; what it said to the last, and its exit code.
-    fn ends(mut self, code: i32) -> String {
+    pub fn ends(mut self, code: i32) -> String {
         assert!(ended_within(self.child.id(), LIMIT), "it does not end");
         let mut said = String::new();
         self.lines.read_to_string(&mut said).unwrap();

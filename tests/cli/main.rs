@@ -18,4 +18,5 @@ mod locks;
 mod look;
 mod nights;
 mod policies;
+mod queue;
 mod schedule;
