@@ -123,14 +123,14 @@ fn mistakes_on_the_command_line_are_usage() {
             "cannot be used",
         ),
         (&["next", "--every", "soon"], "is not a duration"),
-        (&["explain", "--daily", "25:00"], "a time of day looks like"),
+        (&["explain", "--daily", "25:00"], "is not a time of day"),
         (
             &["next", "--daily", "02:30", "--zone", "Mars/Olympus"],
             "unknown time zone",
         ),
         (
             &["next", "--daily", "02:30", "--from", "tomorrow"],
-            "is no time",
+            "is no moment",
         ),
     ];
     for (args, words) in cases {
