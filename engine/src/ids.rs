@@ -53,6 +53,18 @@ macro_rules! ulid_id {
                 Self(ulid::Ulid::from_parts(millis, random()).to_string())
             }
 
+            /// A fresh id that comes after `last` when both are of the same millisecond, so that those
+            /// made one after the other in one place keep their order.
+            pub fn new_after(last: Option<&Self>, now: Timestamp) -> Self {
+                let fresh = Self::new(now);
+                let Some(last) = last.filter(|last| last.0[..10] == fresh.0[..10] && **last > fresh)
+                else {
+                    return fresh;
+                };
+                let next = ulid::Ulid::from_string(&last.0).ok().and_then(|id| id.increment());
+                next.map_or(fresh, |next| Self(next.to_string()))
+            }
+
             /// The 26 characters.
             pub fn as_str(&self) -> &str {
                 &self.0
@@ -108,6 +120,14 @@ mod tests {
         let late = RunId::new(Timestamp::from_second(2_000).unwrap());
         assert!(early < late);
         assert_eq!(early.as_str().parse::<RunId>().unwrap(), early);
+        let mut last = late;
+        for _ in 0..100 {
+            let next = RunId::new_after(Some(&last), Timestamp::from_second(2_000).unwrap());
+            assert!(next > last);
+            last = next;
+        }
+        let earlier = RunId::new_after(Some(&last), Timestamp::from_second(1_999).unwrap());
+        assert!(earlier < last, "a clock that was set back is believed");
         assert!("nonsense".parse::<RunId>().is_err());
     }
 }

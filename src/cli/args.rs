@@ -35,7 +35,14 @@ pub fn parse(line: impl Iterator<Item = OsString>) -> Result<Args, Exit> {
 )]
 pub struct Args {
     /// The project to work on: any folder inside it [default: the current folder]
-    #[arg(short = 'C', long = "dir", global = true, value_name = "DIR")]
+    // A name that no command's own argument has: a global one is looked up in all of them.
+    #[arg(
+        id = "project-folder",
+        short = 'C',
+        long = "dir",
+        global = true,
+        value_name = "DIR"
+    )]
     pub at: Option<PathBuf>,
     /// Say more (twice: even more) on standard error and in the run's log
     #[arg(short, long, global = true, action = ArgAction::Count)]

@@ -4,17 +4,33 @@ use std::os::unix::process::CommandExt as _;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process, kill_process_group};
+use rustix::process::{
+    Pid, PidfdFlags, Signal, kill_process, kill_process_group, pidfd_open, pidfd_send_signal,
+};
 
 use crate::house::{Dice, House, ended_within, scaled, tell};
 
-/// The runs that a process of ours has as children.
-fn children(pid: u32) -> Vec<u32> {
-    std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"))
-        .unwrap_or_default()
-        .split_whitespace()
-        .filter_map(|word| word.parse().ok())
-        .collect()
+/// Kills the runs that a process of ours has as children: exactly those, for a number may belong to
+/// somebody else by the time it is used.
+fn kill_children(parent: u32) {
+    let children = std::fs::read_to_string(format!("/proc/{parent}/task/{parent}/children"));
+    for word in children.unwrap_or_default().split_whitespace() {
+        let child: u32 = word.parse().unwrap();
+        // Taken before the look: what it names then cannot change hands any more.
+        let Ok(handle) = pidfd_open(pid(child), PidfdFlags::empty()) else {
+            continue;
+        };
+        if parent_of(child) == Some(parent) {
+            let _gone = pidfd_send_signal(&handle, Signal::KILL);
+        }
+    }
+}
+
+fn parent_of(child: u32) -> Option<u32> {
+    let stat = std::fs::read_to_string(format!("/proc/{child}/stat")).ok()?;
+    // The name, in brackets, may hold anything.
+    let (_, rest) = stat.rsplit_once(')')?;
+    rest.split_whitespace().nth(1)?.parse().ok()
 }
 
 fn pid(raw: u32) -> Pid {
@@ -58,11 +74,7 @@ fn kills_at_random_moments_leave_no_unsettled_row() {
                 // The command alone.
                 1 => kill_process(pid(run.id()), Signal::KILL).unwrap(),
                 // The run's process alone.
-                _ => {
-                    for child in children(run.id()) {
-                        let _gone = kill_process(pid(child), Signal::KILL);
-                    }
-                }
+                _ => kill_children(run.id()),
             }
         }
         run.wait().unwrap();

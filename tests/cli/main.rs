@@ -22,5 +22,6 @@ mod look;
 mod nights;
 mod on_time;
 mod policies;
+mod queue;
 mod schedule;
 mod served;

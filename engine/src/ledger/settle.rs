@@ -100,12 +100,17 @@ impl Ledger {
     }
 }
 
-/// A fresh run of an occurrence, with the seed that its id fixes.
-fn fresh(now: Timestamp) -> (RunId, i64) {
-    let run = RunId::new(now);
+/// A fresh run of an occurrence, later than all others of its millisecond, with the seed that its id
+/// fixes.
+fn fresh(tx: &Transaction<'_>, now: Timestamp) -> Result<(RunId, i64), Fault> {
+    let last: Option<String> = tx
+        .prepare_cached("SELECT max(id) FROM runs")?
+        .query_row([], |row| row.get(0))?;
+    let last: Option<RunId> = last.map(id).transpose()?;
+    let run = RunId::new_after(last.as_ref(), now);
     let digest = Digest::of(run.as_str().as_bytes()).short();
     let seed = u64::from_str_radix(&digest, 16).expect("a short digest is 16 hex digits");
-    (run, seed.cast_signed())
+    Ok((run, seed.cast_signed()))
 }
 
 /// Adds a requested run to an occurrence: `starter` spawns it now.
@@ -115,7 +120,7 @@ pub(super) fn request(
     starter: &Owner,
     now: Timestamp,
 ) -> Result<RunId, Fault> {
-    let (run, seed) = fresh(now);
+    let (run, seed) = fresh(tx, now)?;
     tx.prepare_cached(
         "INSERT INTO runs (id, occurrence, job, attempt, state, requested, starter, seed)
          SELECT ?1, id, job, 1 + (SELECT count(*) FROM runs WHERE occurrence = ?2), 'requested', ?3, ?4, ?5
@@ -133,7 +138,7 @@ pub(super) fn queue(
     waits_for: Option<&OccurrenceId>,
     now: Timestamp,
 ) -> Result<RunId, Fault> {
-    let (run, seed) = fresh(now);
+    let (run, seed) = fresh(tx, now)?;
     tx.prepare_cached(
         "INSERT INTO runs (id, occurrence, job, attempt, state, requested, ready_at, waits_for, seed)
          SELECT ?1, id, job, 1 + (SELECT count(*) FROM runs WHERE occurrence = ?2), 'queued', ?3, ?4, ?5, ?6

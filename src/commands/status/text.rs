@@ -35,6 +35,9 @@ pub(super) fn text(status: &StatusJson) -> String {
             Some(night) => row("last night", format!("{}: {}", night.name, night.headline)),
         }
         match &project.next {
+            None if status.paused.is_some() || !project.paused.is_empty() => {
+                row("next due", "nothing while it is paused".to_owned());
+            }
             None => row("next due", "nothing; no job has a clock".to_owned()),
             Some(next) => row(
                 "next due",
