@@ -11,7 +11,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use rusqlite::{OptionalExtension as _, Transaction, params};
 
-use super::{Fault, Ledger, LedgerError, Result, RunRow, Summary, id, settle};
+use super::{Fault, Ledger, LedgerError, Result, RunRow, id, rows, settle};
 use crate::ids::{OccurrenceId, RunId};
 use crate::outcome::Outcome;
 use crate::recover::OVERRUN_GRACE;
@@ -40,7 +40,7 @@ impl Ledger {
         let open = self.write(|tx| {
             let open = open_run_of(tx, &occurrence)?;
             if let Some(run) = &open {
-                ask(tx, run, why, now)?;
+                settle::ask(tx, run, why, now)?;
             }
             Ok(open)
         })?;
@@ -99,7 +99,7 @@ impl Ledger {
                     name: run.to_string(),
                 }));
             }
-            settle::queue(tx, &occurrence, now, None, now)
+            rows::queue(tx, &occurrence, now, None, now)
         })
     }
 }
@@ -110,25 +110,4 @@ fn open_run_of(tx: &Transaction<'_>, occurrence: &OccurrenceId) -> Result<Option
         .optional()?
         .map(id)
         .transpose()
-}
-
-/// Ends a run that has not begun, or notes that a running one is to end.
-pub(super) fn ask(
-    tx: &Transaction<'_>,
-    run: &RunId,
-    why: &str,
-    now: Timestamp,
-) -> Result<(), Fault> {
-    let asked = tx
-        .prepare_cached(
-            "UPDATE runs SET cancel = coalesce(cancel, ?2) WHERE id = ?1 AND state = 'running'",
-        )?
-        .execute(params![run.as_str(), why])?;
-    if asked == 0 {
-        let outcome = Outcome::Cancelled {
-            why: why.to_owned(),
-        };
-        settle::settle_row(tx, run, &outcome, &Summary::default(), now)?;
-    }
-    Ok(())
 }

@@ -10,6 +10,7 @@
 mod accounts;
 mod admit;
 mod cancel;
+mod ends;
 mod events;
 mod jobs;
 mod nights;
@@ -19,6 +20,7 @@ mod pause;
 mod placements;
 mod projects;
 mod queue;
+mod rows;
 mod runs;
 mod settle;
 
@@ -34,9 +36,10 @@ pub use cancel::{CANCEL_GRACE, Cancelled};
 pub use events::Event;
 pub use jobs::{AHEAD, DueJob, JobRow, NewJob};
 pub use nights::{Night, NightId};
-pub use occurrences::{NewOccurrence, OccurrenceRow, Origin, Recorded};
+pub use occurrences::{OccurrenceRow, Recorded};
 pub use pause::FOREVER;
 pub use projects::{GONE, Project};
+pub use rows::{NewOccurrence, Origin};
 pub use runs::{Filter, RunRow, RunState, Summary};
 
 /// The row number of a job; names are unique only within a project.

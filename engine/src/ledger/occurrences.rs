@@ -7,84 +7,17 @@
 //! ```
 
 use jiff::{SignedDuration, Timestamp};
-use rusqlite::{Connection, OptionalExtension as _, Transaction, params};
+use rusqlite::{Connection, Transaction, params};
 
+use super::rows::{self, NewOccurrence, Origin};
 use super::{
-    DueJob, Fault, JobId, Ledger, NightId, Result, cancel, from_json, id, millis, moment, nights,
-    settle, to_json,
+    DueJob, Fault, JobId, Ledger, NightId, Result, from_json, id, millis, moment, nights, settle,
+    to_json,
 };
 use crate::ids::{OccurrenceId, ProjectId, RunId};
 use crate::outcome::Outcome;
 use crate::owner::Owner;
-use crate::policy::{Overlap, Policy, QUEUE};
 use crate::schedule::{Due, Missed, ON_TIME};
-
-/// What made an occurrence due.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Origin {
-    /// A moment of its schedule.
-    Clock,
-    /// The end of another job, or of a night.
-    Event,
-    /// Somebody put it into the queue and does not wait for it.
-    Queue,
-    /// A person who waits for it.
-    Hand,
-}
-
-impl Origin {
-    /// Its word in tables and listings.
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Clock => "clock",
-            Self::Event => "event",
-            Self::Queue => "queue",
-            Self::Hand => "hand",
-        }
-    }
-
-    pub(super) fn read(word: &str) -> Result<Self, Fault> {
-        [Self::Clock, Self::Event, Self::Queue, Self::Hand]
-            .into_iter()
-            .find(|origin| origin.word() == word)
-            .ok_or_else(|| Fault::Nonsense(format!("an occurrence of origin {word:?}")))
-    }
-}
-
-/// An occurrence to record.
-#[derive(Clone, Debug)]
-pub struct NewOccurrence {
-    /// The job that is due.
-    pub job: JobId,
-    /// What makes it the same occurrence whoever records it: the due instant for clocks, the
-    /// parent's id for events, the caller's key or a fresh id by hand.
-    pub key: String,
-    /// When it was due.
-    pub due: Timestamp,
-    /// The night it belongs to.
-    pub night: Option<NightId>,
-    /// What made it due.
-    pub origin: Origin,
-    /// Higher goes first; absent: the job's own.
-    pub priority: Option<i32>,
-    /// Settings of the job that hold for this one only, by key.
-    pub settings: Vec<(String, String)>,
-}
-
-impl NewOccurrence {
-    /// One that a person asks for, due now.
-    pub fn by_hand(job: JobId, key: String, now: Timestamp) -> Self {
-        Self {
-            job,
-            key,
-            due: now,
-            night: None,
-            origin: Origin::Hand,
-            priority: None,
-            settings: Vec::new(),
-        }
-    }
-}
 
 /// What recording an occurrence found.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -136,17 +69,17 @@ impl Ledger {
         now: Timestamp,
     ) -> Result<Recorded> {
         self.write(|tx| {
-            let occurrence = match insert(tx, new, now)? {
+            let occurrence = match rows::insert(tx, new, now)? {
                 Ok(occurrence) => occurrence,
                 Err(known) => return Ok(Recorded::Known(known)),
             };
             let Some(after) = after else {
-                let run = settle::queue(tx, &occurrence, ready_at, None, now)?;
+                let run = rows::queue(tx, &occurrence, ready_at, None, now)?;
                 return Ok(Recorded::New(run));
             };
             let first = by_id(tx, after)?.outcome;
             let waits_for = first.is_none().then_some(after);
-            let run = settle::queue(tx, &occurrence, ready_at, waits_for, now)?;
+            let run = rows::queue(tx, &occurrence, ready_at, waits_for, now)?;
             if let Some(outcome) = first.filter(|outcome| !outcome.placed()) {
                 settle::skip(tx, &run, settle::not_followed(&outcome), now)?;
             }
@@ -227,8 +160,8 @@ impl Ledger {
                 };
                 // Several that are caught up go one after the other, whatever the rule for overlap.
                 let recorded = match due.fire.len() {
-                    1 => await_turn(tx, &new, ready_at, now)?,
-                    _ => line_up(tx, &new, ready_at, now)?,
+                    1 => settle::await_turn(tx, &new, ready_at, now)?,
+                    _ => rows::line_up(tx, &new, ready_at, now)?,
                 };
                 runs.extend(recorded);
             }
@@ -301,129 +234,15 @@ impl Ledger {
     }
 }
 
-/// Adds an occurrence; the error is the one that has its key already.
-fn insert(
-    tx: &Transaction<'_>,
-    new: &NewOccurrence,
-    now: Timestamp,
-) -> Result<Result<OccurrenceId, OccurrenceId>, Fault> {
-    let known: Option<String> = tx
-        .prepare_cached("SELECT id FROM occurrences WHERE job = ?1 AND key = ?2")?
-        .query_row(params![new.job.0, new.key], |row| row.get(0))
-        .optional()?;
-    if let Some(known) = known {
-        return Ok(Err(id(known)?));
-    }
-    let occurrence = OccurrenceId::new(now);
-    tx.prepare_cached(
-        "INSERT INTO occurrences (id, job, key, due, recorded, night, origin, settings, priority)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8,
-                 coalesce(?9, (SELECT policy ->> 'priority' FROM jobs WHERE id = ?2), 0))",
-    )?
-    .execute(params![
-        occurrence.as_str(),
-        new.job.0,
-        new.key,
-        millis(new.due),
-        millis(now),
-        new.night.map(|night| night.0),
-        new.origin.word(),
-        (!new.settings.is_empty()).then(|| to_json(&new.settings)),
-        new.priority
-    ])?;
-    Ok(Ok(occurrence))
-}
-
 fn enter(
     tx: &Transaction<'_>,
     new: &NewOccurrence,
     starter: &Owner,
     now: Timestamp,
 ) -> Result<Recorded, Fault> {
-    match insert(tx, new, now)? {
-        Ok(occurrence) => Ok(Recorded::New(settle::request(
-            tx,
-            &occurrence,
-            starter,
-            now,
-        )?)),
+    match rows::insert(tx, new, now)? {
+        Ok(occurrence) => Ok(Recorded::New(rows::request(tx, &occurrence, starter, now)?)),
         Err(known) => Ok(Recorded::Known(known)),
-    }
-}
-
-/// Queues an occurrence; `None` when it is known.
-fn line_up(
-    tx: &Transaction<'_>,
-    new: &NewOccurrence,
-    ready_at: Timestamp,
-    now: Timestamp,
-) -> Result<Option<RunId>, Fault> {
-    match insert(tx, new, now)? {
-        Ok(occurrence) => settle::queue(tx, &occurrence, ready_at, None, now).map(Some),
-        Err(_known) => Ok(None),
-    }
-}
-
-/// Records an occurrence that nobody starts, with the reason; `None` when it is known.
-pub(super) fn skipped(
-    tx: &Transaction<'_>,
-    new: &NewOccurrence,
-    why: String,
-    now: Timestamp,
-) -> Result<Option<RunId>, Fault> {
-    let run = line_up(tx, new, now, now)?;
-    if let Some(run) = &run {
-        settle::skip(tx, run, why, now)?;
-    }
-    Ok(run)
-}
-
-/// Queues an occurrence of a clock or an event, by its job's rule for overlap: what a person or a
-/// script put into the queue is in nobody's way.
-pub(super) fn await_turn(
-    tx: &Transaction<'_>,
-    new: &NewOccurrence,
-    ready_at: Timestamp,
-    now: Timestamp,
-) -> Result<Option<RunId>, Fault> {
-    let policy: String = tx
-        .prepare_cached("SELECT policy FROM jobs WHERE id = ?1")?
-        .query_row([new.job.0], |row| row.get(0))?;
-    let policy: Policy = from_json(&policy)?;
-    let ahead: Vec<(String, String, i64)> = tx
-        .prepare_cached(
-            "SELECT r.id, r.state, o.due FROM runs r INDEXED BY runs_open_by_job JOIN occurrences o ON o.id = r.occurrence
-             WHERE r.job = ?1 AND r.state <> 'settled'
-               AND (r.state <> 'queued' OR o.origin IN ('clock', 'event')) ORDER BY r.rowid",
-        )?
-        .query_map([new.job.0], |row| {
-            Ok((row.get(0)?, row.get(1)?, row.get(2)?))
-        })?
-        .collect::<Result<_, _>>()?;
-    let Some((first, state, due)) = ahead.first() else {
-        return line_up(tx, new, ready_at, now);
-    };
-    match policy.overlap {
-        Overlap::Skip => {
-            let due = moment(*due)?;
-            let why = format!("an earlier one is not over: run {first}, due {due}, is {state}");
-            skipped(tx, new, why, now)
-        }
-        Overlap::Queue if ahead.len() >= QUEUE as usize => {
-            let why = format!("{} earlier ones are waiting", ahead.len());
-            skipped(tx, new, why, now)
-        }
-        Overlap::Queue => line_up(tx, new, ready_at, now),
-        Overlap::Replace => {
-            let run = line_up(tx, new, ready_at, now)?;
-            if run.is_some() {
-                for (earlier, ..) in &ahead {
-                    let why = format!("replaced by the one due {}", new.due);
-                    cancel::ask(tx, &id(earlier.clone())?, &why, now)?;
-                }
-            }
-            Ok(run)
-        }
     }
 }
 

@@ -15,145 +15,15 @@ use std::collections::VecDeque;
 use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension as _, Transaction, params};
 
-use super::occurrences::{self, NewOccurrence, Origin};
+use super::rows::{NewOccurrence, Origin, line_up, queue};
 use super::{
-    Fault, JobId, Ledger, LedgerError, NightId, Result, Summary, accounts, from_json, id, millis,
-    runs, to_json,
+    Fault, JobId, LedgerError, NightId, Result, Summary, accounts, from_json, id, millis, moment,
+    to_json,
 };
-use crate::digest::Digest;
 use crate::ids::{Fence, OccurrenceId, RunId};
 use crate::outcome::Outcome;
-use crate::owner::Owner;
-use crate::policy::{Policy, retryable};
+use crate::policy::{Overlap, Policy, QUEUE, retryable};
 use crate::schedule::{On, Schedule, Trigger};
-
-impl Ledger {
-    /// Settles a run and, unless it was deferred, its occurrence.
-    ///
-    /// # Errors
-    /// [`LedgerError::StaleFence`] when another run of the job was admitted since; the run must then
-    /// not touch anything any more. [`LedgerError::NotFound`] when it is settled already.
-    pub fn settle(
-        &mut self,
-        run: &RunId,
-        fence: Option<Fence>,
-        outcome: &Outcome,
-        summary: &Summary,
-        now: Timestamp,
-    ) -> Result<()> {
-        self.write(|tx| {
-            check_fence(tx, run, fence)?;
-            settle_row(tx, run, outcome, summary, now)
-        })
-    }
-
-    /// Gives a run that was never admitted its outcome. Does nothing, and says so, when it was
-    /// admitted or settled meanwhile: then its outcome is another process's to give.
-    pub fn decline(&mut self, run: &RunId, outcome: &Outcome, now: Timestamp) -> Result<bool> {
-        self.write(|tx| {
-            if runs::waiting(tx, run)?.is_none() {
-                return Ok(false);
-            }
-            settle_row(tx, run, outcome, &Summary::default(), now)?;
-            Ok(true)
-        })
-    }
-
-    /// Settles a run whose placement met a target that was neither what it expected nor what it
-    /// makes. What was staged is kept for a person, and no longer swept.
-    pub fn settle_conflict(
-        &mut self,
-        run: &RunId,
-        fence: Fence,
-        outcome: &Outcome,
-        summary: &Summary,
-        now: Timestamp,
-    ) -> Result<()> {
-        self.write(|tx| {
-            check_fence(tx, run, Some(fence))?;
-            tx.prepare_cached("UPDATE placements SET conflict = ?2 WHERE run = ?1")?
-                .execute(params![run.as_str(), outcome.why().unwrap_or_default()])?;
-            tx.prepare_cached("UPDATE runs SET staging = NULL WHERE id = ?1")?
-                .execute([run.as_str()])?;
-            settle_row(tx, run, outcome, summary, now)
-        })
-    }
-
-    /// Settles a run whose process is gone, and requests another attempt at its occurrence where
-    /// `retry` allows one.
-    pub fn settle_dead(
-        &mut self,
-        run: &RunId,
-        outcome: &Outcome,
-        summary: &Summary,
-        retry: Option<&Owner>,
-        now: Timestamp,
-    ) -> Result<Option<RunId>> {
-        self.write(|tx| {
-            let Some(starter) = retry else {
-                settle_row(tx, run, outcome, summary, now)?;
-                return Ok(None);
-            };
-            let over = close(tx, run, outcome, summary, now)?;
-            request(tx, &over.occurrence, starter, now).map(Some)
-        })
-    }
-}
-
-/// A fresh run of an occurrence, later than all others of its millisecond, with the seed that its id
-/// fixes.
-fn fresh(tx: &Transaction<'_>, now: Timestamp) -> Result<(RunId, i64), Fault> {
-    let last: Option<String> = tx
-        .prepare_cached("SELECT max(id) FROM runs")?
-        .query_row([], |row| row.get(0))?;
-    let last: Option<RunId> = last.map(id).transpose()?;
-    let run = RunId::new_after(last.as_ref(), now);
-    let digest = Digest::of(run.as_str().as_bytes()).short();
-    let seed = u64::from_str_radix(&digest, 16).expect("a short digest is 16 hex digits");
-    Ok((run, seed.cast_signed()))
-}
-
-/// Adds a requested run to an occurrence: `starter` spawns it now.
-pub(super) fn request(
-    tx: &Transaction<'_>,
-    occurrence: &OccurrenceId,
-    starter: &Owner,
-    now: Timestamp,
-) -> Result<RunId, Fault> {
-    let (run, seed) = fresh(tx, now)?;
-    tx.prepare_cached(
-        "INSERT INTO runs (id, occurrence, job, attempt, state, requested, starter, seed)
-         SELECT ?1, id, job, 1 + (SELECT count(*) FROM runs WHERE occurrence = ?2), 'requested', ?3, ?4, ?5
-         FROM occurrences WHERE id = ?2",
-    )?
-    .execute(params![run.as_str(), occurrence.as_str(), millis(now), to_json(starter), seed])?;
-    Ok(run)
-}
-
-/// Adds a queued run to an occurrence: whoever ticks at `ready_at` or later starts it.
-pub(super) fn queue(
-    tx: &Transaction<'_>,
-    occurrence: &OccurrenceId,
-    ready_at: Timestamp,
-    waits_for: Option<&OccurrenceId>,
-    now: Timestamp,
-) -> Result<RunId, Fault> {
-    let (run, seed) = fresh(tx, now)?;
-    tx.prepare_cached(
-        "INSERT INTO runs (id, occurrence, job, attempt, state, requested, ready_at, waits_for, seed)
-         SELECT ?1, id, job, 1 + (SELECT count(*) FROM runs WHERE occurrence = ?2), 'queued', ?3, ?4, ?5, ?6
-         FROM occurrences WHERE id = ?2",
-    )?
-    .execute(params![
-        run.as_str(),
-        occurrence.as_str(),
-        millis(now),
-        millis(ready_at),
-        waits_for.map(OccurrenceId::as_str),
-        seed
-    ])?;
-    Ok(run)
-}
 
 /// Gives a run its outcome, and its occurrence what follows from it.
 pub(super) fn settle_row(
@@ -178,8 +48,8 @@ pub(super) fn settle_row(
 }
 
 /// A run that just ended.
-struct Over {
-    occurrence: OccurrenceId,
+pub(super) struct Over {
+    pub occurrence: OccurrenceId,
     job: JobId,
     seed: u64,
     /// Somebody asked for its end: it is not tried again, however it ended.
@@ -188,7 +58,7 @@ struct Over {
 }
 
 /// Gives a run, and nothing else, its outcome.
-fn close(
+pub(super) fn close(
     tx: &Transaction<'_>,
     run: &RunId,
     outcome: &Outcome,
@@ -373,10 +243,10 @@ fn follow(
         // What was skipped, or put off for a person to try again, has not been at work.
         let ended = !matches!(outcome, Outcome::Skipped { .. } | Outcome::Deferred { .. });
         if outcome.placed() || (after.on == On::End && ended) {
-            occurrences::await_turn(tx, &new, now, now)?;
+            await_turn(tx, &new, now, now)?;
         } else {
             let why = format!("{} ended as {outcome}", after.job);
-            occurrences::skipped(tx, &new, why, now)?;
+            skipped(tx, &new, why, now)?;
         }
     }
     Ok(())
@@ -400,4 +270,90 @@ pub(super) fn check_fence(db: &Connection, run: &RunId, fence: Option<Fence>) ->
             fence: fence.0,
         }))
     }
+}
+
+/// Records an occurrence that nobody starts, with the reason; `None` when it is known.
+pub(super) fn skipped(
+    tx: &Transaction<'_>,
+    new: &NewOccurrence,
+    why: String,
+    now: Timestamp,
+) -> Result<Option<RunId>, Fault> {
+    let run = line_up(tx, new, now, now)?;
+    if let Some(run) = &run {
+        skip(tx, run, why, now)?;
+    }
+    Ok(run)
+}
+
+/// Queues an occurrence of a clock or an event, by its job's rule for overlap: what a person or a
+/// script put into the queue is in nobody's way.
+pub(super) fn await_turn(
+    tx: &Transaction<'_>,
+    new: &NewOccurrence,
+    ready_at: Timestamp,
+    now: Timestamp,
+) -> Result<Option<RunId>, Fault> {
+    let policy: String = tx
+        .prepare_cached("SELECT policy FROM jobs WHERE id = ?1")?
+        .query_row([new.job.0], |row| row.get(0))?;
+    let policy: Policy = from_json(&policy)?;
+    let ahead: Vec<(String, String, i64, bool)> = tx
+        .prepare_cached(
+            "SELECT r.id, r.state, o.due, o.origin IN ('clock', 'event')
+             FROM runs r INDEXED BY runs_open_by_job JOIN occurrences o ON o.id = r.occurrence
+             WHERE r.job = ?1 AND r.state <> 'settled'
+               AND (r.state <> 'queued' OR o.origin IN ('clock', 'event')) ORDER BY r.rowid",
+        )?
+        .query_map([new.job.0], |row| {
+            Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?))
+        })?
+        .collect::<Result<_, _>>()?;
+    let Some((first, state, due, _)) = ahead.first() else {
+        return line_up(tx, new, ready_at, now);
+    };
+    match policy.overlap {
+        Overlap::Skip => {
+            let due = moment(*due)?;
+            let why = format!("an earlier one is not over: run {first}, due {due}, is {state}");
+            skipped(tx, new, why, now)
+        }
+        Overlap::Queue if ahead.len() >= QUEUE as usize => {
+            let why = format!("{} earlier ones are waiting", ahead.len());
+            skipped(tx, new, why, now)
+        }
+        Overlap::Queue => line_up(tx, new, ready_at, now),
+        Overlap::Replace => {
+            let run = line_up(tx, new, ready_at, now)?;
+            if run.is_some() {
+                // What a person asked for is waited for.
+                for (earlier, ..) in ahead.iter().filter(|one| one.3) {
+                    let why = format!("replaced by the one due {}", new.due);
+                    ask(tx, &id(earlier.clone())?, &why, now)?;
+                }
+            }
+            Ok(run)
+        }
+    }
+}
+
+/// Ends a run that has not begun, or notes that a running one is to end.
+pub(super) fn ask(
+    tx: &Transaction<'_>,
+    run: &RunId,
+    why: &str,
+    now: Timestamp,
+) -> Result<(), Fault> {
+    let asked = tx
+        .prepare_cached(
+            "UPDATE runs SET cancel = coalesce(cancel, ?2) WHERE id = ?1 AND state = 'running'",
+        )?
+        .execute(params![run.as_str(), why])?;
+    if asked == 0 {
+        let outcome = Outcome::Cancelled {
+            why: why.to_owned(),
+        };
+        settle_row(tx, run, &outcome, &Summary::default(), now)?;
+    }
+    Ok(())
 }

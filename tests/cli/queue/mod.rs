@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 
-use crate::served::Daemon;
 use crate::house::{House, Said, ended_within};
+use crate::served::Daemon;
 
 const LIMIT: Duration = Duration::from_secs(60);
 const JOBS: &str = "[jobs.dream]\nenabled = false\n\
