@@ -15,7 +15,7 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
 use crate::ids::{ProjectId, RunId};
-use crate::ledger::{DueJob, JobId, Ledger, LedgerError, NewJob};
+use crate::ledger::{DueJob, JobId, Ledger, LedgerError, NewJob, RunRow};
 use crate::policy::{CatchUp, Policy, Which};
 use crate::recover::{Driver, Recovered, recover, sweep_all};
 use crate::schedule::{Due, Missed, Schedule, UnknownZone};
@@ -57,8 +57,9 @@ pub fn report_job() -> NewJob {
 /// [`LedgerError`]: what was recorded before it stays recorded.
 pub fn tick(ledger: &mut Ledger, driver: &Driver<'_>, now: Moment) -> Result<Tick, LedgerError> {
     let mut tick = Tick::default();
-    ask_to_end(ledger, now, &mut tick.end)?;
-    for run in ledger.live()? {
+    let live = ledger.live()?;
+    ask_to_end(ledger, &live, now, &mut tick.end)?;
+    for run in live {
         let recovered = match recover(ledger, driver, &run, now) {
             Err(error) if error.is_about_one_thing() => {
                 tick.troubles.push(format!("run {}: {error}", run.id));
@@ -87,7 +88,8 @@ pub fn tick(ledger: &mut Ledger, driver: &Driver<'_>, now: Moment) -> Result<Tic
     }
     if record_due(ledger, None, now.wall, &mut tick.troubles)? {
         // What is replaced by a later moment need not live until the next tick.
-        ask_to_end(ledger, now, &mut tick.end)?;
+        let live = ledger.live()?;
+        ask_to_end(ledger, &live, now, &mut tick.end)?;
     }
     tick.start
         .extend(ledger.start_ready(None, driver.me, now.wall)?);
@@ -125,11 +127,16 @@ pub fn record_due(
 }
 
 /// Adds the live runs that somebody wants to end, and sees to it that they do not live for long.
-fn ask_to_end(ledger: &mut Ledger, now: Moment, end: &mut Vec<RunId>) -> Result<(), LedgerError> {
-    for run in ledger.live()? {
+fn ask_to_end(
+    ledger: &mut Ledger,
+    live: &[RunRow],
+    now: Moment,
+    end: &mut Vec<RunId>,
+) -> Result<(), LedgerError> {
+    for run in live {
         if run.cancel.is_some() && !end.contains(&run.id) {
-            ledger.hasten(&run, now.boot)?;
-            end.push(run.id);
+            ledger.hasten(run, now.boot)?;
+            end.push(run.id.clone());
         }
     }
     Ok(())

@@ -172,7 +172,7 @@ pub enum Command {
     #[command(after_help = "Example: runner daemon --drain 5m")]
     Daemon {
         /// How long live runs may go on when it is told to end [default: `drain` in the table
-        /// [daemon] of the user's configuration file, or 30s]
+        /// `[daemon]` of the user's configuration file, or 30s]
         #[arg(long, value_name = "DURATION")]
         drain: Option<String>,
     },

@@ -13,8 +13,8 @@ impl Ledger {
     /// Settles a run and, unless it was deferred, its occurrence.
     ///
     /// # Errors
-    /// [`LedgerError::StaleFence`] when another run of the job was admitted since; the run must then
-    /// not touch anything any more. [`LedgerError::NotFound`] when it is settled already.
+    /// [`StaleFence`](super::LedgerError::StaleFence) when another run of the job was admitted since; the run must then
+    /// not touch anything any more. [`NotFound`](super::LedgerError::NotFound) when it is settled already.
     pub fn settle(
         &mut self,
         run: &RunId,

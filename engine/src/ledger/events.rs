@@ -57,15 +57,15 @@ impl Ledger {
 }
 
 pub(super) fn insert(tx: &Transaction<'_>, event: &Event) -> Result<(), Fault> {
-    tx.execute(
+    tx.prepare_cached(
         "INSERT INTO events (at, project, run, kind, detail) VALUES (?1, ?2, ?3, ?4, ?5)",
-        params![
-            millis(event.at),
-            event.project.as_ref().map(ProjectId::as_str),
-            event.run.as_ref().map(RunId::as_str),
-            event.kind,
-            event.detail
-        ],
-    )?;
+    )?
+    .execute(params![
+        millis(event.at),
+        event.project.as_ref().map(ProjectId::as_str),
+        event.run.as_ref().map(RunId::as_str),
+        event.kind,
+        event.detail
+    ])?;
     Ok(())
 }

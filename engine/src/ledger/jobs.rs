@@ -186,7 +186,8 @@ impl Ledger {
     pub fn job(&self, project: &ProjectId, name: &str) -> Result<JobRow> {
         let found = self.view(|db| {
             let sql = format!("SELECT {COLUMNS} FROM jobs WHERE project = ?1 AND name = ?2");
-            db.query_row(&sql, params![project.as_str(), name], raw)
+            db.prepare_cached(&sql)?
+                .query_row(params![project.as_str(), name], raw)
                 .optional()?
                 .map(due_job)
                 .transpose()

@@ -45,7 +45,7 @@ impl Ledger {
     pub fn night(&self, wanted: NightId) -> Result<Night> {
         self.view(|db| {
             let sql = format!("SELECT {COLUMNS} FROM nights WHERE id = ?1");
-            night(db.query_row(&sql, [wanted.0], raw)?)
+            night(db.prepare_cached(&sql)?.query_row([wanted.0], raw)?)
         })
     }
 
@@ -85,9 +85,7 @@ pub(super) fn open(
     opens: Timestamp,
     closes: Timestamp,
 ) -> Result<Night, Fault> {
-    let taken: i64 = tx.query_row(
-        "SELECT count(*) FROM nights WHERE project = ?1 AND (name = ?2 OR name GLOB ?2 || '-[0-9]*')",
-        params![project.as_str(), date],
+    let taken: i64 = tx.prepare_cached("SELECT count(*) FROM nights WHERE project = ?1 AND (name = ?2 OR name GLOB ?2 || '-[0-9]*')")?.query_row(params![project.as_str(), date],
         |row| row.get(0),
     )?;
     let name = if taken == 0 {
@@ -95,10 +93,13 @@ pub(super) fn open(
     } else {
         format!("{date}-{}", taken + 1)
     };
-    tx.execute(
-        "INSERT INTO nights (project, name, opens, closes) VALUES (?1, ?2, ?3, ?4)",
-        params![project.as_str(), name, millis(opens), millis(closes)],
-    )?;
+    tx.prepare_cached("INSERT INTO nights (project, name, opens, closes) VALUES (?1, ?2, ?3, ?4)")?
+        .execute(params![
+            project.as_str(),
+            name,
+            millis(opens),
+            millis(closes)
+        ])?;
     let id = NightId(tx.last_insert_rowid());
     Ok(Night {
         id,
@@ -118,11 +119,8 @@ pub(super) fn open_or_join(
     opens: Timestamp,
     closes: Timestamp,
 ) -> Result<NightId, Fault> {
-    let open_one = tx
-        .query_row(
-            "SELECT id FROM nights WHERE project = ?1 AND closed IS NULL AND opens <= ?2 AND closes > ?2
-             ORDER BY id DESC LIMIT 1",
-            params![project.as_str(), millis(opens)],
+    let open_one = tx.prepare_cached("SELECT id FROM nights WHERE project = ?1 AND closed IS NULL AND opens <= ?2 AND closes > ?2
+             ORDER BY id DESC LIMIT 1")?.query_row(params![project.as_str(), millis(opens)],
             |row| row.get(0),
         )
         .optional()?;

@@ -110,7 +110,10 @@ impl Ledger {
     pub fn in_memory() -> Result<Self> {
         let path = Path::new(":memory:");
         let sql = |error| Fault::Sql(error).at(path);
-        let mut db = Connection::open_in_memory().map_err(sql)?;
+        let mut db = Connection::open_in_memory_with_flags(
+            OpenFlags::default() | OpenFlags::SQLITE_OPEN_NO_MUTEX,
+        )
+        .map_err(sql)?;
         db.pragma_update(None, "foreign_keys", true).map_err(sql)?;
         db.set_prepared_statement_cache_capacity(STATEMENTS);
         migrate(&mut db, path)?;

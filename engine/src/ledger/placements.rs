@@ -34,15 +34,11 @@ impl Ledger {
     /// Call it with the deciding lock held and the run's processes gone.
     pub fn take_over(&mut self, run: &RunId) -> Result<Fence> {
         self.write(|tx| {
-            let fence: i64 = tx.query_row(
-                "UPDATE jobs SET fence = fence + 1 WHERE id = (SELECT job FROM runs WHERE id = ?1)
-                 RETURNING fence",
-                [run.as_str()],
+            let fence: i64 = tx.prepare_cached("UPDATE jobs SET fence = fence + 1 WHERE id = (SELECT job FROM runs WHERE id = ?1)
+                 RETURNING fence")?.query_row([run.as_str()],
                 |row| row.get(0),
             )?;
-            tx.execute(
-                "UPDATE runs SET fence = ?2 WHERE id = ?1 AND state <> 'settled'",
-                params![run.as_str(), fence],
+            tx.prepare_cached("UPDATE runs SET fence = ?2 WHERE id = ?1 AND state <> 'settled'")?.execute(params![run.as_str(), fence],
             )?;
             Ok(Fence(fence))
         })
@@ -54,11 +50,8 @@ impl PlacementLog for RunLog<'_> {
         self.ledger
             .view(|db| {
                 let found: Option<(String, Option<i64>)> = db
-                    .query_row(
-                        "SELECT manifest, placed FROM placements WHERE run = ?1",
-                        [run.as_str()],
-                        |row| Ok((row.get(0)?, row.get(1)?)),
-                    )
+                    .prepare_cached("SELECT manifest, placed FROM placements WHERE run = ?1")?
+                    .query_row([run.as_str()], |row| Ok((row.get(0)?, row.get(1)?)))
                     .optional()?;
                 found
                     .map(|(manifest, placed)| {
@@ -83,18 +76,14 @@ impl PlacementLog for RunLog<'_> {
             if let Err(refused) = fenced(tx, run, fence)? {
                 return Ok(Err(refused));
             }
-            let added = tx.execute(
-                "INSERT INTO placements (run, fence, manifest, committed) VALUES (?1, ?2, ?3, ?4)
-                 ON CONFLICT (run) DO NOTHING",
-                params![run.as_str(), fence.0, to_json(manifest), millis(now)],
+            let added = tx.prepare_cached("INSERT INTO placements (run, fence, manifest, committed) VALUES (?1, ?2, ?3, ?4)
+                 ON CONFLICT (run) DO NOTHING")?.execute(params![run.as_str(), fence.0, to_json(manifest), millis(now)],
             )?;
             if added == 0 {
                 return Ok(Err(LogError::ManifestExists { run: run.clone() }));
             }
             if let Some(summary) = summary {
-                tx.execute(
-                    "UPDATE runs SET summary = ?2 WHERE id = ?1",
-                    params![run.as_str(), to_json(summary)],
+                tx.prepare_cached("UPDATE runs SET summary = ?2 WHERE id = ?1")?.execute(params![run.as_str(), to_json(summary)],
                 )?;
             }
             Ok(Ok(()))
@@ -105,11 +94,8 @@ impl PlacementLog for RunLog<'_> {
     fn commit_outcome(&mut self, run: &RunId, fence: Fence) -> Result<(), LogError> {
         let now = self.now;
         let done = self.ledger.write(|tx| {
-            let found: Option<(String, Option<i64>, Option<String>)> = tx
-                .query_row(
-                    "SELECT p.manifest, p.placed, r.summary FROM placements p JOIN runs r ON r.id = p.run
-                     WHERE p.run = ?1",
-                    [run.as_str()],
+            let found: Option<(String, Option<i64>, Option<String>)> = tx.prepare_cached("SELECT p.manifest, p.placed, r.summary FROM placements p JOIN runs r ON r.id = p.run
+                     WHERE p.run = ?1")?.query_row([run.as_str()],
                     |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)),
                 )
                 .optional()?;
@@ -124,9 +110,7 @@ impl PlacementLog for RunLog<'_> {
             }
             let manifest: Manifest = from_json(&manifest)?;
             let summary: Summary = summary.as_deref().map(from_json).transpose()?.unwrap_or_default();
-            tx.execute(
-                "UPDATE placements SET placed = ?2 WHERE run = ?1",
-                params![run.as_str(), millis(now)],
+            tx.prepare_cached("UPDATE placements SET placed = ?2 WHERE run = ?1")?.execute(params![run.as_str(), millis(now)],
             )?;
             settle::settle_row(tx, run, &manifest.outcome, &summary, now)?;
             Ok(Ok(()))
@@ -140,11 +124,11 @@ fn fenced(db: &Connection, run: &RunId, fence: Fence) -> Result<Result<(), LogEr
     match settle::check_fence(db, run, Some(fence)) {
         Ok(()) => Ok(Ok(())),
         Err(Fault::Known(LedgerError::StaleFence { .. })) => {
-            let current: i64 = db.query_row(
-                "SELECT j.fence FROM runs r JOIN jobs j ON j.id = r.job WHERE r.id = ?1",
-                [run.as_str()],
-                |row| row.get(0),
-            )?;
+            let current: i64 = db
+                .prepare_cached(
+                    "SELECT j.fence FROM runs r JOIN jobs j ON j.id = r.job WHERE r.id = ?1",
+                )?
+                .query_row([run.as_str()], |row| row.get(0))?;
             Ok(Err(LogError::StaleFence {
                 run: run.clone(),
                 held: fence,

@@ -35,20 +35,14 @@ impl Ledger {
     pub fn register(&mut self, project: &Project, now: Timestamp) -> Result<()> {
         let path = text(&project.path)?;
         self.write(|tx| {
-            tx.execute(
-                "UPDATE jobs SET enabled = 0, next_due = NULL WHERE project IN
-                   (SELECT id FROM projects WHERE path = ?2 AND id <> ?1)",
-                params![project.id.as_str(), path],
+            tx.prepare_cached("UPDATE jobs SET enabled = 0, next_due = NULL WHERE project IN
+                   (SELECT id FROM projects WHERE path = ?2 AND id <> ?1)")?.execute(params![project.id.as_str(), path],
             )?;
-            tx.execute(
-                "UPDATE projects SET path = path || ' was ' || id, config_stamp = ?3
-                 WHERE path = ?2 AND id <> ?1",
-                params![project.id.as_str(), path, GONE],
+            tx.prepare_cached("UPDATE projects SET path = path || ' was ' || id, config_stamp = ?3
+                 WHERE path = ?2 AND id <> ?1")?.execute(params![project.id.as_str(), path, GONE],
             )?;
-            tx.execute(
-                "INSERT INTO projects (id, path, device, inode, created) VALUES (?1, ?2, ?3, ?4, ?5)
-                 ON CONFLICT (id) DO UPDATE SET path = ?2, device = ?3, inode = ?4",
-                params![
+            tx.prepare_cached("INSERT INTO projects (id, path, device, inode, created) VALUES (?1, ?2, ?3, ?4, ?5)
+                 ON CONFLICT (id) DO UPDATE SET path = ?2, device = ?3, inode = ?4")?.execute(params![
                     project.id.as_str(),
                     path,
                     project.device.cast_signed(),
@@ -75,11 +69,10 @@ impl Ledger {
     /// One project.
     pub fn project(&self, wanted: &ProjectId) -> Result<Option<Project>> {
         self.view(|db| {
-            db.query_row(
+            db.prepare_cached(
                 "SELECT id, path, device, inode, config_stamp FROM projects WHERE id = ?1",
-                [wanted.as_str()],
-                raw,
-            )
+            )?
+            .query_row([wanted.as_str()], raw)
             .optional()?
             .map(project)
             .transpose()

@@ -235,21 +235,6 @@ impl Ledger {
         })
     }
 
-    /// Runs that wait for their moment or their turn, of all projects, the first to be ready first;
-    /// at most `limit`.
-    pub fn queued(&self, limit: u32) -> Result<Vec<RunRow>> {
-        self.view(|db| {
-            let sql = format!(
-                "SELECT {COLUMNS} FROM runs r INDEXED BY runs_ready JOIN occurrences o ON o.id = r.occurrence
-                 JOIN jobs j ON j.id = r.job WHERE r.state = 'queued' AND r.waits_for IS NULL
-                 ORDER BY r.ready_at LIMIT ?1"
-            );
-            let mut statement = db.prepare_cached(&sql)?;
-            let rows = statement.query_map([limit], raw)?;
-            rows.map(|row| run_row(row?)).collect()
-        })
-    }
-
     /// Runs of a project that wait: those for their moment or their turn in the order in which they
     /// are ready, then those for other runs.
     pub fn queued_of(&self, project: &ProjectId) -> Result<Vec<RunRow>> {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use jiff::SignedDuration;
+use jiff::{SignedDuration, Timestamp};
 use runner_engine::ids::RunId;
 use runner_engine::ledger::{LedgerError, RunState};
 use runner_engine::outcome::Outcome;
@@ -241,19 +241,15 @@ impl Year {
         }
         let fallback = self.now + 30 * MINUTE;
         if (!daemon && !busy) || wakes > fallback {
-            let first = self.ledger.queued(1).unwrap();
-            let wait = first
-                .first()
-                .and_then(|run| run.ready_at)
-                .map(|at| at.duration_since(now));
-            let soon =
-                |wait: SignedDuration| wait.is_positive() && wait <= SignedDuration::from_secs(90);
-            if !daemon && !busy && !wait.is_some_and(soon) {
+            let next = self.ledger.next_ready(now).unwrap();
+            let soon = |at: Timestamp| at.duration_since(now) <= SignedDuration::from_secs(90);
+            if !daemon && !busy && !next.is_some_and(soon) {
                 self.host.end(pid);
                 self.drivers.remove(&pid);
                 return;
             }
-            let overdue = wait.is_some_and(|wait| !wait.is_positive());
+            let first = self.ledger.next_ready(Timestamp::MIN).unwrap();
+            let overdue = first.is_some_and(|at| at <= now);
             if overdue || !self.running.is_empty() || !self.ledger.live().unwrap().is_empty() {
                 wakes = wakes.min(fallback);
             }

@@ -280,8 +280,9 @@ impl Year {
         self.describe(silent);
         assert!(self.wall_millis() == wall);
         for _ in 0..4_000 {
-            let open = self.ledger.live().unwrap().len() + self.ledger.queued(1).unwrap().len();
-            if open == 0 && self.running.is_empty() {
+            let waiting = self.ledger.next_ready(Timestamp::MIN).unwrap().is_some();
+            let open = waiting || !self.ledger.live().unwrap().is_empty();
+            if !open && self.running.is_empty() {
                 // Reports of nights may still come.
                 let next = self.ledger.next_moment(self.wall()).unwrap();
                 let Some(next) = next else { return };

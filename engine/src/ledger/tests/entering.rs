@@ -236,7 +236,7 @@ fn moments_that_are_caught_up_together_wait_together() {
         .unwrap();
     let ready: Vec<_> = house
         .ledger
-        .queued(9)
+        .queued_of(&house.project)
         .unwrap()
         .into_iter()
         .map(|run| run.ready_at)
