@@ -62,7 +62,7 @@ pub fn driver<'a>(home: &'a Home, me: &'a Owner) -> Driver<'a> {
 }
 
 /// Starts the process of one requested run.
-pub fn spawn(run: &RunId, manner: Manner) -> Result<Started, Failure> {
+pub fn spawn(home: &Home, run: &RunId, manner: Manner) -> Result<Started, Failure> {
     let mut command = Command::new(home::executable()?);
     for name in home::MANAGERS {
         command.env_remove(name);
@@ -75,6 +75,10 @@ pub fn spawn(run: &RunId, manner: Manner) -> Result<Started, Failure> {
         .arg(run.as_str())
         .stdin(Stdio::null())
         .stdout(Stdio::null());
+    // The environment's settings it inherits.
+    for flag in &home.flags {
+        command.arg(format!("--config={flag}"));
+    }
     if !manner.watched {
         command.stderr(Stdio::null());
     }
@@ -153,7 +157,7 @@ pub fn run_all(
         };
         for run in fresh.start {
             let forwarder = forwarder.get_or_insert_with(Forwarder::start);
-            let started = spawn(&run, manner)?;
+            let started = spawn(home, &run, manner)?;
             all.push(run);
             forwarder.add(started.child.id());
             live.insert(started.child.id(), started);
@@ -177,7 +181,7 @@ pub fn run_all(
                     // Its time is another tick's.
                     continue;
                 }
-                let started = spawn(&again, manner)?;
+                let started = spawn(home, &again, manner)?;
                 all.push(again);
                 forwarder.add(started.child.id());
                 live.insert(started.child.id(), started);

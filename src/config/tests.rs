@@ -10,7 +10,11 @@ fn with(text: &str) -> Result<Config, Failure> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("runner.toml");
     fs::write(&path, text).unwrap();
-    load(&folder.path().join("none.toml"), &path)
+    load(&Stack {
+        user: &folder.path().join("none.toml"),
+        project: Some(&path),
+        overrides: &Overrides::default(),
+    })
 }
 
 #[test]
@@ -159,7 +163,7 @@ fn jobs_that_follow_each_other_in_a_circle_are_named() {
     let circle = format!("{text}trigger = \"after dream ends\"\n{}", dream("after a"));
     let error = with(&circle).unwrap_err().to_string();
     assert!(
-        error.contains(":4: jobs.a.trigger: ") && error.contains("a after b after dream after a"),
+        error.contains(":4:11: jobs.a.trigger: ") && error.contains("a after b after dream after a"),
         "{error}"
     );
     let line = format!("{text}enabled = false\n{}", dream("after a"));
@@ -235,7 +239,12 @@ fn with_set(text: &str, job: &str, settings: &[(&str, &str)]) -> Result<Config, 
         .iter()
         .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
         .collect();
-    load_with(&folder.path().join("none.toml"), &path, job, &settings)
+    let stack = Stack {
+        user: &folder.path().join("none.toml"),
+        project: Some(&path),
+        overrides: &Overrides::default(),
+    };
+    load_with(&stack, job, &settings)
 }
 
 #[test]

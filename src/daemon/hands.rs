@@ -177,7 +177,7 @@ impl<'a> Hands<'a> {
     }
 
     fn spawn(&mut self, run: &RunId, now: Moment) -> Option<Event> {
-        let started = drive::spawn(run, self.manner);
+        let started = drive::spawn(self.home, run, self.manner);
         let job = self
             .ledger
             .run(run)

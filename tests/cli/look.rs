@@ -44,6 +44,12 @@ fn the_help_is_the_reference() {
         &["schedule", "next"],
         &["schedule", "explain"],
         &["schedule", "simulate"],
+        &["config"],
+        &["config", "show"],
+        &["config", "check"],
+        &["config", "schema"],
+        &["config", "get"],
+        &["config", "set"],
         &["dream"],
         &["dream", "run"],
     ];
