@@ -96,6 +96,11 @@ pub(super) fn job(name: &str, mut table: Table, around: &Around<'_>) -> Result<J
     budget_section.finish()?;
     let known = section.known();
     let mut rest = section.rest();
+    // Serde would take a date for text.
+    if let Some((dated, _)) = rest.iter().find(|(_, value)| has_date(value)) {
+        let why = "no setting is a date; text stands in quotes";
+        return Err(wrong(sources, &key(dated), why));
+    }
     for size in ["max_idea_bytes"] {
         if let Some(Value::String(text)) = rest.get(size) {
             let bytes = units::size(text).map_err(|why| wrong(sources, &key(size), &why))?;
@@ -145,6 +150,15 @@ pub(super) fn job(name: &str, mut table: Table, around: &Around<'_>) -> Result<J
         policy,
         zone,
     })
+}
+
+fn has_date(value: &Value) -> bool {
+    match value {
+        Value::Datetime(_) => true,
+        Value::Array(items) => items.iter().any(has_date),
+        Value::Table(table) => table.values().any(has_date),
+        _ => false,
+    }
 }
 
 /// What of a dream's own settings cannot be worked with, and why.
@@ -214,11 +228,24 @@ fn own<T: DeserializeOwned>(
     let found = table
         .iter()
         .find_map(|(key, value)| Some((key, alone(key, value)?)));
+    // A field that is missing in an item of a list is not missing without that list.
+    let found = found.or_else(|| {
+        table.keys().find_map(|key| {
+            let mut without = table.clone();
+            without.remove(key);
+            let same = Value::Table(without).try_into::<T>().err();
+            let same = same.is_some_and(|other| other.message() == error.message());
+            (!same).then(|| (key, error.message().to_owned()))
+        })
+    });
     let Some((key, message)) = found else {
         return Err(wrong(sources, path, error.message()));
     };
     let place = format!("{path}.{key}");
-    let Some(rest) = message.strip_prefix("unknown field ") else {
+    let rest = message
+        .strip_prefix("unknown field ")
+        .filter(|rest| rest.split('`').nth(1) == Some(key));
+    let Some(rest) = rest else {
         return Err(wrong(sources, &place, &message));
     };
     let known: Vec<&str> = common

@@ -300,4 +300,8 @@ fn night(mut table: Table, sources: &Sources) -> Result<Night, Mistake> {
 }
 
 #[cfg(test)]
+mod edit_tests;
+#[cfg(test)]
+mod keys_tests;
+#[cfg(test)]
 mod tests;

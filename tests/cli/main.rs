@@ -10,6 +10,7 @@
 
 mod bad_input;
 mod commands;
+mod config;
 mod daemon;
 mod demo;
 mod house;
