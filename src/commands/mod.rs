@@ -35,6 +35,9 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         .mend("runner config set KEY VALUE, or runner enqueue JOB --set KEY=VALUE"));
     }
     let home = Home::read()?.with(&args.config, reach.unwrap_or_default())?;
+    if reach.is_some() {
+        home.overrides.honoured()?;
+    }
     let done = dispatch(args, &home);
     home.mark_damage(done.as_ref().err());
     done

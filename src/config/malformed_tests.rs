@@ -164,7 +164,5 @@ fn ten_megabytes_change_nothing() {
         .collect();
     let error = resolved(many.as_bytes()).unwrap_err();
     assert_eq!(line_named(&error, "many keys"), 1);
-    for told in [error.told().len()] {
-        assert!(told < 2_000, "{told}");
-    }
+    assert!(error.told().len() < 2_000, "the drawing is small");
 }

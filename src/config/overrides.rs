@@ -95,6 +95,29 @@ impl Overrides {
         Ok(())
     }
 
+    /// Refuses at once what no project could honour, where a command may never come to read one.
+    ///
+    /// # Errors
+    /// Naming the variable or flag.
+    pub fn honoured(&self) -> Result<(), Failure> {
+        for one in &self.list {
+            let path = match one.layer {
+                "environment" => one
+                    .path
+                    .iter()
+                    .map(|part| part.to_ascii_lowercase())
+                    .collect(),
+                _ => one.path.clone(),
+            };
+            let mut leaves = Vec::new();
+            spread(path, value(&one.text), &mut leaves);
+            for (path, _) in leaves {
+                self.check(one, &path)?;
+            }
+        }
+        Ok(())
+    }
+
     /// Lays them over `merged`, and notes in `sources` where they are from.
     ///
     /// # Errors

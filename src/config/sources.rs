@@ -194,11 +194,29 @@ pub(super) fn unknown(sources: &Sources, key: &str, why: &str) -> Mistake {
 }
 
 fn about(sources: &Sources, key: &str, why: &str, of_value: bool) -> Mistake {
-    let given = sources
+    let mut given = sources
         .given
         .iter()
         .rev()
         .find(|given| within(key, &given.key));
+    let best = if given.is_none() {
+        innermost(sources, key)
+    } else {
+        None
+    };
+    if best
+        .as_ref()
+        .is_none_or(|(_, found)| found.said < key.len())
+    {
+        // A table that no file has is there because of what lies in it.
+        given = given.or_else(|| {
+            sources
+                .given
+                .iter()
+                .rev()
+                .find(|given| within(&given.key, key))
+        });
+    }
     if let Some(given) = given {
         return Mistake {
             key: key.to_owned(),
@@ -210,6 +228,25 @@ fn about(sources: &Sources, key: &str, why: &str, of_value: bool) -> Mistake {
             },
         };
     }
+    match best {
+        Some((layer, found)) => {
+            let span = match found.value {
+                Some(value) if of_value => value,
+                _ => found.key,
+            };
+            Mistake::at(&layer.path, &layer.text, span, key, why)
+        }
+        None => Mistake {
+            key: key.to_owned(),
+            said: format!("the configuration: {key}: {why}"),
+            drawing: None,
+            exit: Exit::Configuration,
+        },
+    }
+}
+
+/// The last file that says most of a key's name.
+fn innermost<'a>(sources: &'a Sources, key: &str) -> Option<(&'a Layer, Found)> {
     let mut best: Option<(&Layer, Found)> = None;
     for layer in sources
         .layers
@@ -229,21 +266,7 @@ fn about(sources: &Sources, key: &str, why: &str, of_value: bool) -> Mistake {
             best = Some((layer, found));
         }
     }
-    match best {
-        Some((layer, found)) => {
-            let span = match found.value {
-                Some(value) if of_value => value,
-                _ => found.key,
-            };
-            Mistake::at(&layer.path, &layer.text, span, key, why)
-        }
-        None => Mistake {
-            key: key.to_owned(),
-            said: format!("the configuration: {key}: {why}"),
-            drawing: None,
-            exit: Exit::Configuration,
-        },
-    }
+    best
 }
 
 /// Whether `key` is `table` or lies in it.

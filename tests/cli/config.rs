@@ -188,12 +188,12 @@ fn check_tells_every_mistake_with_its_place() {
     assert!(said.out.is_empty());
     let told = house.run(&["config", "check", "--json"]).ends(78).json();
     assert_eq!(told["mistakes"].as_array().unwrap().len(), 4);
-    house.write("runner.toml", "[night\nat = 3 3\n");
+    house.write("runner.toml", "[night]\nat = 3 3\nlength = = 2\n");
     house
         .run(&["config", "check"])
         .ends(78)
-        .says("runner.toml:1:")
-        .says("runner.toml:2:");
+        .says("runner.toml:2:")
+        .says("runner.toml:3:");
     for bad in [
         &b"\xff\xfe"[..],
         b"a = \"\0\"",
@@ -240,7 +240,7 @@ fn what_cannot_be_honoured_is_refused() {
     schedule(&["night"], 2)
         .says("--config night.at: ")
         .says("runner config set night.at");
-    schedule(&["tick"], 0).says("--config night.at: ");
+    schedule(&["tick"], 2).says("--config night.at: ");
     schedule(&["enqueue", "say"], 2).says("--set");
     schedule(&["status"], 2);
     schedule(&["schedule", "next", "dream", "-n", "1"], 0).says("23:00");
