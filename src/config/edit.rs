@@ -3,6 +3,7 @@
 //! `toml_edit` makes the change. It writes every line's end in one way, so the lines that it left
 //! alone are taken from the old text. Must never give a text that has a mistake the old one had not.
 
+use std::borrow::Cow;
 use std::path::Path;
 
 use toml_edit::{DocumentMut, Item, TableLike, Value};
@@ -47,7 +48,7 @@ pub fn edit(user: &Path, edit: &Edit<'_>) -> Result<(String, String), Failure> {
             sources.layers.push(Layer {
                 name,
                 path: edit.file.to_owned(),
-                text: String::new(),
+                text: Cow::Borrowed(""),
             });
             sources.layers.len() - 1
         }
@@ -57,10 +58,10 @@ pub fn edit(user: &Path, edit: &Edit<'_>) -> Result<(String, String), Failure> {
             return Err(mistake.into());
         }
     }
-    let old = sources.layers[at].text.clone();
+    let old = sources.layers[at].text.clone().into_owned();
     let new = changed(&old, &path, edit)?;
     let before = said(&sources);
-    sources.layers[at].text.clone_from(&new);
+    sources.layers[at].text = Cow::Owned(new.clone());
     let (mut table, sources) = merged(sources)?;
     let fresh = all(&mut table, &sources)
         .into_iter()

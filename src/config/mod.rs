@@ -133,6 +133,20 @@ pub struct Stack<'a> {
     pub overrides: &'a Overrides,
 }
 
+/// One file's text and what it says as it stands, not resolved; `None` where there is no such file.
+pub fn file(path: &Path) -> Result<Option<(String, Table)>, Failure> {
+    let Some(text) = read(path)? else {
+        return Ok(None);
+    };
+    let layer = Layer {
+        name: "project",
+        path: path.to_owned(),
+        text: text.into(),
+    };
+    let table = parse(&layer)?;
+    Ok(Some((layer.text.into_owned(), table)))
+}
+
 /// Reads and resolves all layers; a missing file is an empty layer.
 pub fn load(stack: &Stack<'_>) -> Result<Config, Failure> {
     let (mut merged, sources) = layers(stack)?;
@@ -173,7 +187,7 @@ fn texts(stack: &Stack<'_>) -> Result<Sources, Mistake> {
         layers: vec![Layer {
             name: "default",
             path: "config/default.toml".into(),
-            text: DEFAULT.to_owned(),
+            text: DEFAULT.into(),
         }],
         given: Vec::new(),
     };
@@ -183,7 +197,7 @@ fn texts(stack: &Stack<'_>) -> Result<Sources, Mistake> {
             sources.layers.push(Layer {
                 name,
                 path: path.to_owned(),
-                text,
+                text: text.into(),
             });
         }
     }

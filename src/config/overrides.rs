@@ -319,4 +319,77 @@ mod tests {
             assert_eq!(value(plain), text(plain));
         }
     }
+
+    fn of(name: &str, text: &str) -> Result<Vec<(String, String)>, Failure> {
+        let mut merged: Table = toml::from_str(
+            "[jobs.My-Job]\ntimeout = \"1m\"\n[jobs.a-b]\n[jobs.a_b]\n[night]\nat = \"02:30\"\n",
+        )
+        .unwrap();
+        let variables = [(name, text), ("RUNNER_LOG", "debug"), ("RUNNER", "x")];
+        let variables = variables
+            .into_iter()
+            .map(|(name, text)| (name.into(), text.into()));
+        let mut sources = Sources::default();
+        Overrides::of_environment(variables)?.lay_over(&mut merged, &mut sources)?;
+        Ok(sources
+            .given
+            .into_iter()
+            .map(|given| (given.key, given.said))
+            .collect())
+    }
+
+    #[test]
+    fn a_variables_name_finds_what_is_there() {
+        for (name, text, key) in [
+            (
+                "RUNNER_CONFIG__NIGHT__BUDGET__CALLS",
+                "3",
+                "night.budget.calls",
+            ),
+            (
+                "RUNNER_CONFIG__JOBS__MY_JOB__TIMEOUT",
+                "5m",
+                "jobs.My-Job.timeout",
+            ),
+            (
+                "RUNNER_CONFIG__jobs__My-Job__timeout",
+                "5m",
+                "jobs.My-Job.timeout",
+            ),
+            (
+                "RUNNER_CONFIG__DAY",
+                "{ budget = { calls = 3 } }",
+                "day.budget.calls",
+            ),
+        ] {
+            let given = of(name, text).unwrap();
+            assert_eq!(given, [(key.to_owned(), name.to_owned())]);
+        }
+        for (name, text, why) in [
+            (
+                "RUNNER_CONFIG__JOBS__A_B__TIMEOUT",
+                "5m",
+                "\"a-b\" or \"a_b\"",
+            ),
+            (
+                "RUNNER_CONFIG__JOBS__MYJOB__TIMEOUT",
+                "5m",
+                "did you mean \"My-Job\"",
+            ),
+            ("RUNNER_CONFIG__NIGHT__AT__X", "3", "schedule"),
+            (
+                "RUNNER_CONFIG__JOBS",
+                "{ My-Job = { kind = \"dream\" } }",
+                "schedule",
+            ),
+            ("RUNNER_CONFIG__DAEMON__DRAIN", "3s", "the user's file"),
+            ("RUNNER_CONFIG__", "3", "two underscores"),
+            ("RUNNER_CONFIG", "3", "two underscores"),
+            ("RUNNER_CONFIGS", "3", "two underscores"),
+            ("RUNNER_CONFIG__A____B", "3", "two underscores"),
+        ] {
+            let said = of(name, text).unwrap_err().to_string();
+            assert!(said.starts_with(name) && said.contains(why), "{said}");
+        }
+    }
 }

@@ -4,6 +4,7 @@
 //! The texts are kept and looked through only when a place is asked for, so that reading a good
 //! configuration costs nothing more. Must never write a file.
 
+use std::borrow::Cow;
 use std::fs::{self, File};
 use std::io::{ErrorKind, Read as _};
 use std::ops::Range;
@@ -87,7 +88,7 @@ pub(super) struct Layer {
     /// Where it lies; for the default, its name in runner's own sources.
     pub(super) path: PathBuf,
     /// What it says, without a byte order mark.
-    pub(super) text: String,
+    pub(super) text: Cow<'static, str>,
 }
 
 /// A setting that is in no file.

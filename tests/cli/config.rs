@@ -207,6 +207,7 @@ fn check_tells_every_mistake_with_its_place() {
             .says("runner.toml:")
             .says("^");
         house.run(&["night"]).ends(78).says("runner.toml:");
+        house.run(&["init"]).ends(78).says("runner.toml:");
     }
 }
 
