@@ -77,6 +77,10 @@ pub fn spawn(home: &Home, run: &RunId, manner: Manner) -> Result<Started, Failur
         .arg(run.as_str())
         .stdin(Stdio::null())
         .stdout(Stdio::null());
+    // The environment's settings it inherits.
+    for flag in &home.flags {
+        command.arg(format!("--config={flag}"));
+    }
     if !manner.watched {
         command.stderr(Stdio::null());
     }

@@ -25,6 +25,7 @@ use runner_engine::time::{Clock, Moment};
 use sd_notify::NotifyState;
 
 use crate::cli::Failure;
+use crate::config::{Overrides, Reach, Stack};
 
 /// What a child may see of our environment, besides what its backend names.
 const ALLOWED: &[&str] = &["PATH", "HOME", "USER", "LOGNAME", "LANG", "TZ", "TMPDIR"];
@@ -43,6 +44,10 @@ pub struct Home {
     pub clock: Clock,
     /// Where the command was called.
     pub here: PathBuf,
+    /// Settings of this command that are in no file.
+    pub overrides: Overrides,
+    /// `--config`, as it was given: a run that is started is told the same.
+    pub flags: Vec<String>,
 }
 
 impl Home {
@@ -58,7 +63,26 @@ impl Home {
             user_config: folder("XDG_CONFIG_HOME", ".config")?.join("runner/config.toml"),
             clock,
             here,
+            overrides: Overrides::of_environment(env::vars_os())?,
+            flags: Vec::new(),
         })
+    }
+
+    /// With the settings of the command line, and with what they and the environment may change.
+    pub fn with(mut self, flags: &[String], reach: Reach) -> Result<Self, Failure> {
+        self.overrides.add_flags(flags)?;
+        self.overrides.reach = reach;
+        self.flags = flags.to_vec();
+        Ok(self)
+    }
+
+    /// Where a configuration is read.
+    pub fn stack<'a>(&'a self, project: Option<&'a Path>) -> Stack<'a> {
+        Stack {
+            user: &self.user_config,
+            project,
+            overrides: &self.overrides,
+        }
     }
 
     /// Reads both clocks.

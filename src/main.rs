@@ -19,7 +19,7 @@ fn main() -> ExitCode {
     let code = match cli::args::parse(std::env::args_os()) {
         Err(code) => code,
         Ok(args) => commands::run(&args).unwrap_or_else(|failure| {
-            cli::show::complain(&failure.to_string());
+            cli::show::complain(&failure.told());
             failure.exit
         }),
     };

@@ -57,7 +57,7 @@ impl Here {
     /// The project whose root is `root`.
     pub fn at(home: &Home, root: &Path) -> Result<Self, Failure> {
         let stamp = stamp(home, root);
-        let config = config::load(&home.user_config, &root.join(FILE))?;
+        let config = config::load(&home.stack(Some(&root.join(FILE))))?;
         let id = config.project.clone().ok_or_else(|| {
             Failure::configuration(format!("{} has no [project] id", root.join(FILE).display()))
                 .mend("runner init")

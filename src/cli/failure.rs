@@ -13,6 +13,7 @@ pub struct Failure {
     pub exit: Exit,
     what: String,
     mend: Option<String>,
+    drawing: Option<String>,
     damage: bool,
 }
 
@@ -27,6 +28,7 @@ impl Failure {
             exit,
             what: what.into(),
             mend: None,
+            drawing: None,
             damage: false,
         }
     }
@@ -64,6 +66,26 @@ impl Failure {
     /// A fault of our own.
     pub fn internal(what: impl Into<String>) -> Self {
         Self::new(Exit::Internal, what)
+    }
+
+    /// With the lines of a file that it is about, the place marked.
+    pub fn drawn(mut self, drawing: impl Into<String>) -> Self {
+        self.drawing = Some(drawing.into());
+        self
+    }
+
+    /// For a person at a terminal: with the drawing, which logs and JSON go without.
+    pub fn told(&self) -> String {
+        let mut text = self.what.clone();
+        if let Some(drawing) = &self.drawing {
+            text.push('\n');
+            text.push_str(drawing);
+        }
+        if let Some(mend) = &self.mend {
+            text.push_str("\n  to mend it: ");
+            text.push_str(mend);
+        }
+        text
     }
 
     /// With the command that mends it.

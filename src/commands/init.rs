@@ -13,6 +13,7 @@ use runner_engine::outcome::Exit;
 
 use crate::cli::Failure;
 use crate::cli::show;
+use crate::config;
 use crate::home::{self, Home};
 use crate::project::{self, Here};
 
@@ -85,11 +86,8 @@ fn config_file(home: &Home, root: &Path, written: &mut Vec<String>) -> Result<()
     let path = root.join(project::FILE);
     let id = ProjectId::new(home.wall()?);
     let table = format!("[project]\nid = \"{id}\"\n");
-    let text = match fs::read_to_string(&path) {
-        Ok(text) => {
-            let parsed: toml::Table = toml::from_str(&text).map_err(|error| {
-                Failure::configuration(format!("{}: {}", path.display(), error.message()))
-            })?;
+    let text = match config::file(&path)? {
+        Some((text, parsed)) => {
             match parsed
                 .get("project")
                 .map(|project| project.get("id").is_some())
@@ -117,19 +115,13 @@ fn config_file(home: &Home, root: &Path, written: &mut Vec<String>) -> Result<()
                 }
             }
         }
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+        None => {
             written.push("wrote   runner.toml (yours to edit and to commit)".to_owned());
             format!(
-                "# What runner does here at night. Every setting with its default: see `config/default.toml`\n\
-                 # of runner; what stands here overrides it.\n\n{table}\n\
+                "# What runner does here at night. `runner config show --origin` has every setting with its\n\
+                 # source; what stands here overrides the default.\n\n{table}\n\
                  # [jobs.dream]\n# max_ideas = 50\n"
             )
-        }
-        Err(error) => {
-            return Err(Failure::configuration(format!(
-                "cannot read {}: {error}",
-                path.display()
-            )));
         }
     };
     write_atomic(&path, text.as_bytes(), 0o644).map_err(|error| {

@@ -1,5 +1,6 @@
 //! One module a command; each returns the exit code.
 
+mod config;
 mod daemon;
 mod demo;
 mod init;
@@ -19,16 +20,54 @@ use std::path::Path;
 use runner_engine::outcome::Exit;
 
 use crate::cli::Failure;
-use crate::cli::args::{Args, Command, DreamCommand, RunsCommand};
+use crate::cli::args::{Args, Command, ConfigCommand, DreamCommand, RunsCommand};
+use crate::config::Reach;
 use crate::drive::Manner;
 use crate::home::Home;
 
 /// Carries out one command.
 pub fn run(args: &Args) -> Result<Exit, Failure> {
-    let home = Home::read()?;
+    let reach = reach(&args.command);
+    if reach.is_none() && !args.config.is_empty() {
+        return Err(Failure::usage(format!(
+            "--config {}: this command has no use for it",
+            args.config[0]
+        ))
+        .mend("runner config set KEY VALUE, or runner enqueue JOB --set KEY=VALUE"));
+    }
+    let home = Home::read()?.with(&args.config, reach.unwrap_or_default())?;
+    if reach.is_some() {
+        home.overrides.honoured()?;
+    }
     let done = dispatch(args, &home);
     home.mark_damage(done.as_ref().err());
     done
+}
+
+/// What `--config` may change for a command; `None` where nothing that it does would follow it.
+fn reach(command: &Command) -> Option<Reach> {
+    match command {
+        Command::Config {
+            command: ConfigCommand::Set { .. } | ConfigCommand::Schema,
+        } => None,
+        Command::Config { .. } | Command::Schedule { .. } => Some(Reach::Look),
+        Command::Night { .. }
+        | Command::Run { .. }
+        | Command::Dream { .. }
+        | Command::Tick { .. }
+        | Command::Daemon { .. }
+        | Command::Perform { .. } => Some(Reach::Run),
+        Command::Init { .. }
+        | Command::Demo { .. }
+        | Command::Enqueue { .. }
+        | Command::Cancel { .. }
+        | Command::Retry { .. }
+        | Command::Pause { .. }
+        | Command::Resume { .. }
+        | Command::Runs { .. }
+        | Command::Status { .. }
+        | Command::Report { .. } => None,
+    }
 }
 
 fn dispatch(args: &Args, home: &Home) -> Result<Exit, Failure> {
@@ -103,6 +142,7 @@ fn dispatch(args: &Args, home: &Home) -> Result<Exit, Failure> {
         } => runs::logs::logs(home, run, *follow),
         Command::Status { listing } => status::run(home, here, args.at.is_some(), *listing),
         Command::Report { night, listing } => report::run(home, here, night.as_deref(), *listing),
+        Command::Config { command } => config::run(home, here, command, args.quiet),
         Command::Schedule { command } => schedule::run(home, here, command),
         Command::Dream {
             command: DreamCommand::Run { listing },

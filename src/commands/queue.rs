@@ -50,8 +50,7 @@ pub fn enqueue(
     let settings = settings(wish.set)?;
     // A setting that means nothing is refused here, not at night.
     config::load_with(
-        &home.user_config,
-        &project.root.join(FILE),
+        &home.stack(Some(&project.root.join(FILE))),
         wish.job,
         &settings,
     )?;

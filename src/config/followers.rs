@@ -6,9 +6,8 @@ use runner_engine::schedule::Trigger;
 use runner_text::nearest::nearest;
 
 use super::job::Job;
-use super::sources::{Sources, wrong};
+use super::sources::{Mistake, Sources, wrong};
 use super::trigger::When;
-use crate::cli::Failure;
 
 /// The job whose end makes this one due.
 fn before(job: &Job) -> Option<&str> {
@@ -20,7 +19,7 @@ fn before(job: &Job) -> Option<&str> {
 
 /// Refuses a job that follows one that is not there, itself, or one that follows it in turn: none of
 /// them would ever run.
-pub(super) fn check_after(jobs: &BTreeMap<String, Job>, sources: &Sources) -> Result<(), Failure> {
+pub(super) fn check_after(jobs: &BTreeMap<String, Job>, sources: &Sources) -> Result<(), Mistake> {
     for (name, job) in jobs {
         let refuse = |why: &str| Err(wrong(sources, &format!("jobs.{name}.trigger"), why));
         let mut chain = vec![name.as_str()];

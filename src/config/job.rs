@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use jiff::SignedDuration;
 use runner_backends::BackendSpec;
+use runner_backends::registry::KINDS as BACKENDS;
 use runner_engine::ledger::Budget;
 use runner_engine::placement::RelPath;
 use runner_engine::policy::Policy;
@@ -18,13 +19,12 @@ use serde::de::DeserializeOwned;
 use toml::{Table, Value};
 
 use super::policy::{self, Defaults, Groups};
-use super::section::Section;
-use super::sources::{Sources, wrong};
+use super::section::{Section, no_such};
+use super::sources::{Mistake, Sources, unknown, wrong};
 use super::trigger::{When, trigger};
 use super::{Night, units};
-use crate::cli::Failure;
 
-const KINDS: [&str; 3] = ["dream", "command", "prompt"];
+pub(super) const KINDS: [&str; 3] = ["dream", "command", "prompt"];
 
 /// A configured job.
 #[derive(Clone, Debug)]
@@ -53,7 +53,7 @@ pub(super) struct Around<'a> {
     pub(super) sources: &'a Sources,
 }
 
-pub(super) fn job(name: &str, mut table: Table, around: &Around<'_>) -> Result<Job, Failure> {
+pub(super) fn job(name: &str, mut table: Table, around: &Around<'_>) -> Result<Job, Mistake> {
     let sources = around.sources;
     let path = format!("jobs.{name}");
     let key = |key: &str| format!("{path}.{key}");
@@ -96,6 +96,11 @@ pub(super) fn job(name: &str, mut table: Table, around: &Around<'_>) -> Result<J
     budget_section.finish()?;
     let known = section.known();
     let mut rest = section.rest();
+    // Serde would take a date for text.
+    if let Some((dated, _)) = rest.iter().find(|(_, value)| has_date(value)) {
+        let why = "no setting is a date; text stands in quotes";
+        return Err(wrong(sources, &key(dated), why));
+    }
     for size in ["max_idea_bytes"] {
         if let Some(Value::String(text)) = rest.get(size) {
             let bytes = units::size(text).map_err(|why| wrong(sources, &key(size), &why))?;
@@ -120,7 +125,10 @@ pub(super) fn job(name: &str, mut table: Table, around: &Around<'_>) -> Result<J
             let to = prompt.to.replace("{date}", "date");
             target(&to).map_err(|why| wrong(sources, &key("to"), &why))?;
         }
-        KindSpec::Dream(_) | KindSpec::Report => {}
+        KindSpec::Dream(dream) => {
+            check_dream(dream).map_err(|(own, why)| wrong(sources, &key(own), &why))?;
+        }
+        KindSpec::Report => {}
     }
     if let (KindSpec::Dream(dream), None) = (&kind, budget.ideas) {
         budget.ideas = Some(dream.max_ideas as u64);
@@ -142,6 +150,35 @@ pub(super) fn job(name: &str, mut table: Table, around: &Around<'_>) -> Result<J
         policy,
         zone,
     })
+}
+
+fn has_date(value: &Value) -> bool {
+    match value {
+        Value::Datetime(_) => true,
+        Value::Array(items) => items.iter().any(has_date),
+        Value::Table(table) => table.values().any(has_date),
+        _ => false,
+    }
+}
+
+/// What of a dream's own settings cannot be worked with, and why.
+fn check_dream(dream: &DreamSpec) -> Result<(), (&'static str, String)> {
+    let path = |key, text: &str| RelPath::new(text).map_err(|error| (key, error.to_string()));
+    let ideas = path("ideas", &dream.ideas)?;
+    let dreams = path("dreams", &dream.dreams)?;
+    path("done", &dream.done)?;
+    path("specs", &dream.specs)?;
+    for file in &dream.canonical {
+        path("canonical", file)?;
+    }
+    if ideas.is_within(&dreams) {
+        let why = format!("the ideas ({ideas}) lie where the dreams are written ({dreams})");
+        return Err(("ideas", why));
+    }
+    if dream.max_ideas == 0 {
+        return Err(("max_ideas", "it must be 1 at least, it is 0".to_owned()));
+    }
+    Ok(())
 }
 
 /// What no job places anything in: git's own, runner's own, the proposals and journals that only
@@ -176,7 +213,7 @@ fn own<T: DeserializeOwned>(
     table: Table,
     common: &[&str],
     sources: &Sources,
-) -> Result<T, Failure> {
+) -> Result<T, Mistake> {
     let error: toml::de::Error = match Value::Table(table.clone()).try_into() {
         Ok(own) => return Ok(own),
         Err(error) => error,
@@ -191,23 +228,32 @@ fn own<T: DeserializeOwned>(
     let found = table
         .iter()
         .find_map(|(key, value)| Some((key, alone(key, value)?)));
+    // A field that is missing in an item of a list is not missing without that list.
+    let found = found.or_else(|| {
+        table.keys().find_map(|key| {
+            let mut without = table.clone();
+            without.remove(key);
+            let same = Value::Table(without).try_into::<T>().err();
+            let same = same.is_some_and(|other| other.message() == error.message());
+            (!same).then(|| (key, error.message().to_owned()))
+        })
+    });
     let Some((key, message)) = found else {
         return Err(wrong(sources, path, error.message()));
     };
-    let why = match message.strip_prefix("unknown field ") {
-        None => message,
-        Some(rest) => {
-            let known = rest
-                .split('`')
-                .skip(3)
-                .step_by(2)
-                .chain(common.iter().copied());
-            let near = nearest(key, known)
-                .map_or_else(String::new, |near| format!("; did you mean {near:?}?"));
-            format!("there is no such setting{near}")
-        }
+    let place = format!("{path}.{key}");
+    let rest = message
+        .strip_prefix("unknown field ")
+        .filter(|rest| rest.split('`').nth(1) == Some(key));
+    let Some(rest) = rest else {
+        return Err(wrong(sources, &place, &message));
     };
-    Err(wrong(sources, &format!("{path}.{key}"), &why))
+    let known: Vec<&str> = common
+        .iter()
+        .copied()
+        .chain(rest.split('`').skip(3).step_by(2))
+        .collect();
+    Err(unknown(sources, &place, &no_such(key, &known)))
 }
 
 fn default_total(kind: &str) -> SignedDuration {
@@ -219,7 +265,7 @@ fn default_total(kind: &str) -> SignedDuration {
 }
 
 /// The `budget` table of a level, if there is one.
-pub(super) fn budget(section: &mut Section<'_>) -> Result<Budget, Failure> {
+pub(super) fn budget(section: &mut Section<'_>) -> Result<Budget, Mistake> {
     let sources = section.sources;
     let path = section.full("budget");
     let mut table = section.table("budget")?.unwrap_or_default();
@@ -229,7 +275,7 @@ pub(super) fn budget(section: &mut Section<'_>) -> Result<Budget, Failure> {
     Ok(budget)
 }
 
-fn units_of(section: &mut Section<'_>) -> Result<Budget, Failure> {
+fn units_of(section: &mut Section<'_>) -> Result<Budget, Mistake> {
     let seconds = section
         .parsed("time", units::duration)?
         .map(|span| span.as_secs().unsigned_abs());
@@ -250,11 +296,23 @@ fn units_of(section: &mut Section<'_>) -> Result<Budget, Failure> {
     })
 }
 
-pub(super) fn backend(name: &str, section: &mut Section<'_>) -> Result<BackendSpec, Failure> {
+pub(super) fn backend(name: &str, section: &mut Section<'_>) -> Result<BackendSpec, Mistake> {
     let path = format!("backends.{name}.type");
-    let kind = section
-        .text("type")?
-        .ok_or_else(|| section.wrong(&path, "it has no type (builtin, command)"))?;
+    let kind = section.text("type")?.ok_or_else(|| {
+        let kinds = BACKENDS.join(", ");
+        section.wrong(
+            &format!("backends.{name}"),
+            &format!("it has no type ({kinds})"),
+        )
+    })?;
+    if !BACKENDS.contains(&kind.as_str()) {
+        let near = nearest(&kind, BACKENDS)
+            .map_or_else(String::new, |near| format!("; did you mean {near:?}?"));
+        return Err(section.wrong(
+            &path,
+            &format!("there is no type {kind:?} ({}){near}", BACKENDS.join(", ")),
+        ));
+    }
     Ok(BackendSpec {
         name: name.to_owned(),
         kind,

@@ -1,17 +1,25 @@
 //! Configuration: layers of TOML resolved to what the program works with.
 //!
-//! Layers: the embedded `config/default.toml`, the user's file, the project's `runner.toml`. A later
-//! layer overrides key by key, tables merge. Unknown keys are errors that name the file and the
-//! nearest known key. Must never write a file and never guess a value that was given wrongly.
+//! Layers: the embedded `config/default.toml`, the user's file, the project's `runner.toml`, the
+//! environment, the command line. A later layer overrides key by key, tables merge. Unknown keys are
+//! errors that name the place and the nearest known key. Must never guess a value that was given
+//! wrongly; only `edit` makes new text, and nothing here writes it.
 
+mod check;
+mod edit;
 mod followers;
 mod job;
+mod keys;
+mod overrides;
+mod place;
 mod policy;
+mod schema;
 mod section;
 mod set;
 mod sources;
 mod trigger;
 pub mod units;
+mod view;
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -28,10 +36,15 @@ use toml::{Table, Value};
 
 use crate::cli::Failure;
 use section::Section;
-use sources::{Sources, merge, read, wrong};
+use sources::{Layer, Mistake, Sources, merge, parse, read, wrong};
 
+pub use check::mistakes;
+pub use edit::{Edit, edit};
 pub use job::Job;
+pub use overrides::{Overrides, Reach};
+pub use schema::schema;
 pub use trigger::When;
+pub use view::{Entry, View, inline};
 
 const DEFAULT: &str = include_str!("../../config/default.toml");
 
@@ -109,10 +122,35 @@ impl Config {
     }
 }
 
+/// Where a configuration is read.
+#[derive(Clone, Copy, Debug)]
+pub struct Stack<'a> {
+    /// The user's file; it need not exist.
+    pub user: &'a Path,
+    /// The project's file; none outside of projects.
+    pub project: Option<&'a Path>,
+    /// What is in no file.
+    pub overrides: &'a Overrides,
+}
+
+/// One file's text and what it says as it stands, not resolved; `None` where there is no such file.
+pub fn file(path: &Path) -> Result<Option<(String, Table)>, Failure> {
+    let Some(text) = read(path)? else {
+        return Ok(None);
+    };
+    let layer = Layer {
+        name: "project",
+        path: path.to_owned(),
+        text: text.into(),
+    };
+    let table = parse(&layer)?;
+    Ok(Some((layer.text.into_owned(), table)))
+}
+
 /// Reads and resolves all layers; a missing file is an empty layer.
-pub fn load(user: &Path, project: &Path) -> Result<Config, Failure> {
-    let (mut merged, sources) = layers(user, project)?;
-    resolve(&mut merged, &sources)
+pub fn load(stack: &Stack<'_>) -> Result<Config, Failure> {
+    let (mut merged, sources) = layers(stack)?;
+    Ok(resolve(&mut merged, &sources)?)
 }
 
 /// The same with some of one job's own keys as a command line gives them: `--set key=value`, dotted
@@ -122,47 +160,65 @@ pub fn load(user: &Path, project: &Path) -> Result<Config, Failure> {
 /// What is wrong in a file names the file; what is wrong with a setting is a usage error that names
 /// its `--set`, and so is one that is no matter of a single run.
 pub fn load_with(
-    user: &Path,
-    project: &Path,
+    stack: &Stack<'_>,
     job: &str,
     settings: &[(String, String)],
 ) -> Result<Config, Failure> {
-    let (mut merged, mut sources) = layers(user, project)?;
+    let (mut merged, mut sources) = layers(stack)?;
     let plain = resolve(&mut merged.clone(), &sources)?;
     if settings.is_empty() {
         return Ok(plain);
     }
     plain.job(job)?;
     set::lay_over(&mut merged, &mut sources, job, settings)?;
-    resolve(&mut merged, &sources)
+    Ok(resolve(&mut merged, &sources)?)
 }
 
-fn layers(user: &Path, project: &Path) -> Result<(Table, Sources), Failure> {
-    let mut merged: Table =
-        toml::from_str(DEFAULT).expect("the embedded default parses; a test holds it");
-    for path in [user, project] {
-        let Some(layer) = read(path)? else { continue };
-        if path == project && layer.contains_key("daemon") {
-            let here = Sources {
-                files: vec![project.to_owned()],
-                set: Vec::new(),
-            };
-            let why = format!(
-                "there is one daemon a user: this table belongs into {}",
-                user.display()
-            );
-            return Err(wrong(&here, "daemon", &why));
-        }
-        merge(&mut merged, layer);
-    }
-    let sources = Sources {
-        files: vec![user.to_owned(), project.to_owned()],
-        set: Vec::new(),
-    };
+fn layers(stack: &Stack<'_>) -> Result<(Table, Sources), Failure> {
+    let sources = texts(stack)?;
+    let (mut merged, mut sources) = merged(sources)?;
+    stack.overrides.lay_over(&mut merged, &mut sources)?;
     Ok((merged, sources))
 }
 
-fn resolve(merged: &mut Table, sources: &Sources) -> Result<Config, Failure> {
+/// The texts of all files.
+fn texts(stack: &Stack<'_>) -> Result<Sources, Mistake> {
+    let mut sources = Sources {
+        layers: vec![Layer {
+            name: "default",
+            path: "config/default.toml".into(),
+            text: DEFAULT.into(),
+        }],
+        given: Vec::new(),
+    };
+    for (name, path) in [("user", Some(stack.user)), ("project", stack.project)] {
+        let Some(path) = path else { continue };
+        if let Some(text) = read(path)? {
+            sources.layers.push(Layer {
+                name,
+                path: path.to_owned(),
+                text: text.into(),
+            });
+        }
+    }
+    Ok(sources)
+}
+
+fn merged(sources: Sources) -> Result<(Table, Sources), Mistake> {
+    let mut merged = Table::new();
+    for layer in &sources.layers {
+        let table = parse(layer)?;
+        if layer.name == "project" && table.contains_key("daemon") {
+            let why = "there is one daemon a user: this table belongs into the user's file \
+                       (runner config set --user daemon.drain ...)";
+            return Err(wrong(&sources, "daemon", why));
+        }
+        merge(&mut merged, table);
+    }
+    Ok((merged, sources))
+}
+
+fn resolve(merged: &mut Table, sources: &Sources) -> Result<Config, Mistake> {
     let mut top = Section::of("", merged, sources);
     let project = match top.table("project")? {
         Some(mut table) => {
@@ -224,8 +280,11 @@ fn resolve(merged: &mut Table, sources: &Sources) -> Result<Config, Failure> {
         }
         jobs.insert(name, job);
     }
-    // The daemon reads its own table, in `src/daemon/setting.rs`; a project has none.
-    top.table("daemon")?;
+    // The daemon reads its own table, in `src/daemon/setting.rs`; mistakes in it are told here too.
+    let mut daemon = top.table("daemon")?.unwrap_or_default();
+    let mut section = Section::of("daemon", &mut daemon, sources);
+    section.parsed("drain", units::wait)?;
+    section.finish()?;
     top.finish()?;
     followers::check_after(&jobs, sources)?;
     Ok(Config {
@@ -244,7 +303,7 @@ fn good_name(name: &str) -> bool {
             .all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_')
 }
 
-fn night(mut table: Table, sources: &Sources) -> Result<Night, Failure> {
+fn night(mut table: Table, sources: &Sources) -> Result<Night, Mistake> {
     let mut section = Section::of("night", &mut table, sources);
     let missing = |key: &str| wrong(sources, &format!("night.{key}"), "it is not set");
     let at = section.parsed("at", units::time)?;
@@ -260,5 +319,9 @@ fn night(mut table: Table, sources: &Sources) -> Result<Night, Failure> {
     })
 }
 
+#[cfg(test)]
+mod edit_tests;
+#[cfg(test)]
+mod keys_tests;
 #[cfg(test)]
 mod tests;

@@ -9,9 +9,8 @@ use runner_text::nearest::nearest;
 use toml::{Table, Value};
 
 use super::section::Section;
-use super::sources::{Sources, wrong};
+use super::sources::{Mistake, Sources, wrong};
 use super::{good_name, units};
-use crate::cli::Failure;
 
 /// The slots of each group of jobs.
 pub(super) type Groups = BTreeMap<String, u32>;
@@ -26,7 +25,7 @@ pub(super) struct Defaults {
 }
 
 /// Reads the `[groups]`.
-pub(super) fn groups(table: Table, sources: &Sources) -> Result<Groups, Failure> {
+pub(super) fn groups(table: Table, sources: &Sources) -> Result<Groups, Mistake> {
     let mut groups = Groups::new();
     for (name, value) in table {
         let path = format!("groups.{name}");
@@ -56,7 +55,7 @@ pub(super) fn defaults(
     zone: &str,
     groups: &Groups,
     sources: &Sources,
-) -> Result<Defaults, Failure> {
+) -> Result<Defaults, Mistake> {
     let mut policy = Policy::default();
     if let Some(slots) = groups.get(DEFAULT_GROUP) {
         policy.group.slots = *slots;
@@ -75,7 +74,7 @@ pub(super) fn lay_over(
     policy: &mut Policy,
     section: &mut Section<'_>,
     groups: &Groups,
-) -> Result<(), Failure> {
+) -> Result<(), Mistake> {
     let which = [
         ("none", Which::None),
         ("last", Which::Last),
@@ -219,7 +218,7 @@ fn load_limit(load: f64) -> Result<Option<u32>, &'static str> {
 }
 
 /// A whole number of at least `least`.
-fn small(section: &mut Section<'_>, key: &'static str, least: u32) -> Result<Option<u32>, Failure> {
+fn small(section: &mut Section<'_>, key: &'static str, least: u32) -> Result<Option<u32>, Mistake> {
     let Some(count) = section.count(key)? else {
         return Ok(None);
     };
@@ -233,6 +232,6 @@ fn small(section: &mut Section<'_>, key: &'static str, least: u32) -> Result<Opt
     Ok(Some(count))
 }
 
-fn too_big(section: &Section<'_>, key: &str, most: &str) -> Failure {
+fn too_big(section: &Section<'_>, key: &str, most: &str) -> Mistake {
     section.wrong(&section.full(key), &format!("it must be {most} at most"))
 }

@@ -5,8 +5,7 @@
 use runner_text::nearest::nearest;
 use toml::{Table, Value};
 
-use super::sources::{Sources, wrong};
-use crate::cli::Failure;
+use super::sources::{Mistake, Sources, unknown, wrong};
 
 /// One table while it is read: what is taken is known, what is left is a mistake.
 pub(super) struct Section<'a> {
@@ -28,31 +27,31 @@ impl<'a> Section<'a> {
     }
 
     /// A key as text.
-    pub(super) fn text(&mut self, key: &'static str) -> Result<Option<String>, Failure> {
+    pub(super) fn text(&mut self, key: &'static str) -> Result<Option<String>, Mistake> {
         self.take(key, "text in quotes", |value| {
             value.as_str().map(str::to_owned)
         })
     }
 
     /// A key as yes or no.
-    pub(super) fn flag(&mut self, key: &'static str) -> Result<Option<bool>, Failure> {
+    pub(super) fn flag(&mut self, key: &'static str) -> Result<Option<bool>, Mistake> {
         self.take(key, "true or false", Value::as_bool)
     }
 
     /// A key as a whole number of at least 0.
-    pub(super) fn count(&mut self, key: &'static str) -> Result<Option<u64>, Failure> {
-        self.take(key, "a whole number", |value| {
+    pub(super) fn count(&mut self, key: &'static str) -> Result<Option<u64>, Mistake> {
+        self.take(key, "a whole number of at least 0", |value| {
             value.as_integer().and_then(|n| u64::try_from(n).ok())
         })
     }
 
     /// A key as a whole number, negative ones included.
-    pub(super) fn integer(&mut self, key: &'static str) -> Result<Option<i64>, Failure> {
+    pub(super) fn integer(&mut self, key: &'static str) -> Result<Option<i64>, Mistake> {
         self.take(key, "a whole number", Value::as_integer)
     }
 
     /// A key as a number of at least 0.
-    pub(super) fn number(&mut self, key: &'static str) -> Result<Option<f64>, Failure> {
+    pub(super) fn number(&mut self, key: &'static str) -> Result<Option<f64>, Mistake> {
         self.take(key, "a number of at least 0", |value| {
             #[allow(
                 clippy::cast_precision_loss,
@@ -66,7 +65,7 @@ impl<'a> Section<'a> {
     }
 
     /// A key as a list of texts.
-    pub(super) fn texts(&mut self, key: &'static str) -> Result<Option<Vec<String>>, Failure> {
+    pub(super) fn texts(&mut self, key: &'static str) -> Result<Option<Vec<String>>, Mistake> {
         self.take(key, "a list of texts", |value| {
             value
                 .as_array()?
@@ -77,7 +76,7 @@ impl<'a> Section<'a> {
     }
 
     /// A key as a table.
-    pub(super) fn table(&mut self, key: &'static str) -> Result<Option<Table>, Failure> {
+    pub(super) fn table(&mut self, key: &'static str) -> Result<Option<Table>, Mistake> {
         self.take(key, "a table", |value| value.as_table().cloned())
     }
 
@@ -92,7 +91,7 @@ impl<'a> Section<'a> {
         key: &'static str,
         shape: &str,
         read: impl FnOnce(&Value) -> Option<T>,
-    ) -> Result<Option<T>, Failure> {
+    ) -> Result<Option<T>, Mistake> {
         let Some(value) = self.value(key) else {
             return Ok(None);
         };
@@ -110,7 +109,7 @@ impl<'a> Section<'a> {
         &mut self,
         key: &'static str,
         read: impl FnOnce(&str) -> Result<T, String>,
-    ) -> Result<Option<T>, Failure> {
+    ) -> Result<Option<T>, Mistake> {
         let Some(text) = self.text(key)? else {
             return Ok(None);
         };
@@ -130,7 +129,7 @@ impl<'a> Section<'a> {
     }
 
     /// An error about a key.
-    pub(super) fn wrong(&self, key: &str, why: &str) -> Failure {
+    pub(super) fn wrong(&self, key: &str, why: &str) -> Mistake {
         wrong(self.sources, key, why)
     }
 
@@ -144,14 +143,19 @@ impl<'a> Section<'a> {
     }
 
     /// Refuses what nobody took.
-    pub(super) fn finish(self) -> Result<(), Failure> {
-        let Some(unknown) = self.table.keys().next() else {
+    pub(super) fn finish(self) -> Result<(), Mistake> {
+        let Some(key) = self.table.keys().next() else {
             return Ok(());
         };
-        let mut why = "there is no such setting".to_owned();
-        if let Some(near) = nearest(unknown, self.known.iter().copied()) {
-            why.push_str(&format!("; did you mean {near:?}?"));
-        }
-        Err(wrong(self.sources, &self.full(unknown), &why))
+        let why = no_such(key, &self.known);
+        Err(unknown(self.sources, &self.full(key), &why))
+    }
+}
+
+/// Why a key is refused: the nearest one, or all there are.
+pub(super) fn no_such(key: &str, known: &[&str]) -> String {
+    match nearest(key, known.iter().copied()) {
+        Some(near) => format!("there is no such setting; did you mean {near:?}?"),
+        None => format!("there is no such setting (there are: {})", known.join(", ")),
     }
 }

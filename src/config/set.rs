@@ -3,13 +3,14 @@
 //! Only what is a run's own matter can be set so; when and how often a job runs is its schedule's,
 //! and stands in a file.
 
-use toml::{Table, Value};
+use toml::Table;
 
-use super::sources::Sources;
+use super::overrides::{insert, value};
+use super::sources::{Given, Sources};
 use crate::cli::Failure;
 
 /// What is no matter of one run.
-const SCHEDULES: [&str; 14] = [
+pub(super) const SCHEDULES: [&str; 14] = [
     "kind",
     "trigger",
     "enabled",
@@ -52,65 +53,11 @@ pub(super) fn lay_over(
         if !insert(merged, path, value(text)) {
             return refuse("what it lies in is no table");
         }
-        sources.set.push((format!("jobs.{job}.{key}"), key.clone()));
+        sources.given.push(Given {
+            key: format!("jobs.{job}.{key}"),
+            layer: "set",
+            said: format!("--set {key}"),
+        });
     }
     Ok(())
-}
-
-/// Puts a value in its place; false where a table would have to be something else.
-fn insert<'k>(table: &mut Table, path: impl Iterator<Item = &'k str>, value: Value) -> bool {
-    let mut path = path.peekable();
-    let mut table = table;
-    while let Some(key) = path.next() {
-        if path.peek().is_none() {
-            table.insert(key.to_owned(), value);
-            return true;
-        }
-        let inner = table
-            .entry(key.to_owned())
-            .or_insert_with(|| Value::Table(Table::new()));
-        match inner {
-            Value::Table(inner) => table = inner,
-            _ => return false,
-        }
-    }
-    false
-}
-
-/// The value as TOML, else as the text that it is; so are dates, which no setting is.
-fn value(text: &str) -> Value {
-    let plain = || Value::String(text.to_owned());
-    let Ok(mut table) = toml::from_str::<Table>(&format!("value = {text}")) else {
-        return plain();
-    };
-    match table.remove("value") {
-        Some(Value::Datetime(_)) | None => plain(),
-        // A line break would begin another key.
-        Some(_) if !table.is_empty() => plain(),
-        Some(value) => value,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn values_are_toml_or_else_text() {
-        let text = |text: &str| Value::String(text.to_owned());
-        assert_eq!(value("3"), Value::Integer(3));
-        assert_eq!(value("true"), Value::Boolean(true));
-        assert_eq!(value("[\"a\"]"), Value::Array(vec![text("a")]));
-        assert_eq!(value("\"3\""), text("3"));
-        for plain in [
-            "30m",
-            "two words",
-            "02:30",
-            "2026-11-21",
-            "",
-            "1\nother = 2",
-        ] {
-            assert_eq!(value(plain), text(plain));
-        }
-    }
 }

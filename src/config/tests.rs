@@ -10,7 +10,11 @@ fn with(text: &str) -> Result<Config, Failure> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("runner.toml");
     fs::write(&path, text).unwrap();
-    load(&folder.path().join("none.toml"), &path)
+    load(&Stack {
+        user: &folder.path().join("none.toml"),
+        project: Some(&path),
+        overrides: &Overrides::default(),
+    })
 }
 
 #[test]
@@ -159,7 +163,8 @@ fn jobs_that_follow_each_other_in_a_circle_are_named() {
     let circle = format!("{text}trigger = \"after dream ends\"\n{}", dream("after a"));
     let error = with(&circle).unwrap_err().to_string();
     assert!(
-        error.contains(":4: jobs.a.trigger: ") && error.contains("a after b after dream after a"),
+        error.contains(":4:11: jobs.a.trigger: ")
+            && error.contains("a after b after dream after a"),
         "{error}"
     );
     let line = format!("{text}enabled = false\n{}", dream("after a"));
@@ -174,22 +179,6 @@ fn without_a_word_every_job_has_the_default_policy() {
         assert_eq!(job.policy, Policy::default());
         assert_eq!(job.zone, config.night.zone);
     }
-}
-
-/// A key that is documented as a comment is one that can be set.
-#[test]
-fn the_commented_keys_of_the_default_are_good() {
-    let start = DEFAULT.find("[defaults]").unwrap();
-    let text = DEFAULT[start..].split("\n\n").next().unwrap();
-    let keys: Vec<&str> = text
-        .lines()
-        .filter_map(|line| line.strip_prefix("# "))
-        .collect();
-    assert_eq!(keys.len(), 4, "{keys:?}");
-    let config = with(&format!("[defaults]\n{}\n", keys.join("\n"))).unwrap();
-    let policy = &config.jobs["dream"].policy;
-    assert!(policy.start_within.is_some() && policy.quiet.is_some());
-    assert_eq!(policy.min_interval, Some(SignedDuration::from_hours(6)));
 }
 
 #[test]
@@ -235,7 +224,12 @@ fn with_set(text: &str, job: &str, settings: &[(&str, &str)]) -> Result<Config, 
         .iter()
         .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
         .collect();
-    load_with(&folder.path().join("none.toml"), &path, job, &settings)
+    let stack = Stack {
+        user: &folder.path().join("none.toml"),
+        project: Some(&path),
+        overrides: &Overrides::default(),
+    };
+    load_with(&stack, job, &settings)
 }
 
 #[test]

@@ -4,6 +4,9 @@ use jiff::SignedDuration;
 use jiff::civil::Time;
 use jiff::tz::TimeZone;
 
+/// The longest duration, in hours.
+const LONGEST: i64 = 10 * 366 * 24;
+
 /// "8h", "90s", "1h 30m"; more than nothing.
 pub fn duration(text: &str) -> Result<SignedDuration, String> {
     match wait(text)? {
@@ -17,6 +20,12 @@ pub fn wait(text: &str) -> Result<SignedDuration, String> {
     let duration: SignedDuration = text.parse().map_err(|_| no_duration(text))?;
     if duration.is_negative() {
         return Err(no_duration(text));
+    }
+    // What is added to a moment must stay one.
+    if duration > SignedDuration::from_hours(LONGEST) {
+        return Err(format!(
+            "{text:?} is out of all measure (ten years at most)"
+        ));
     }
     Ok(duration)
 }

@@ -6,7 +6,7 @@ use std::path::Path;
 use crate::house::House;
 
 /// Compares with a kept file; `RUNNER_UPDATE_SNAPSHOTS=1` writes it instead.
-fn snapshot(name: &str, found: &str) {
+pub fn snapshot(name: &str, found: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("tests/snapshots")
         .join(name);
@@ -49,6 +49,12 @@ fn the_help_is_the_reference() {
         &["schedule", "next"],
         &["schedule", "explain"],
         &["schedule", "simulate"],
+        &["config"],
+        &["config", "show"],
+        &["config", "check"],
+        &["config", "schema"],
+        &["config", "get"],
+        &["config", "set"],
         &["dream"],
         &["dream", "run"],
     ];

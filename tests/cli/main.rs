@@ -11,6 +11,7 @@
 mod asleep;
 mod bad_input;
 mod commands;
+mod config;
 mod daemon;
 mod deaths;
 mod demo;

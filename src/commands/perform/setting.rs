@@ -52,8 +52,7 @@ impl<'a> Setting<'a> {
         let mut here = Here::at(home, &project.path)?;
         if !row.settings.is_empty() {
             here.config = config::load_with(
-                &home.user_config,
-                &here.root.join(FILE),
+                &home.stack(Some(&here.root.join(FILE))),
                 &row.job_name,
                 &row.settings,
             )?;

@@ -1,0 +1,201 @@
+//! `runner config`: look at the settings, check them, describe them, change one.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+
+use runner_engine::causes::whole;
+use runner_engine::files::write_atomic;
+use runner_engine::outcome::Exit;
+use serde_json::{Map, Value, json};
+
+use crate::cli::Failure;
+use crate::cli::args::ConfigCommand;
+use crate::cli::show;
+use crate::config::{self, Edit, Entry, View, inline};
+use crate::home::Home;
+use crate::project;
+
+/// The order in which people think of the tables.
+const ORDER: [&str; 8] = [
+    "project", "night", "day", "daemon", "backends", "groups", "defaults", "jobs",
+];
+
+/// Carries out one of its commands.
+pub fn run(
+    home: &Home,
+    here: &Path,
+    command: &ConfigCommand,
+    quiet: bool,
+) -> Result<Exit, Failure> {
+    match command {
+        ConfigCommand::Schema => {
+            show::json(&config::schema());
+            Ok(Exit::Done)
+        }
+        ConfigCommand::Set { key, value, user } => set(home, here, key, value, *user, quiet),
+        ConfigCommand::Show { origin, listing } => {
+            let file = file(here)?;
+            let view = View::of(&home.stack(file.as_deref()))?;
+            match (listing.json, origin) {
+                (true, false) => show::json(&view.table),
+                (true, true) => show::json(&origins(&view)),
+                (false, origin) => show::out(&toml(&view, *origin)),
+            }
+            Ok(Exit::Done)
+        }
+        ConfigCommand::Check { listing } => {
+            let file = file(here)?;
+            let mistakes = config::mistakes(&home.stack(file.as_deref()));
+            if listing.json {
+                let said: Vec<String> = mistakes.iter().map(ToString::to_string).collect();
+                show::json(&json!({ "ok": said.is_empty(), "mistakes": said }));
+            } else if mistakes.is_empty() {
+                show::out("ok\n");
+            } else {
+                for mistake in &mistakes {
+                    show::complain(&mistake.told());
+                }
+            }
+            Ok(mistakes.first().map_or(Exit::Done, |first| first.exit))
+        }
+        ConfigCommand::Get { key, listing } => {
+            let file = file(here)?;
+            let view = View::of(&home.stack(file.as_deref()))?;
+            let Some(value) = view.get(key)? else {
+                if listing.json {
+                    show::json(&Value::Null);
+                }
+                show::say(quiet, &format!("{key} is not set"));
+                return Ok(Exit::Failed);
+            };
+            if listing.json {
+                show::json(&value);
+            } else {
+                let text = value.as_str().map_or_else(|| inline(&value), str::to_owned);
+                show::out(&format!("{text}\n"));
+            }
+            Ok(Exit::Done)
+        }
+    }
+}
+
+/// The project's file, where there is a project.
+fn file(here: &Path) -> Result<Option<PathBuf>, Failure> {
+    // A folder that is not there is a mistake; one in no project is none.
+    if !here.is_dir() {
+        return project::find(here).map(|root| Some(root.join(project::FILE)));
+    }
+    Ok(project::find(here)
+        .ok()
+        .map(|root| root.join(project::FILE)))
+}
+
+fn origins(view: &View) -> Value {
+    let mut all = Map::new();
+    for entry in &view.entries {
+        let origin = &entry.origin;
+        all.insert(
+            entry.name(),
+            json!({
+                "value": entry.value,
+                "layer": origin.layer,
+                "file": origin.file,
+                "line": origin.line,
+                "given": origin.said,
+            }),
+        );
+    }
+    Value::Object(all)
+}
+
+/// The settings as TOML that can be read again, each table under its own header.
+fn toml(view: &View, origin: bool) -> String {
+    let rank = |entry: &Entry| {
+        let top = ORDER.iter().position(|name| *name == entry.path[0]);
+        (
+            top.unwrap_or(ORDER.len()),
+            entry.path[..entry.path.len() - 1].to_vec(),
+        )
+    };
+    let mut entries: Vec<&Entry> = view.entries.iter().collect();
+    entries.sort_by_cached_key(|entry| rank(entry));
+    let mut text = String::new();
+    for table in entries.chunk_by(|a, b| a.path[..a.path.len() - 1] == b.path[..b.path.len() - 1]) {
+        let first = table[0].name_of_table();
+        if !text.is_empty() {
+            text.push('\n');
+        }
+        text.push_str(&format!("[{first}]\n"));
+        let lines: Vec<Vec<String>> = table
+            .iter()
+            .map(|entry| {
+                let mut line = vec![format!("{} = {}", entry.own_name(), inline(&entry.value))];
+                if origin {
+                    line.push(format!("# {}", entry.origin));
+                }
+                line
+            })
+            .collect();
+        text.push_str(&show::table(&lines));
+    }
+    text
+}
+
+fn set(
+    home: &Home,
+    here: &Path,
+    key: &str,
+    value: &str,
+    user: bool,
+    quiet: bool,
+) -> Result<Exit, Failure> {
+    let named = if user {
+        home.user_config.clone()
+    } else {
+        project::find(here)?.join(project::FILE)
+    };
+    // A file that is kept elsewhere and linked stays linked.
+    let path = fs::canonicalize(&named).unwrap_or(named);
+    let wanted = Edit {
+        key,
+        value,
+        file: &path,
+        user,
+    };
+    let own = if user { &path } else { &home.user_config };
+    let (old, new) = config::edit(own, &wanted)?;
+    if old == new {
+        show::say(quiet, &format!("{key} is so already; nothing was written"));
+        return Ok(Exit::Done);
+    }
+    write(&path, &old, &new)?;
+    show::say(quiet, &format!("set {key} in {}", path.display()));
+    Ok(Exit::Done)
+}
+
+/// Puts the new text in place of the old one, with the permissions it has.
+fn write(path: &Path, old: &str, new: &str) -> Result<(), Failure> {
+    let cannot =
+        |why: String| Failure::cannot_write(format!("cannot write {}: {why}", path.display()));
+    let there = match fs::read(path) {
+        Ok(bytes) => bytes,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Vec::new(),
+        Err(error) => return Err(cannot(error.to_string())),
+    };
+    const MARK: &[u8] = "\u{feff}".as_bytes();
+    let mark: &[u8] = if there.starts_with(MARK) { MARK } else { &[] };
+    if there[mark.len()..] != *old.as_bytes() {
+        return Err(Failure::later(format!(
+            "{} was changed meanwhile; nothing was written",
+            path.display()
+        ))
+        .mend("say it again"));
+    }
+    if let Some(folder) = path.parent() {
+        fs::create_dir_all(folder).map_err(|error| cannot(error.to_string()))?;
+    }
+    let mode = fs::metadata(path).map_or(0o644, |data| data.permissions().mode() & 0o7777);
+    write_atomic(path, &[mark, new.as_bytes()].concat(), mode)
+        .map_err(|error| cannot(whole(&error)))
+}

@@ -1,0 +1,202 @@
+//! One setting changed in the text of a file: every other byte stays as it is.
+//!
+//! `toml_edit` makes the change. It writes every line's end in one way, so the lines that it left
+//! alone are taken from the old text. Must never give a text that has a mistake the old one had not.
+
+use std::borrow::Cow;
+use std::path::Path;
+
+use toml_edit::{DocumentMut, Item, TableLike, Value};
+
+use super::check::all;
+use super::overrides::{Overrides, value};
+use super::sources::{Layer, Sources, syntax_mistakes};
+use super::view::inline;
+use super::{Stack, keys, merged, texts};
+use crate::cli::Failure;
+
+/// What is to be changed, where.
+#[derive(Clone, Copy, Debug)]
+pub struct Edit<'a> {
+    /// Its dotted name.
+    pub key: &'a str,
+    /// What it is to be, as TOML, else as text.
+    pub value: &'a str,
+    /// The file.
+    pub file: &'a Path,
+    /// The user's own, not the project's.
+    pub user: bool,
+}
+
+/// The file's old text, which is empty where there is none, and its new one.
+///
+/// # Errors
+/// The file has a mistake already that hides its meaning, or the value would be one.
+pub fn edit(user: &Path, edit: &Edit<'_>) -> Result<(String, String), Failure> {
+    let path: Vec<String> = edit.key.split('.').map(str::to_owned).collect();
+    allowed(&path, edit)?;
+    let nothing = Overrides::default();
+    let mut sources = texts(&Stack {
+        user,
+        project: (!edit.user).then_some(edit.file),
+        overrides: &nothing,
+    })?;
+    let name = if edit.user { "user" } else { "project" };
+    let at = match sources.layers.iter().position(|layer| layer.name == name) {
+        Some(at) => at,
+        None => {
+            sources.layers.push(Layer {
+                name,
+                path: edit.file.to_owned(),
+                text: Cow::Borrowed(""),
+            });
+            sources.layers.len() - 1
+        }
+    };
+    for layer in &sources.layers {
+        if let Some(mistake) = syntax_mistakes(layer).into_iter().next() {
+            return Err(mistake.into());
+        }
+    }
+    let old = sources.layers[at].text.clone().into_owned();
+    let new = changed(&old, &path, edit)?;
+    let before = said(&sources);
+    sources.layers[at].text = Cow::Owned(new.clone());
+    let (mut table, sources) = merged(sources)?;
+    let fresh = all(&mut table, &sources)
+        .into_iter()
+        .find(|mistake| !before.contains(&(mistake.key.clone(), unplaced(mistake.said()))));
+    match fresh {
+        // The place that it names is one of the new text, which is never written.
+        Some(mistake) => Err(Failure::configuration(format!(
+            "{} {}: {}; nothing was written",
+            edit.key,
+            edit.value,
+            unplaced(mistake.said())
+        ))),
+        None => Ok((old, new)),
+    }
+}
+
+/// What is wrong already, without places: those may move.
+fn said(sources: &Sources) -> Vec<(String, String)> {
+    let Ok((mut table, sources)) = merged(sources.clone()) else {
+        return Vec::new();
+    };
+    all(&mut table, &sources)
+        .into_iter()
+        .map(|mistake| (mistake.key.clone(), unplaced(mistake.said())))
+        .collect()
+}
+
+/// The text behind the place and the key.
+fn unplaced(said: &str) -> String {
+    let mut parts = said.splitn(3, ": ");
+    let (first, second, third) = (parts.next(), parts.next(), parts.next());
+    third.or(second).or(first).unwrap_or_default().to_owned()
+}
+
+fn allowed(path: &[String], edit: &Edit<'_>) -> Result<(), Failure> {
+    let key = edit.key;
+    let parts: Vec<&str> = path.iter().map(String::as_str).collect();
+    match parts.as_slice() {
+        ["project", ..] => Err(Failure::configuration(
+            "project.id ties this folder to its history and is never set by hand".to_owned(),
+        )
+        .mend("runner init")),
+        ["daemon", ..] if !edit.user => Err(Failure::configuration(format!(
+            "{key}: there is one daemon a user, so only the user's file is asked for it"
+        ))
+        .mend(format!("runner config set --user {key} {}", edit.value))),
+        _ => keys::known(path).map_err(|near| {
+            let failure = Failure::configuration(format!("there is no setting {key:?}"));
+            match near {
+                Some(near) => failure.mend(format!("runner config set {near} {}", edit.value)),
+                None => failure.mend("runner config schema"),
+            }
+        }),
+    }
+}
+
+/// The text with the setting in its place.
+fn changed(old: &str, path: &[String], edit: &Edit<'_>) -> Result<String, Failure> {
+    let refuse =
+        |why: &str| Failure::configuration(format!("{}: {}: {why}", edit.file.display(), edit.key));
+    let plain = old.replace("\r\n", "\n");
+    let mut document: DocumentMut = plain.parse().map_err(|_| refuse("it is not good TOML"))?;
+    let new: Value = format!("{} ", inline(&value(edit.value)))
+        .trim_end()
+        .parse()
+        .map_err(|_| refuse("the value cannot be written"))?;
+    let Some((last, outer)) = path.split_last() else {
+        return Err(refuse("it has no name"));
+    };
+    let mut table: &mut dyn TableLike = document.as_table_mut();
+    for part in outer {
+        let inner = table.entry(part).or_insert_with(|| {
+            let mut fresh = toml_edit::Table::new();
+            fresh.set_implicit(true);
+            Item::Table(fresh)
+        });
+        table = inner
+            .as_table_like_mut()
+            .ok_or_else(|| refuse("what it lies in is no table"))?;
+    }
+    match table.get_mut(last) {
+        Some(item) if item.is_value() => {
+            if let Some(known) = item.as_value_mut() {
+                let decor = known.decor().clone();
+                *known = new;
+                *known.decor_mut() = decor;
+            }
+        }
+        Some(_) => return Err(refuse("it is a table")),
+        None => {
+            table.insert(last, Item::Value(new));
+        }
+    }
+    Ok(spliced(old, &plain, &document.to_string()))
+}
+
+/// The lines of `new` that differ from those of `plain`, between the lines of `old` that do not.
+fn spliced(old: &str, plain: &str, new: &str) -> String {
+    let same = |a: &str, b: &str| a.trim_end_matches('\n') == b.trim_end_matches('\n');
+    let (kept, plain, new): (Vec<&str>, Vec<&str>, Vec<&str>) = (
+        old.split_inclusive('\n').collect(),
+        plain.split_inclusive('\n').collect(),
+        new.split_inclusive('\n').collect(),
+    );
+    let most = plain.len().min(new.len());
+    let head = (0..most)
+        .take_while(|at| same(plain[*at], new[*at]))
+        .count();
+    let tail = (0..most - head)
+        .take_while(|at| same(plain[plain.len() - 1 - at], new[new.len() - 1 - at]))
+        .count();
+    let end = if old.contains("\r\n") { "\r\n" } else { "\n" };
+    let mut text = String::new();
+    let mut add = |line: &str| {
+        // A last line without an end gets one when another follows.
+        if !text.is_empty() && !text.ends_with('\n') {
+            text.push_str(end);
+        }
+        text.push_str(line);
+    };
+    for line in &kept[..head] {
+        add(line);
+    }
+    let middle = &new[head..new.len() - tail];
+    for (at, line) in middle.iter().enumerate() {
+        // A changed last line that had no end still has none.
+        let last = at + 1 == middle.len() && tail == 0 && middle.len() == plain.len() - head;
+        match line.strip_suffix('\n') {
+            Some(line) if last && !old.ends_with('\n') => add(line),
+            Some(line) => add(&format!("{line}{end}")),
+            None => add(line),
+        }
+    }
+    for line in &kept[kept.len() - tail..] {
+        add(line);
+    }
+    text
+}

@@ -1,0 +1,178 @@
+//! A setting that is changed in a file changes nothing else in it.
+
+use std::fs;
+
+use super::*;
+
+/// The new text after a setting in a project's file.
+fn set(text: &str, key: &str, value: &str) -> Result<String, Failure> {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("runner.toml");
+    fs::write(&file, text).unwrap();
+    let wanted = Edit {
+        key,
+        value,
+        file: &file,
+        user: false,
+    };
+    let (old, new) = edit(&folder.path().join("none"), &wanted)?;
+    assert_eq!(old, text.trim_start_matches('\u{feff}'));
+    assert_eq!(
+        fs::read_to_string(&file).unwrap(),
+        text,
+        "it writes nothing"
+    );
+    Ok(new)
+}
+
+const COMMENTED: &str = "\
+# A file with a history.\n\
+\n\
+   [ night ]   # odd spaces\n\
+length   =\"8h\"# tight\n\
+\tat = '02:30'    # by hand\n\
+zone = \"\"\"system\"\"\"\n\
+\n\
+# budgets\n\
+[night.budget] # of the night\n\
+calls = 50 # fifty\n\
+# money = 3\n\
+\n\
+[jobs.dream]\n\
+# a comment above\n\
+max_ideas = 7 # seven\n\
+budget = { calls = 4, money = 1.0 } # inline\n\
+canonical = [\n\
+  \"README.md\", # the first\n\
+  # none more\n\
+]\n\
+\n\
+[jobs.a]\n\
+kind = \"command\"\n\
+program = \"x\"\n\
+args = [\"-c\", \"\"\"\n\
+two\n\
+lines\"\"\"]\n\
+# the end, without a line's end";
+
+#[test]
+fn only_the_value_is_changed() {
+    let cases = [
+        ("night.at", "23:15", "'02:30'", "\"23:15\""),
+        ("night.length", "6h", "\"8h\"#", "\"6h\"#"),
+        (
+            "night.zone",
+            "Asia/Tokyo",
+            "\"\"\"system\"\"\"",
+            "\"Asia/Tokyo\"",
+        ),
+        ("night.budget.calls", "3", "calls = 50", "calls = 3"),
+        ("jobs.dream.max_ideas", "9", "= 7", "= 9"),
+        (
+            "jobs.dream.budget.money",
+            "2.5",
+            "money = 1.0",
+            "money = 2.5",
+        ),
+        ("jobs.a.program", "y z", "\"x\"", "\"y z\""),
+        ("jobs.a.kind", "command", "", ""),
+        (
+            "jobs.a.timeout",
+            "5m",
+            "lines\"\"\"]\n",
+            "lines\"\"\"]\ntimeout = \"5m\"\n",
+        ),
+        (
+            "jobs.dream.enabled",
+            "false",
+            "none more\n]\n",
+            "none more\n]\nenabled = false\n",
+        ),
+        (
+            "night.budget.ideas",
+            "4",
+            "# fifty\n",
+            "# fifty\nideas = 4\n",
+        ),
+    ];
+    let mut tried = 0;
+    let ended = format!("{COMMENTED}\n");
+    for text in [
+        COMMENTED,
+        &ended,
+        "",
+        "\n\n# only this\n",
+        "[night]\nat=\"01:00\"",
+    ] {
+        for (key, value, old, new) in cases {
+            // In a file that has other lines, the same key is a line of its own.
+            let known = text.contains("history");
+            let want = text.replacen(old, new, 1);
+            for (line_end, mark) in [("\n", ""), ("\r\n", ""), ("\n", "\u{feff}")] {
+                let file = format!("{mark}{}", text.replace('\n', line_end));
+                let got = match set(&file, key, value) {
+                    Ok(got) => got,
+                    // A job that is not there has no kind.
+                    Err(_) if !known && key.starts_with("jobs.a") => continue,
+                    Err(error) => panic!("{key}: {error}"),
+                };
+                if known {
+                    assert_eq!(got, want.replace('\n', line_end), "{key} {line_end:?}");
+                } else {
+                    let kept: Vec<&str> = file.trim_start_matches('\u{feff}').lines().collect();
+                    let mut after = got.lines();
+                    let same = |old: &&str| {
+                        *old == "at=\"01:00\"" && key == "night.at" || after.any(|new| new == *old)
+                    };
+                    assert!(kept.iter().all(same), "{key}: {got:?}");
+                }
+                let read: Table = toml::from_str(&got).unwrap();
+                let mut at = Some(&Value::Table(read)).cloned();
+                for part in key.split('.') {
+                    at = at.and_then(|value| value.get(part).cloned());
+                }
+                assert_eq!(at, Some(overrides::value(value)), "{key}: {got}");
+                tried += 1;
+            }
+        }
+    }
+    assert!(tried > 120, "{tried}");
+}
+
+#[test]
+fn a_bad_value_changes_nothing_and_says_why() {
+    for (key, value, why) in [
+        ("night.at", "25:00", "not a time of day"),
+        ("night.att", "23:00", "runner config set night.at 23:00"),
+        ("jobs.dream.max_ideas", "many", "max_ideas"),
+        (
+            "jobs.dream.trigger",
+            "after draem",
+            "did you mean \"dream\"",
+        ),
+        ("jobs.dream", "3", "it is a table"),
+        ("night.at.x", "3", "no setting"),
+        ("project.id", "x", "runner init"),
+        ("daemon.drain", "3s", "--user"),
+        ("jobs.new.program", "x", "no kind"),
+        ("", "x", "no setting"),
+    ] {
+        let said = set(COMMENTED, key, value).unwrap_err();
+        assert_eq!(said.exit, runner_engine::outcome::Exit::Configuration);
+        assert!(said.to_string().contains(why), "{key}: {said}");
+    }
+    assert!(
+        set("[night\n", "night.at", "23:00")
+            .unwrap_err()
+            .to_string()
+            .contains("runner.toml:1:")
+    );
+}
+
+#[test]
+fn a_file_with_a_mistake_can_be_mended() {
+    let text = "[night]\nat = \"25:00\"\n\n[jobs.dream]\nmax_idea = 3\n";
+    let half = set(text, "night.at", "01:00").unwrap();
+    assert_eq!(half, text.replace("25:00", "01:00"));
+    assert!(set(text, "night.length", "x").is_err());
+}

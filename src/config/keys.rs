@@ -1,0 +1,397 @@
+//! Every key there is: its shape and what it means. The schema is made from this table, `get` and
+//! `set` name unknown keys by it, and tests hold it to the reader and to `config/default.toml`: a key
+//! that one of them forgets fails a test.
+//!
+//! It must never be what reads a value: the reader judges, this describes.
+
+use super::job::KINDS;
+use runner_backends::registry::KINDS as BACKENDS;
+
+/// What a value looks like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Shape {
+    /// Text.
+    Text,
+    /// true or false.
+    Flag,
+    /// A whole number within these bounds.
+    Whole(i64, i64),
+    /// A number from 0 to this.
+    Number(u32),
+    /// A list of texts.
+    Texts,
+    /// "8h"; more than nothing.
+    Duration,
+    /// The same, or "0s".
+    Wait,
+    /// A duration, or "none".
+    Limit,
+    /// A list of waits.
+    Waits,
+    /// "02:30".
+    Time,
+    /// "22:00-06:00", or "none".
+    Hours,
+    /// An IANA zone or "system".
+    Zone,
+    /// "512KB".
+    Size,
+    /// What makes a job due.
+    Trigger,
+    /// One of these words.
+    OneOf(&'static [&'static str]),
+    /// `[{ from, to }]`.
+    Artifacts,
+    /// A ULID.
+    Id,
+}
+
+/// One key.
+#[derive(Clone, Debug)]
+pub(super) struct Key {
+    /// Its whole name; `*` is any name.
+    pub(super) path: String,
+    /// What its value looks like.
+    pub(super) shape: Shape,
+    /// What it means.
+    pub(super) about: &'static str,
+    /// The kinds of jobs that have it; empty for all, and for what is no job's.
+    pub(super) kinds: &'static [&'static str],
+}
+
+use Shape::{
+    Artifacts, Duration, Flag, Hours, Id, Limit, Number, OneOf, Size, Text, Texts, Time, Trigger,
+    Wait, Waits, Whole, Zone,
+};
+
+type Row = (&'static str, Shape, &'static str);
+
+/// The most that TOML can say.
+const MOST: i64 = i64::MAX;
+const U32: i64 = u32::MAX as i64;
+
+const PLAIN: &[Row] = &[
+    (
+        "project.id",
+        Id,
+        "Ties this folder to its history; `runner init` gives it.",
+    ),
+    ("night.at", Time, "When the night opens, in its zone."),
+    (
+        "night.length",
+        Duration,
+        "When it closes at the latest; then the report is written in any case.",
+    ),
+    (
+        "night.zone",
+        Zone,
+        "The zone of the night's times: an IANA name, or \"system\" for the host's own.",
+    ),
+    (
+        "daemon.drain",
+        Wait,
+        "How long live runs may go on when the daemon is told to end. Only the user's file is asked for it.",
+    ),
+    (
+        "groups.*.slots",
+        Whole(1, U32),
+        "How many jobs of the group run at once, of all projects.",
+    ),
+    (
+        "defaults.zone",
+        Zone,
+        "The zone of a job's times; without it that of the night.",
+    ),
+];
+
+const BACKEND: &[Row] = &[
+    (
+        "type",
+        OneOf(&BACKENDS),
+        "What it is: \"builtin\" answers by rule, \"command\" runs a program.",
+    ),
+    ("model", Text, "A name of the model, for reports."),
+    (
+        "program",
+        Text,
+        "The program of a command: a name to look for in PATH, or a path.",
+    ),
+    (
+        "args",
+        Texts,
+        "The program's arguments. Never a secret: every user can read them.",
+    ),
+    (
+        "env",
+        Texts,
+        "Names of variables that the program may see besides the ordinary ones.",
+    ),
+    (
+        "artifact",
+        Text,
+        "The file in its run folder that has the answer; without it, standard output.",
+    ),
+    (
+        "quiet",
+        Flag,
+        "Whether it says nothing before its answer, so that silence is no sign of trouble.",
+    ),
+];
+
+const BUDGET: &[Row] = &[
+    ("calls", Whole(0, MOST), "Model calls."),
+    ("tokens", Whole(0, MOST), "Tokens, asked and answered."),
+    ("money", Number(u32::MAX), "Dollars."),
+    ("time", Duration, "Time of runs."),
+    ("ideas", Whole(0, MOST), "Ideas shown to a model."),
+];
+
+const POLICY: &[Row] = &[
+    (
+        "catch_up",
+        OneOf(&["none", "last", "all"]),
+        "Which of the moments that passed while nothing ran are run.",
+    ),
+    (
+        "catch_up_window",
+        Duration,
+        "Only moments no later than this are caught up; older ones are missed.",
+    ),
+    (
+        "catch_up_cap",
+        Whole(1, U32),
+        "The most moments that \"all\" runs.",
+    ),
+    (
+        "stagger",
+        Wait,
+        "Late ones are spread over this long; \"0s\" starts them at once.",
+    ),
+    (
+        "overlap",
+        OneOf(&["skip", "queue", "replace"]),
+        "What becomes of a moment while the job still runs.",
+    ),
+    (
+        "start_within",
+        Limit,
+        "What has not begun so long after it was due is skipped.",
+    ),
+    (
+        "quiet",
+        Hours,
+        "Hours in which it is not started but waits; may span midnight.",
+    ),
+    (
+        "min_interval",
+        Limit,
+        "Due sooner than this after it last began, it is skipped.",
+    ),
+    (
+        "min_battery",
+        Whole(0, 100),
+        "On battery below this many percent it waits.",
+    ),
+    (
+        "max_load",
+        Number(1000),
+        "Above this load of a minute per core it waits; 0: never.",
+    ),
+    ("group", Text, "Whose slots it shares."),
+    (
+        "priority",
+        Whole(i32::MIN as i64, i32::MAX as i64),
+        "Higher goes first among those that wait.",
+    ),
+    (
+        "retries",
+        Whole(0, U32),
+        "How often it is tried again after a failure that may mend itself.",
+    ),
+    (
+        "backoff",
+        Waits,
+        "The longest wait before each further attempt; it is drawn from nothing up to that.",
+    ),
+];
+
+const JOB: &[Row] = &[
+    ("kind", OneOf(&KINDS), "What it is."),
+    (
+        "trigger",
+        Trigger,
+        "What makes it due: \"night\", \"manual\", \"every 15m\", \"daily 02:30\", \"cron 30 2 * * *\", \"after JOB\", \"after JOB ends\".",
+    ),
+    ("enabled", Flag, "Whether clocks and nights may start it."),
+    ("backend", Text, "Which [backends.NAME] answers."),
+    (
+        "timeout",
+        Duration,
+        "How long one run may take in all. Default: 30m for a dream, 1h for a command, 10m for a prompt.",
+    ),
+    (
+        "zone",
+        Zone,
+        "The zone of its times; a job of the night has the night's.",
+    ),
+];
+
+const DREAM: &[Row] = &[
+    ("ideas", Text, "Where the ideas are: every *.md below it."),
+    ("dreams", Text, "Where proposals, state and decisions are."),
+    ("done", Text, "Where archived ideas go; not read."),
+    ("specs", Text, "Where promoted ideas go."),
+    ("max_ideas", Whole(1, MOST), "Ideas shown in one pass."),
+    (
+        "max_idea_bytes",
+        Size,
+        "Longer ideas are recorded and left out.",
+    ),
+    (
+        "quiet_minutes",
+        Whole(0, U32),
+        "An idea changed this recently defers a pass that nobody asked for.",
+    ),
+    (
+        "canonical",
+        Texts,
+        "Files that neither a pass nor an accept may write.",
+    ),
+    (
+        "dirty",
+        OneOf(&["tracked", "strict"]),
+        "Which uncommitted changes defer a pass: those to tracked files, or whatever git lists.",
+    ),
+];
+
+const COMMAND: &[Row] = &[
+    ("program", Text, "A name to look for in PATH, or a path."),
+    (
+        "args",
+        Texts,
+        "Its arguments. Never a secret: every user can read them.",
+    ),
+    (
+        "env",
+        Texts,
+        "Names of variables that it may see besides the ordinary ones.",
+    ),
+    (
+        "artifacts",
+        Artifacts,
+        "The files it must leave: from below RUNNER_OUT, to below the project.",
+    ),
+];
+
+const PROMPT: &[Row] = &[
+    ("prompt", Text, "The question."),
+    (
+        "sources",
+        Texts,
+        "Files of the project that are shown with it.",
+    ),
+    (
+        "to",
+        Text,
+        "The file that gets the answer; {date} is the night's date.",
+    ),
+];
+
+/// What the tables are.
+pub(super) const TABLES: &[(&str, &str)] = &[
+    ("project", "Which project this folder is."),
+    (
+        "night",
+        "Everything with trigger = \"night\" is due when it opens, is paid from one budget and ends in one report.",
+    ),
+    (
+        "night.budget",
+        "The most that one night may spend over all its jobs. A unit that is left out is not bounded.",
+    ),
+    ("day", "One civil day of the project."),
+    (
+        "day.budget",
+        "The most that one civil day may spend in this project.",
+    ),
+    (
+        "daemon",
+        "`runner daemon`, one a user: only the user's file is asked for this table.",
+    ),
+    ("backends", "Who answers, by name."),
+    ("groups", "How many jobs of a group run at once, by name."),
+    (
+        "defaults",
+        "How jobs are started, held back and tried again. A job may have each of these keys itself.",
+    ),
+    ("jobs", "What is run, by name."),
+    (
+        "jobs.*.budget",
+        "The most that one run may spend; what it leaves out is 10 calls, 1,000,000 tokens and 1 dollar.",
+    ),
+];
+
+/// Whether a job's key is a matter of how it is started: the ledger keeps those.
+pub(super) fn is_policy(key: &str) -> bool {
+    POLICY.iter().any(|(name, ..)| *name == key)
+}
+
+/// All keys.
+pub(super) fn all() -> Vec<Key> {
+    let mut all = Vec::new();
+    let mut add = |table: &str, rows: &[Row], kinds: &'static [&'static str]| {
+        for (name, shape, about) in rows {
+            let path = if table.is_empty() {
+                (*name).to_owned()
+            } else {
+                format!("{table}.{name}")
+            };
+            all.push(Key {
+                path,
+                shape: *shape,
+                about,
+                kinds,
+            });
+        }
+    };
+    add("", PLAIN, &[]);
+    add("night.budget", BUDGET, &[]);
+    add("day.budget", BUDGET, &[]);
+    add("backends.*", BACKEND, &[]);
+    add("defaults", POLICY, &[]);
+    add("jobs.*", JOB, &[]);
+    add("jobs.*.budget", BUDGET, &[]);
+    add("jobs.*", POLICY, &[]);
+    add("jobs.*", DREAM, &["dream"]);
+    add("jobs.*", COMMAND, &["command"]);
+    add("jobs.*", PROMPT, &["prompt"]);
+    all
+}
+
+/// The known key that `path` names, or the whole name of the nearest one.
+pub(super) fn known(path: &[String]) -> Result<(), Option<String>> {
+    let wanted = path.join(".");
+    let mut near = Vec::new();
+    for key in all() {
+        let parts: Vec<&str> = key.path.split('.').collect();
+        // Names stand for themselves; a table is as good as a key.
+        let named: Vec<&str> = parts
+            .iter()
+            .enumerate()
+            .map(|(at, part)| match *part {
+                "*" => path.get(at).map_or("NAME", String::as_str),
+                part => part,
+            })
+            .collect();
+        for length in 1..=named.len() {
+            if named[..length]
+                .iter()
+                .copied()
+                .eq(path.iter().map(String::as_str))
+            {
+                return Ok(());
+            }
+        }
+        near.push(named.join("."));
+    }
+    Err(runner_text::nearest::nearest(&wanted, near.iter().map(String::as_str)).map(str::to_owned))
+}

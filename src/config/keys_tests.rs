@@ -1,0 +1,389 @@
+//! The table of keys, the reader and `config/default.toml` know the same keys; and what is refused of
+//! each is refused with its place.
+
+use std::collections::BTreeSet;
+use std::fs;
+
+use runner_engine::outcome::Exit;
+
+use super::keys::{Key, Shape, all};
+use super::*;
+
+/// A name that is near to none.
+const NONSENSE: &str = "zzzzzzzzzzzzzzzz";
+
+/// A good value of this shape, and some that are not.
+fn values(key: &Key) -> (&'static str, Vec<&'static str>) {
+    let last = key.path.rsplit('.').next().unwrap();
+    let no_text = ["3", "true", "[]", "{ x = 1 }", "1979-05-27", "-0.5"];
+    let with = |more: &[&'static str]| [&no_text[..], more].concat();
+    match key.shape {
+        Shape::Text => match last {
+            "backend" => ("\"builtin\"", with(&["\"bultin\"", "\"\""])),
+            "group" => ("\"default\"", with(&["\"defualt\"", "\"\""])),
+            "to" => (
+                "\"x\"",
+                with(&["\"../x\"", "\"/x\"", "\"dreams/x\"", "\"{dte}\"", "\"\""]),
+            ),
+            "ideas" | "dreams" | "done" | "specs" => ("\"x\"", with(&["\"../x\"", "\"/x\""])),
+            _ => ("\"x\"", with(&[])),
+        },
+        Shape::Flag => ("true", vec!["3", "\"true\"", "[]", "{}", "\"\""]),
+        Shape::Whole(least, _) => {
+            let mut bad = vec![
+                "\"3\"",
+                "0.5",
+                "true",
+                "[]",
+                "{}",
+                "inf",
+                "nan",
+                "9223372036854775808",
+            ];
+            match last {
+                "priority" => bad.extend(["2147483648", "-2147483649"]),
+                "min_battery" => bad.extend(["101", "-1"]),
+                "slots" | "catch_up_cap" => bad.extend(["0", "4294967296"]),
+                "max_ideas" => bad.extend(["0", "-1"]),
+                _ => bad.push("-1"),
+            }
+            (if least > 0 { "1" } else { "0" }, bad)
+        }
+        Shape::Number(_) => {
+            let mut bad = vec!["\"3\"", "-0.5", "true", "[]", "{}", "inf", "-inf", "nan"];
+            if last == "max_load" {
+                bad.push("1000.5");
+            }
+            ("0.5", bad)
+        }
+        Shape::Texts => (
+            "[\"x\"]",
+            vec!["3", "\"x\"", "true", "[3]", "[\"x\", 3]", "{}"],
+        ),
+        Shape::Duration => (
+            "\"1h 30m\"",
+            with(&[
+                "\"8\"",
+                "\"0s\"",
+                "\"-8h\"",
+                "\"8 parsecs\"",
+                "\"\"",
+                "\"99999999h\"",
+            ]),
+        ),
+        Shape::Wait => (
+            "\"0s\"",
+            with(&["\"8\"", "\"-8h\"", "\"soon\"", "\"\"", "\"99999999h\""]),
+        ),
+        Shape::Limit => ("\"none\"", with(&["\"non\"", "\"0s\"", "\"-8h\"", "\"\""])),
+        Shape::Waits => (
+            "[\"0s\", \"1m\"]",
+            vec!["3", "\"1m\"", "[]", "[3]", "[\"1\"]", "[\"-1m\"]", "{}"],
+        ),
+        Shape::Time => (
+            "\"23:59\"",
+            with(&[
+                "\"24:00\"",
+                "\"2:30\"",
+                "\"02:60\"",
+                "\"02:30:00\"",
+                "02:30:00",
+                "\"\"",
+            ]),
+        ),
+        Shape::Hours => (
+            "\"22:00-06:00\"",
+            with(&[
+                "\"9-17\"",
+                "\"09:00\"",
+                "\"09:00-09:00\"",
+                "\"09:00-25:00\"",
+                "\"\"",
+            ]),
+        ),
+        Shape::Zone => (
+            "\"Asia/Tokyo\"",
+            with(&["\"Asia/Tokio\"", "\"Mars/Olympus\"", "\"\""]),
+        ),
+        Shape::Size => (
+            "\"512KB\"",
+            vec![
+                "true",
+                "[]",
+                "-1",
+                "\"1XB\"",
+                "\"MB\"",
+                "\"-1MB\"",
+                "\"\"",
+                "\"99999999999GB\"",
+            ],
+        ),
+        Shape::Trigger => (
+            "\"manual\"",
+            with(&[
+                "\"nightl\"",
+                "\"every\"",
+                "\"every day\"",
+                "\"daily 2:30\"",
+                "\"cron 61 * * * *\"",
+                "\"after nobody\"",
+                "\"after a\"",
+                "\"\"",
+            ]),
+        ),
+        Shape::OneOf(words) => (
+            // In quotes, by the word.
+            match words[0] {
+                "builtin" => "\"builtin\"",
+                "none" => "\"last\"",
+                "skip" => "\"queue\"",
+                "dream" => "\"command\"",
+                _ => "\"strict\"",
+            },
+            with(&["\"zz\"", "\"\""]),
+        ),
+        Shape::Artifacts => (
+            "[{ from = \"a\", to = \"b\" }]",
+            vec![
+                "3",
+                "\"a\"",
+                "[\"a\"]",
+                "[{ from = \"a\" }]",
+                "[{ frm = \"a\", to = \"b\" }]",
+                "[{ from = \"a\", to = \"../b\" }]",
+                "[{ from = \"a\", to = 3 }]",
+            ],
+        ),
+        Shape::Id => (
+            "\"01K00000000000000000000000\"",
+            with(&["\"\"", "\"01K\"", "\"UUUUUUUUUUUUUUUUUUUUUUUUUU\""]),
+        ),
+    }
+}
+
+/// A file that sets `name`, which stands for the last part of `key`, and the line it is in.
+fn file(key: &Key, name: &str, value: &str) -> (String, usize) {
+    let (table, last) = key.path.rsplit_once('.').unwrap();
+    let mut text = String::new();
+    let mut need = |lines: &[(&str, &str)]| {
+        for (other, value) in lines {
+            if *other != last {
+                text.push_str(&format!("{other} = {value}\n"));
+            }
+        }
+    };
+    let mut header = table.to_owned();
+    match (table, key.kinds) {
+        ("jobs.*", ["dream"]) => header = "jobs.dream".to_owned(),
+        ("jobs.*", ["prompt"]) => {
+            header = "jobs.a".to_owned();
+            need(&[("kind", "\"prompt\""), ("prompt", "\"x\""), ("to", "\"x\"")]);
+        }
+        ("jobs.*", _) => {
+            header = "jobs.a".to_owned();
+            need(&[
+                ("kind", "\"command\""),
+                ("program", "\"x\""),
+                ("trigger", "\"manual\""),
+            ]);
+        }
+        ("jobs.*.budget", _) => header = "jobs.dream.budget".to_owned(),
+        ("backends.*", _) => {
+            header = "backends.a".to_owned();
+            need(&[("type", "\"builtin\"")]);
+        }
+        ("groups.*", _) => header = "groups.a".to_owned(),
+        _ => {}
+    }
+    let text = format!("[{header}]\n{text}{name} = {value}\n");
+    let line = text.lines().count();
+    (text, line)
+}
+
+fn resolved(bytes: &[u8]) -> Result<Config, Failure> {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("runner.toml");
+    fs::write(&path, bytes).unwrap();
+    load(&Stack {
+        user: &folder.path().join("none.toml"),
+        project: Some(&path),
+        overrides: &Overrides::default(),
+    })
+}
+
+fn last(key: &Key) -> &str {
+    key.path.rsplit('.').next().unwrap()
+}
+
+/// The line of the file that an error names, which it must.
+#[track_caller]
+fn line_named(error: &Failure, text: &str) -> usize {
+    let said = error.to_string();
+    assert_eq!(error.exit, Exit::Configuration, "{text}: {said}");
+    assert!(error.told().contains('^'), "{text}: {}", error.told());
+    said.split("runner.toml:")
+        .nth(1)
+        .and_then(|rest| rest.split(':').next()?.parse().ok())
+        .unwrap_or_else(|| panic!("no place in {said:?} about {text:?}"))
+}
+
+/// What an error lists as the keys there are.
+fn listed(text: &str) -> BTreeSet<String> {
+    let said = resolved(text.as_bytes()).unwrap_err().to_string();
+    let list = said.split("(there are: ").nth(1);
+    let list = list.unwrap_or_else(|| panic!("no list in {said:?}"));
+    let list = list.split(')').next().unwrap();
+    list.split(", ").map(str::to_owned).collect()
+}
+
+#[test]
+fn the_reader_takes_just_the_keys_of_the_table() {
+    let keys = all();
+    let of = |table: &str, kind: &str| -> BTreeSet<String> {
+        keys.iter()
+            .filter(|key| key.kinds.is_empty() || key.kinds.contains(&kind))
+            .filter_map(|key| key.path.strip_prefix(table))
+            .map(|rest| rest.split('.').next().unwrap().to_owned())
+            .collect()
+    };
+    let cases = [
+        (String::new(), "", ""),
+        ("[project]\n".to_owned(), "project.", ""),
+        ("[night]\n".to_owned(), "night.", ""),
+        ("[night.budget]\n".to_owned(), "night.budget.", ""),
+        ("[day]\n".to_owned(), "day.", ""),
+        ("[day.budget]\n".to_owned(), "day.budget.", ""),
+        ("[daemon]\n".to_owned(), "daemon.", ""),
+        (
+            "[backends.a]\ntype = \"builtin\"\n".to_owned(),
+            "backends.*.",
+            "",
+        ),
+        ("[groups.a]\nslots = 1\n".to_owned(), "groups.*.", ""),
+        ("[defaults]\n".to_owned(), "defaults.", ""),
+        ("[jobs.dream.budget]\n".to_owned(), "jobs.*.budget.", ""),
+        ("[jobs.dream]\n".to_owned(), "jobs.*.", "dream"),
+        (
+            "[jobs.a]\nkind = \"command\"\nprogram = \"x\"\n".to_owned(),
+            "jobs.*.",
+            "command",
+        ),
+        (
+            "[jobs.a]\nkind = \"prompt\"\nprompt = \"x\"\nto = \"x\"\n".to_owned(),
+            "jobs.*.",
+            "prompt",
+        ),
+    ];
+    for (text, table, kind) in cases {
+        let text = format!("{text}{NONSENSE} = 1\n");
+        assert_eq!(listed(&text), of(table, kind), "{text}");
+    }
+}
+
+/// The default with everything that stands in it as a comment.
+fn uncommented() -> String {
+    let setting = |line: &str| {
+        let header = line.starts_with('[') && line.ends_with(']') && !line.contains(' ');
+        let key = line
+            .split_once(" = ")
+            .is_some_and(|(key, _)| key.chars().all(|c| c.is_ascii_lowercase() || c == '_'));
+        header || key
+    };
+    let lines: Vec<&str> = DEFAULT
+        .lines()
+        .map(|line| match line.strip_prefix("# ") {
+            Some(rest) if setting(rest) => rest,
+            _ => line,
+        })
+        .collect();
+    lines.join("\n") + "\n"
+}
+
+#[test]
+fn the_default_documents_every_key_and_no_other() {
+    let text = uncommented();
+    let config = resolved(text.as_bytes()).unwrap();
+    assert_eq!(config.jobs.len(), 3, "one of each kind");
+    let table: Table = toml::from_str(&text).unwrap();
+    let mut found = BTreeSet::new();
+    leaves(&table, &mut Vec::new(), &mut found);
+    // What many tables share is told of once.
+    let shared = |key: &Key| {
+        key.path.starts_with("jobs.*.budget.")
+            || key.path.starts_with("jobs.*.")
+                && (keys::is_policy(last(key)) || last(key) == "zone")
+    };
+    let wanted: BTreeSet<String> = all()
+        .iter()
+        .filter(|key| !shared(key))
+        .map(|key| key.path.clone())
+        .collect();
+    found.retain(|path| !path.starts_with("jobs.*.budget."));
+    assert_eq!(found, wanted);
+}
+
+fn leaves(table: &Table, path: &mut Vec<String>, found: &mut BTreeSet<String>) {
+    for (key, value) in table {
+        let named = path.len() == 1 && ["jobs", "groups", "backends"].contains(&&*path[0]);
+        path.push(if named { "*".to_owned() } else { key.clone() });
+        match value {
+            Value::Table(inner) => leaves(inner, path, found),
+            _ => {
+                found.insert(path.join("."));
+            }
+        }
+        path.pop();
+    }
+}
+
+#[test]
+fn a_run_is_never_given_what_the_ledger_keeps() {
+    let plain = resolved(b"[groups.few]\nslots = 2\n")
+        .unwrap()
+        .job_rows()
+        .unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("runner.toml");
+    fs::write(&path, "[groups.few]\nslots = 2\n").unwrap();
+    let (mut taken, mut refused) = (0, 0);
+    for key in all() {
+        let name = key
+            .path
+            .replace("jobs.*", "jobs.dream")
+            .replace("backends.*", "backends.builtin");
+        let name = name.replace("groups.*", "groups.few");
+        for reach in [Reach::Run, Reach::Look] {
+            let mut overrides = Overrides::default();
+            overrides
+                .add_flags(&[format!("{name}={}", values(&key).0)])
+                .unwrap();
+            overrides.reach = reach;
+            let stack = Stack {
+                user: &folder.path().join("none"),
+                project: Some(&path),
+                overrides: &overrides,
+            };
+            match (load(&stack), reach) {
+                (Ok(config), Reach::Run) => {
+                    assert_eq!(config.job_rows().unwrap(), plain, "{name}");
+                    taken += 1;
+                }
+                (Err(failure), Reach::Run) => {
+                    assert_eq!(failure.exit, Exit::Usage, "{name}");
+                    assert!(
+                        failure
+                            .to_string()
+                            .starts_with(&format!("--config {name}: ")),
+                        "{failure}"
+                    );
+                    refused += 1;
+                }
+                (..) => {}
+            }
+        }
+    }
+    assert!(taken > 15 && refused > 30, "{taken} {refused}");
+}
+
+#[path = "malformed_tests.rs"]
+mod malformed;

@@ -1,0 +1,395 @@
+//! Settings of one command, in no file: `RUNNER_CONFIG__NIGHT__AT=23:00` in its environment and
+//! `--config night.at=23:00` on its line.
+//!
+//! They hold for the command and for the runs that it starts itself, and end with it. What the
+//! ledger keeps for every later command, when and how often jobs run, must never be taken from here:
+//! two commands would take turns in changing it. Such a setting is refused, never passed over; only
+//! a command that merely looks may try it out.
+
+use std::ffi::{OsStr, OsString};
+
+use runner_text::nearest::nearest;
+use toml::{Table, Value};
+
+use super::keys;
+use super::set::SCHEDULES;
+use super::sources::{Given, Sources};
+use crate::cli::Failure;
+
+/// What a variable's name begins with; each further part follows `__`.
+const PREFIX: &str = "RUNNER_CONFIG";
+
+/// What a command may take from its environment and its line.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Reach {
+    /// What a run itself asks for: its limits, its backend, its own settings.
+    #[default]
+    Run,
+    /// Everything: nothing is started and nothing kept.
+    Look,
+}
+
+/// One setting that is in no file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Override {
+    /// `environment` or `flag`.
+    layer: &'static str,
+    /// The flag or variable, as errors name it.
+    said: String,
+    /// The parts of its name.
+    path: Vec<String>,
+    /// As it was given.
+    text: String,
+}
+
+/// All settings of one command that are in no file, weaker ones first.
+#[derive(Clone, Debug, Default)]
+pub struct Overrides {
+    list: Vec<Override>,
+    /// What they may change.
+    pub reach: Reach,
+}
+
+impl Overrides {
+    /// Those of an environment.
+    ///
+    /// # Errors
+    /// A variable that begins like a setting and is none.
+    pub fn of_environment(
+        variables: impl Iterator<Item = (OsString, OsString)>,
+    ) -> Result<Self, Failure> {
+        let mut list = Vec::new();
+        for (name, text) in variables {
+            if !name.as_encoded_bytes().starts_with(PREFIX.as_bytes()) {
+                continue;
+            }
+            list.push(variable(&name, &text)?);
+        }
+        list.sort_by(|a, b| a.said.cmp(&b.said));
+        Ok(Self {
+            list,
+            reach: Reach::Run,
+        })
+    }
+
+    /// Adds those of a command line, `KEY=VALUE` each.
+    ///
+    /// # Errors
+    /// Usage: one has no such form.
+    pub fn add_flags(&mut self, flags: &[String]) -> Result<(), Failure> {
+        for flag in flags {
+            let parts = flag.split_once('=').map(|(key, text)| (key.trim(), text));
+            let good = parts.filter(|(key, _)| key.split('.').all(|part| !part.is_empty()));
+            let Some((key, text)) = good else {
+                return Err(Failure::usage(format!(
+                    "--config {flag}: it must be --config KEY=VALUE, like --config night.budget.calls=3"
+                )));
+            };
+            self.list.push(Override {
+                layer: "flag",
+                said: format!("--config {key}"),
+                path: key.split('.').map(str::to_owned).collect(),
+                text: text.to_owned(),
+            });
+        }
+        Ok(())
+    }
+
+    /// Refuses at once what no project could honour, where a command may never come to read one.
+    ///
+    /// # Errors
+    /// Naming the variable or flag.
+    pub fn honoured(&self) -> Result<(), Failure> {
+        for one in &self.list {
+            let path = match one.layer {
+                "environment" => one
+                    .path
+                    .iter()
+                    .map(|part| part.to_ascii_lowercase())
+                    .collect(),
+                _ => one.path.clone(),
+            };
+            let mut leaves = Vec::new();
+            spread(path, value(&one.text), &mut leaves);
+            for (path, _) in leaves {
+                self.check(one, &path)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Lays them over `merged`, and notes in `sources` where they are from.
+    ///
+    /// # Errors
+    /// Naming the variable or flag: it is no matter of one command, or stands where a table is.
+    pub(super) fn lay_over(
+        &self,
+        merged: &mut Table,
+        sources: &mut Sources,
+    ) -> Result<(), Failure> {
+        for one in &self.list {
+            let path = match one.layer {
+                "environment" => named(merged, one)?,
+                _ => one.path.clone(),
+            };
+            let mut leaves = Vec::new();
+            spread(path, value(&one.text), &mut leaves);
+            for (path, value) in leaves {
+                self.check(one, &path)?;
+                if !insert(merged, path.iter().map(String::as_str), value) {
+                    return Err(one.refuse("what it lies in is no table"));
+                }
+                sources.given.push(Given {
+                    key: path.join("."),
+                    layer: one.layer,
+                    said: one.said.clone(),
+                });
+            }
+        }
+        Ok(())
+    }
+
+    fn check(&self, one: &Override, path: &[String]) -> Result<(), Failure> {
+        let parts: Vec<&str> = path.iter().map(String::as_str).collect();
+        let lasting = match parts.as_slice() {
+            ["project", ..] => return Err(one.refuse("the id ties this folder to its history")),
+            ["daemon", ..] => {
+                return Err(one
+                    .refuse("only the user's file is asked for it")
+                    .mend("runner daemon --drain DURATION"));
+            }
+            ["night", key, ..] => *key != "budget",
+            ["groups" | "defaults", ..] => true,
+            ["jobs", _, key, ..] => SCHEDULES.contains(key) || keys::is_policy(key),
+            _ => false,
+        };
+        if lasting && self.reach == Reach::Run {
+            return Err(one
+                .refuse("it is a matter of the schedule, which the ledger keeps for every command")
+                .mend(format!("runner config set {} VALUE", path.join("."))));
+        }
+        Ok(())
+    }
+}
+
+impl Override {
+    fn refuse(&self, why: &str) -> Failure {
+        let why = format!("{}: {why}", self.said);
+        match self.layer {
+            "environment" => Failure::configuration(why),
+            _ => Failure::usage(why),
+        }
+    }
+}
+
+fn variable(name: &OsStr, text: &OsStr) -> Result<Override, Failure> {
+    let said = name.to_string_lossy().into_owned();
+    let (Some(name), Some(text)) = (name.to_str(), text.to_str()) else {
+        return Err(Failure::configuration(format!("{said} is not UTF-8")));
+    };
+    let parts: Option<Vec<String>> = name
+        .strip_prefix(PREFIX)
+        .and_then(|rest| rest.strip_prefix("__"))
+        .map(|rest| rest.split("__").map(str::to_owned).collect());
+    match parts {
+        Some(path) if path.iter().all(|part| !part.is_empty()) => Ok(Override {
+            layer: "environment",
+            said,
+            path,
+            text: text.to_owned(),
+        }),
+        _ => Err(Failure::configuration(format!(
+            "{said} is no setting: the parts of its name are joined by two underscores, like \
+             {PREFIX}__NIGHT__BUDGET__CALLS"
+        ))
+        .mend(format!("unset {said}"))),
+    }
+}
+
+/// A variable's parts as the configuration writes them: a name that is there in other letters, with
+/// `-` for `_`, is meant; any other is in small letters.
+fn named(merged: &Table, one: &Override) -> Result<Vec<String>, Failure> {
+    let folded = |text: &str| text.to_ascii_lowercase().replace('-', "_");
+    let mut table = Some(merged);
+    let mut path = Vec::new();
+    for part in &one.path {
+        let mut alike = table
+            .into_iter()
+            .flat_map(Table::keys)
+            .filter(|key| folded(key) == folded(part));
+        let name = match (alike.next(), alike.next()) {
+            (Some(first), Some(second)) => {
+                return Err(one.refuse(&format!("it may mean {first:?} or {second:?}")));
+            }
+            (Some(name), None) => name.clone(),
+            (None, _) => part.to_ascii_lowercase(),
+        };
+        table = table
+            .and_then(|table| table.get(&name))
+            .and_then(Value::as_table);
+        path.push(name);
+    }
+    // Named here, for the merge would only say that a job has no kind.
+    if let [group @ ("jobs" | "backends"), name, _, ..] = path
+        .iter()
+        .map(String::as_str)
+        .collect::<Vec<_>>()
+        .as_slice()
+        && let Some(known) = merged.get(*group).and_then(Value::as_table)
+        && !known.contains_key(*name)
+    {
+        let near = nearest(name, known.keys().map(String::as_str))
+            .map_or_else(String::new, |near| format!("; did you mean {near:?}?"));
+        return Err(one.refuse(&format!("there is no [{group}.{name}]{near}")));
+    }
+    Ok(path)
+}
+
+/// A table as the settings that it holds, so that each is judged by itself.
+fn spread(path: Vec<String>, value: Value, leaves: &mut Vec<(Vec<String>, Value)>) {
+    match value {
+        Value::Table(table) if !table.is_empty() => {
+            for (key, value) in table {
+                let mut path = path.clone();
+                path.push(key);
+                spread(path, value, leaves);
+            }
+        }
+        value => leaves.push((path, value)),
+    }
+}
+
+/// Puts a value in its place; false where a table would have to be something else.
+pub(super) fn insert<'k>(
+    table: &mut Table,
+    path: impl Iterator<Item = &'k str>,
+    value: Value,
+) -> bool {
+    let mut path = path.peekable();
+    let mut table = table;
+    while let Some(key) = path.next() {
+        if path.peek().is_none() {
+            table.insert(key.to_owned(), value);
+            return true;
+        }
+        let inner = table
+            .entry(key.to_owned())
+            .or_insert_with(|| Value::Table(Table::new()));
+        match inner {
+            Value::Table(inner) => table = inner,
+            _ => return false,
+        }
+    }
+    false
+}
+
+/// The value as TOML, else as the text that it is; so are dates, which no setting is.
+pub(super) fn value(text: &str) -> Value {
+    let plain = || Value::String(text.to_owned());
+    let Ok(mut table) = toml::from_str::<Table>(&format!("value = {text}")) else {
+        return plain();
+    };
+    match table.remove("value") {
+        Some(Value::Datetime(_)) | None => plain(),
+        // A line break would begin another key.
+        Some(_) if !table.is_empty() => plain(),
+        Some(value) => value,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_toml_or_else_text() {
+        let text = |text: &str| Value::String(text.to_owned());
+        assert_eq!(value("3"), Value::Integer(3));
+        assert_eq!(value("true"), Value::Boolean(true));
+        assert_eq!(value("[\"a\"]"), Value::Array(vec![text("a")]));
+        assert_eq!(value("\"3\""), text("3"));
+        for plain in [
+            "30m",
+            "two words",
+            "02:30",
+            "2026-11-21",
+            "",
+            "1\nother = 2",
+        ] {
+            assert_eq!(value(plain), text(plain));
+        }
+    }
+
+    fn of(name: &str, text: &str) -> Result<Vec<(String, String)>, Failure> {
+        let mut merged: Table = toml::from_str(
+            "[jobs.My-Job]\ntimeout = \"1m\"\n[jobs.a-b]\n[jobs.a_b]\n[night]\nat = \"02:30\"\n",
+        )
+        .unwrap();
+        let variables = [(name, text), ("RUNNER_LOG", "debug"), ("RUNNER", "x")];
+        let variables = variables
+            .into_iter()
+            .map(|(name, text)| (name.into(), text.into()));
+        let mut sources = Sources::default();
+        Overrides::of_environment(variables)?.lay_over(&mut merged, &mut sources)?;
+        Ok(sources
+            .given
+            .into_iter()
+            .map(|given| (given.key, given.said))
+            .collect())
+    }
+
+    #[test]
+    fn a_variables_name_finds_what_is_there() {
+        for (name, text, key) in [
+            (
+                "RUNNER_CONFIG__NIGHT__BUDGET__CALLS",
+                "3",
+                "night.budget.calls",
+            ),
+            (
+                "RUNNER_CONFIG__JOBS__MY_JOB__TIMEOUT",
+                "5m",
+                "jobs.My-Job.timeout",
+            ),
+            (
+                "RUNNER_CONFIG__jobs__My-Job__timeout",
+                "5m",
+                "jobs.My-Job.timeout",
+            ),
+            (
+                "RUNNER_CONFIG__DAY",
+                "{ budget = { calls = 3 } }",
+                "day.budget.calls",
+            ),
+        ] {
+            let given = of(name, text).unwrap();
+            assert_eq!(given, [(key.to_owned(), name.to_owned())]);
+        }
+        for (name, text, why) in [
+            (
+                "RUNNER_CONFIG__JOBS__A_B__TIMEOUT",
+                "5m",
+                "\"a-b\" or \"a_b\"",
+            ),
+            (
+                "RUNNER_CONFIG__JOBS__MYJOB__TIMEOUT",
+                "5m",
+                "did you mean \"My-Job\"",
+            ),
+            ("RUNNER_CONFIG__NIGHT__AT__X", "3", "schedule"),
+            (
+                "RUNNER_CONFIG__JOBS",
+                "{ My-Job = { kind = \"dream\" } }",
+                "schedule",
+            ),
+            ("RUNNER_CONFIG__DAEMON__DRAIN", "3s", "the user's file"),
+            ("RUNNER_CONFIG__", "3", "two underscores"),
+            ("RUNNER_CONFIG", "3", "two underscores"),
+            ("RUNNER_CONFIGS", "3", "two underscores"),
+            ("RUNNER_CONFIG__A____B", "3", "two underscores"),
+        ] {
+            let said = of(name, text).unwrap_err().to_string();
+            assert!(said.starts_with(name) && said.contains(why), "{said}");
+        }
+    }
+}

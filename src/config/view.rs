@@ -1,0 +1,222 @@
+//! The resolved settings as people and programs look at them, each with where it is from.
+//!
+//! Must never show a configuration that the reader refuses.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::PathBuf;
+
+use toml::{Table, Value};
+
+use super::sources::lines;
+use super::{Failure, Stack, keys, layers, resolve};
+
+/// Where a value is from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Origin {
+    /// `default`, `user`, `project`, `environment` or `flag`.
+    pub layer: &'static str,
+    /// The file; none for what is in none.
+    pub file: Option<PathBuf>,
+    /// The line in it, counted from 1.
+    pub line: Option<usize>,
+    /// The variable or flag.
+    pub said: Option<String>,
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (&self.file, self.line, &self.said) {
+            (Some(file), Some(line), _) => write!(f, "{} {}:{line}", self.layer, file.display()),
+            (.., Some(said)) => write!(f, "{} {said}", self.layer),
+            _ => f.write_str(self.layer),
+        }
+    }
+}
+
+/// One setting.
+#[derive(Clone, Debug)]
+pub struct Entry {
+    /// The parts of its name.
+    pub path: Vec<String>,
+    /// What it is.
+    pub value: Value,
+    /// Where it is from.
+    pub origin: Origin,
+}
+
+/// All settings of a configuration that is good.
+#[derive(Debug)]
+pub struct View {
+    /// As one table.
+    pub table: Table,
+    /// One by one, in the order of their names.
+    pub entries: Vec<Entry>,
+}
+
+impl View {
+    /// Reads all layers.
+    ///
+    /// # Errors
+    /// The first mistake in them.
+    pub fn of(stack: &Stack<'_>) -> Result<Self, Failure> {
+        let (table, sources) = layers(stack)?;
+        resolve(&mut table.clone(), &sources)?;
+        let mut origins: BTreeMap<Vec<String>, Origin> = BTreeMap::new();
+        for layer in &sources.layers {
+            for (path, line) in lines(layer) {
+                let origin = Origin {
+                    layer: layer.name,
+                    file: Some(layer.path.clone()),
+                    line: Some(line),
+                    said: None,
+                };
+                origins.insert(path, origin);
+            }
+        }
+        let mut entries = Vec::new();
+        flatten(&table, &mut Vec::new(), &mut |path, value| {
+            let whole = path.join(".");
+            let given = sources.given.iter().rev().find(|given| given.key == whole);
+            let origin = match given {
+                Some(given) => Some(Origin {
+                    layer: given.layer,
+                    file: None,
+                    line: None,
+                    said: Some(given.said.clone()),
+                }),
+                None => origins.get(path).cloned(),
+            };
+            let origin = origin.expect("every value was read in one of the layers");
+            entries.push(Entry {
+                path: path.to_owned(),
+                value: value.clone(),
+                origin,
+            });
+        });
+        Ok(Self { table, entries })
+    }
+
+    /// One value, or a table of them; for a job's key that the job does not set, that of
+    /// `[defaults]`. `None` where nothing is set.
+    ///
+    /// # Errors
+    /// There is no such key.
+    pub fn get(&self, key: &str) -> Result<Option<Value>, Failure> {
+        let path: Vec<String> = key.split('.').map(str::to_owned).collect();
+        let at = |path: &[String]| {
+            let mut value = None;
+            let mut table = Some(&self.table);
+            for part in path {
+                value = table.and_then(|table| table.get(part));
+                table = value.and_then(Value::as_table);
+            }
+            value.cloned()
+        };
+        if let Some(value) = at(&path) {
+            return Ok(Some(value));
+        }
+        let unknown = |near: Option<String>| {
+            let failure = Failure::configuration(format!("there is no setting {key:?}"));
+            match near {
+                Some(near) => failure.mend(format!("runner config get {near}")),
+                None => failure.mend("runner config show"),
+            }
+        };
+        keys::known(&path).map_err(unknown)?;
+        if let [group @ ("jobs" | "backends" | "groups"), name, ..] = path
+            .iter()
+            .map(String::as_str)
+            .collect::<Vec<_>>()
+            .as_slice()
+            && at(&path[..2]).is_none()
+        {
+            let names: Vec<String> = at(&path[..1])
+                .and_then(|value| Some(value.as_table()?.keys().cloned().collect()))
+                .unwrap_or_default();
+            let near =
+                runner_text::nearest::nearest(name, names.iter().map(String::as_str)).map(|near| {
+                    key.replacen(&format!("{group}.{name}"), &format!("{group}.{near}"), 1)
+                });
+            return Err(unknown(near));
+        }
+        Ok(match path.as_slice() {
+            [jobs, _, key] if jobs == "jobs" && keys::is_policy(key) => {
+                at(&["defaults".to_owned(), key.clone()])
+            }
+            _ => None,
+        })
+    }
+}
+
+fn flatten(table: &Table, path: &mut Vec<String>, each: &mut impl FnMut(&[String], &Value)) {
+    for (key, value) in table {
+        path.push(key.clone());
+        match value {
+            Value::Table(inner) => flatten(inner, path, each),
+            value => each(path, value),
+        }
+        path.pop();
+    }
+}
+
+/// A value as TOML, in one line.
+pub fn inline(value: &Value) -> String {
+    match value {
+        Value::String(text) => quoted(text),
+        Value::Array(items) => {
+            let items: Vec<String> = items.iter().map(inline).collect();
+            format!("[{}]", items.join(", "))
+        }
+        Value::Table(table) => {
+            let items: Vec<String> = table
+                .iter()
+                .map(|(key, value)| format!("{} = {}", bare(key), inline(value)))
+                .collect();
+            match items.as_slice() {
+                [] => "{}".to_owned(),
+                items => format!("{{ {} }}", items.join(", ")),
+            }
+        }
+        value => value.to_string(),
+    }
+}
+
+/// A key, in quotes where TOML wants them.
+fn bare(key: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+    if !key.is_empty() && key.chars().all(plain) {
+        key.to_owned()
+    } else {
+        quoted(key)
+    }
+}
+
+/// JSON's escapes are TOML's, but for the one control character that JSON lets stand.
+fn quoted(text: &str) -> String {
+    serde_json::Value::String(text.to_owned())
+        .to_string()
+        .replace('\u{7f}', "\\u007F")
+}
+
+impl Entry {
+    /// Its name as TOML writes it.
+    pub fn name(&self) -> String {
+        joined(&self.path)
+    }
+
+    /// The name of the table that it lies in.
+    pub fn name_of_table(&self) -> String {
+        joined(&self.path[..self.path.len() - 1])
+    }
+
+    /// Its name in that table.
+    pub fn own_name(&self) -> String {
+        joined(&self.path[self.path.len() - 1..])
+    }
+}
+
+fn joined(path: &[String]) -> String {
+    let parts: Vec<String> = path.iter().map(|part| bare(part)).collect();
+    parts.join(".")
+}

@@ -1,0 +1,276 @@
+//! `runner config`, and settings that are in no file.
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
+
+use crate::house::{House, Said};
+use crate::look::snapshot;
+
+const SAYS: &str = "# By hand.\n[jobs.say]\nkind = \"command\"\ntrigger = \"manual\" # when asked\nprogram = \"sh\"\nargs = [\"-c\", \"echo file >> said\"]\n";
+
+fn with_env(house: &House, args: &[&str], name: &str, value: &str) -> Said {
+    Said::of(house.runner(args).env(name, value).output().unwrap())
+}
+
+#[test]
+fn each_value_names_its_layer() {
+    let house = House::with("[night]\nat = \"01:00\" # early\n");
+    let args = [
+        "config",
+        "show",
+        "--origin",
+        "--json",
+        "--config",
+        "night.budget.calls=7",
+    ];
+    let shown = with_env(&house, &args, "RUNNER_CONFIG__NIGHT__LENGTH", "6h")
+        .ends(0)
+        .json();
+    let of = |key: &str| (shown[key]["value"].clone(), shown[key]["layer"].clone());
+    assert_eq!(of("night.at"), ("01:00".into(), "project".into()));
+    assert_eq!(of("night.length"), ("6h".into(), "environment".into()));
+    assert_eq!(of("night.budget.calls"), (7.into(), "flag".into()));
+    assert_eq!(of("defaults.stagger"), ("0s".into(), "user".into()));
+    assert_eq!(of("night.zone"), ("system".into(), "default".into()));
+    let text = house.read("runner.toml");
+    let line = 1 + text
+        .lines()
+        .position(|line| line.starts_with("at ="))
+        .unwrap();
+    assert_eq!(shown["night.at"]["line"], line);
+    assert_eq!(
+        shown["night.length"]["given"],
+        "RUNNER_CONFIG__NIGHT__LENGTH"
+    );
+    house
+        .run(&["config", "show", "--origin"])
+        .ends(0)
+        .says(&format!(
+            "# project {}:{line}\n",
+            house.path("runner.toml").display()
+        ))
+        .says("# default config/default.toml:");
+}
+
+#[test]
+fn what_is_shown_can_be_read_again() {
+    let house = House::with(SAYS);
+    let shown = house.run(&["config", "show"]).ends(0).out;
+    let full = house.run(&["config", "show", "--json"]).ends(0).json();
+    house.write("runner.toml", &shown);
+    assert_eq!(house.run(&["config", "show"]).ends(0).out, shown);
+    assert_eq!(
+        house.run(&["config", "show", "--json"]).ends(0).json(),
+        full
+    );
+    // Outside of a project, the default and the user's file.
+    let bare = house.root().join("bare");
+    fs::create_dir(&bare).unwrap();
+    let bare = bare.to_str().unwrap();
+    house
+        .run(&["-C", bare, "config", "show"])
+        .ends(0)
+        .says("stagger = \"0s\"");
+    house
+        .run(&["-C", bare, "config", "check"])
+        .ends(0)
+        .says("ok");
+    assert_eq!(
+        house
+            .run(&["-C", bare, "config", "get", "night.at"])
+            .ends(0)
+            .out,
+        "02:30\n"
+    );
+    house
+        .run(&["-C", bare, "config", "set", "night.at", "01:00"])
+        .ends(78)
+        .says("runner init");
+}
+
+#[test]
+fn one_value_is_got_by_its_name() {
+    let house = House::with(SAYS);
+    let get = |key: &str| house.run(&["config", "get", key]);
+    assert_eq!(get("jobs.say.program").ends(0).out, "sh\n");
+    assert_eq!(
+        get("jobs.say.args").ends(0).out,
+        "[\"-c\", \"echo file >> said\"]\n"
+    );
+    assert_eq!(get("jobs.dream.budget").ends(0).out, "{ calls = 10 }\n");
+    // What the job does not say is as in [defaults].
+    assert_eq!(get("jobs.say.retries").ends(0).out, "2\n");
+    get("jobs.say.timeout").ends(1).says("not set");
+    get("night.lenght")
+        .ends(78)
+        .says("runner config get night.length");
+    get("jobs.sey.program")
+        .ends(78)
+        .says("runner config get jobs.say.program");
+    assert_eq!(
+        house
+            .run(&["config", "get", "night.at", "--json"])
+            .ends(0)
+            .json(),
+        "02:30"
+    );
+}
+
+#[test]
+fn set_changes_one_line_and_nothing_when_it_is_wrong() {
+    let house = House::with(SAYS);
+    let before = house.read("runner.toml");
+    house
+        .run(&["config", "set", "jobs.say.trigger", "every 15m"])
+        .ends(0)
+        .says("runner.toml");
+    let after = house.read("runner.toml");
+    assert_eq!(after, before.replace("\"manual\"", "\"every 15m\""));
+    house
+        .run(&["config", "set", "jobs.say.trigger", "evry 15m"])
+        .ends(78)
+        .says("did you mean \"every\"");
+    house
+        .run(&["config", "set", "jobs.say.triger", "manual"])
+        .ends(78)
+        .says("jobs.say.trigger manual");
+    assert_eq!(house.read("runner.toml"), after);
+    house
+        .run(&["config", "set", "jobs.say.trigger", "every 15m"])
+        .ends(0)
+        .says("nothing was written");
+    // A file that is kept elsewhere stays a link and keeps its permissions.
+    let kept = house.root().join("kept.toml");
+    fs::rename(house.path("runner.toml"), &kept).unwrap();
+    fs::set_permissions(&kept, fs::Permissions::from_mode(0o640)).unwrap();
+    symlink(&kept, house.path("runner.toml")).unwrap();
+    house
+        .run(&["config", "set", "defaults.priority", "-2"])
+        .ends(0);
+    assert!(house.path("runner.toml").is_symlink());
+    assert_eq!(
+        fs::metadata(&kept).unwrap().permissions().mode() & 0o777,
+        0o640
+    );
+    assert_eq!(
+        house.run(&["config", "get", "defaults.priority"]).out,
+        "-2\n"
+    );
+    // The user's own file, which need not be there.
+    let own = house.root().join("config/runner/config.toml");
+    fs::remove_file(&own).unwrap();
+    house
+        .run(&["config", "set", "--user", "daemon.drain", "5s"])
+        .ends(0);
+    assert_eq!(
+        fs::read_to_string(own).unwrap(),
+        "[daemon]\ndrain = \"5s\"\n"
+    );
+}
+
+#[test]
+fn check_tells_every_mistake_with_its_place() {
+    let house = House::with(SAYS);
+    assert_eq!(house.run(&["config", "check"]).ends(0).out, "ok\n");
+    house.configure("[night]\nlenght = \"8h\"\nat = \"25:00\"\n[defaults]\nretries = -1\n[jobs.b]\nkind = \"comand\"\n");
+    let said = house.run(&["config", "check"]).ends(78);
+    let carets = said
+        .err
+        .lines()
+        .filter(|line| line.trim_end().ends_with('^'))
+        .count();
+    assert_eq!(carets, 4, "{}", said.err);
+    let said = said
+        .says("did you mean \"length\"?")
+        .says("25:00")
+        .says("retries")
+        .says("comand");
+    assert!(said.out.is_empty());
+    let told = house.run(&["config", "check", "--json"]).ends(78).json();
+    assert_eq!(told["mistakes"].as_array().unwrap().len(), 4);
+    house.write("runner.toml", "[night]\nat = 3 3\nlength = = 2\n");
+    house
+        .run(&["config", "check"])
+        .ends(78)
+        .says("runner.toml:2:")
+        .says("runner.toml:3:");
+    for bad in [
+        &b"\xff\xfe"[..],
+        b"a = \"\0\"",
+        b"\xef\xbb\xbfa",
+        b"[night]\r\nat = 3\r\n",
+    ] {
+        house.write("runner.toml", bad);
+        house
+            .run(&["config", "check"])
+            .ends(78)
+            .says("runner.toml:")
+            .says("^");
+        house.run(&["night"]).ends(78).says("runner.toml:");
+        house.run(&["init"]).ends(78).says("runner.toml:");
+    }
+}
+
+#[test]
+fn a_command_and_its_runs_take_what_is_in_no_file() {
+    let house = House::with(SAYS);
+    let said = |house: &House| house.read("said");
+    house.run(&["run", "say"]).ends(0);
+    let args = "[\"-c\", \"echo env >> said\"]";
+    with_env(
+        &house,
+        &["run", "say"],
+        "RUNNER_CONFIG__JOBS__SAY__ARGS",
+        args,
+    )
+    .ends(0);
+    let flag = "jobs.say.args=[\"-c\", \"echo flag >> said\"]";
+    let both = ["run", "say", "--config", flag];
+    with_env(&house, &both, "RUNNER_CONFIG__JOBS__SAY__ARGS", args).ends(0);
+    house.run(&["run", "say"]).ends(0);
+    assert_eq!(said(&house), "file\nenv\nflag\nfile\n");
+}
+
+#[test]
+fn what_cannot_be_honoured_is_refused() {
+    let house = House::with(SAYS);
+    let schedule = |command: &[&str], code| {
+        let args = [command, &["--config", "night.at=23:00"]].concat();
+        house.run(&args).ends(code)
+    };
+    schedule(&["night"], 2)
+        .says("--config night.at: ")
+        .says("runner config set night.at");
+    schedule(&["tick"], 2).says("--config night.at: ");
+    schedule(&["enqueue", "say"], 2).says("--set");
+    schedule(&["status"], 2);
+    schedule(&["schedule", "next", "dream", "-n", "1"], 0).says("23:00");
+    house
+        .run(&["night", "--config", "night.at"])
+        .ends(2)
+        .says("KEY=VALUE");
+    house
+        .run(&["night", "--config", "nigth.budget.calls=3"])
+        .ends(2)
+        .says("did you mean \"night\"");
+    for (name, words) in [
+        ("RUNNER_CONFIG__NIGHT__AT", "a matter of the schedule"),
+        ("RUNNER_CONFIG__JOBS__SEY__ARGS", "did you mean \"say\"?"),
+        ("RUNNER_CONFIG__NIGTH__BUDGET", "did you mean \"night\"?"),
+        ("RUNNER_CONFIG_NIGHT_AT", "two underscores"),
+        ("RUNNER_CONFIG__PROJECT__ID", "history"),
+    ] {
+        with_env(&house, &["night"], name, "23:00")
+            .ends(78)
+            .says(name)
+            .says(words);
+    }
+    assert!(!house.path(".runner/reports").exists());
+}
+
+#[test]
+fn the_published_schema_is_the_one_that_is_printed() {
+    let house = House::new();
+    let schema = house.run(&["config", "schema"]).ends(0);
+    snapshot("../../config/schemas/runner.schema.json", &schema.out);
+}
