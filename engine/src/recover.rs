@@ -27,7 +27,7 @@ use rustix::process::Signal;
 use crate::causes::whole;
 use crate::ids::{Fence, ProjectId, RunId};
 use crate::ledger::{Event, Ledger, LedgerError, RunRow, RunState};
-use crate::locks::{JobLock, job_lock_path};
+use crate::locks::{JobLock, LockError, job_lock_path};
 use crate::outcome::{Class, Outcome};
 use crate::owner::Owner;
 use crate::placement::{self, PlaceError, PlacementLog as _, RealFs, Recovery, RelPath};
@@ -47,7 +47,10 @@ const LOSSES_MADE_GOOD: u32 = 1;
 /// lives through years of suspends and crashes in a test.
 pub trait World {
     /// The deciding lock of a job, if it is free; it is freed when the guard is dropped.
-    fn try_lock(&self, project: &ProjectId, job: &str) -> Option<Box<dyn Any>>;
+    ///
+    /// # Errors
+    /// The lock could not be looked at: whether somebody holds it is not known.
+    fn try_lock(&self, project: &ProjectId, job: &str) -> Result<Option<Box<dyn Any>>, LockError>;
     /// Whether this very process is there.
     fn is_alive(&self, owner: &Owner) -> bool;
     /// Kills exactly this process and waits for its end, within a limit.
@@ -64,9 +67,12 @@ pub struct Host<'a> {
 }
 
 impl World for Host<'_> {
-    fn try_lock(&self, project: &ProjectId, job: &str) -> Option<Box<dyn Any>> {
-        let lock = JobLock::try_take(&job_lock_path(self.state, project, job)).ok()?;
-        Some(Box::new(lock))
+    fn try_lock(&self, project: &ProjectId, job: &str) -> Result<Option<Box<dyn Any>>, LockError> {
+        match JobLock::try_take(&job_lock_path(self.state, project, job)) {
+            Ok(lock) => Ok(Some(Box::new(lock))),
+            Err(LockError::Held { .. } | LockError::Foreign { .. }) => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 
     fn is_alive(&self, owner: &Owner) -> bool {
@@ -83,7 +89,7 @@ impl World for Host<'_> {
 }
 
 impl<W: World + ?Sized> World for &W {
-    fn try_lock(&self, project: &ProjectId, job: &str) -> Option<Box<dyn Any>> {
+    fn try_lock(&self, project: &ProjectId, job: &str) -> Result<Option<Box<dyn Any>>, LockError> {
         (**self).try_lock(project, job)
     }
 
@@ -148,7 +154,7 @@ pub fn recover(
     if answers.is_some_and(|owner| world.is_alive(owner)) && overran.is_none() {
         return Ok(Recovered::Alone);
     }
-    let (lock, overran) = match (world.try_lock(&run.project, &run.job_name), overran) {
+    let (lock, overran) = match (lock_of(world, run)?, overran) {
         (Some(lock), _) => (lock, false),
         (None, None) => return Ok(Recovered::Alone),
         (None, Some(owner)) => {
@@ -157,7 +163,7 @@ pub fn recover(
             world.kill(owner);
             world.kill_marked(&run.id);
             // Another run of the job may have been faster; this one is looked at again then.
-            match world.try_lock(&run.project, &run.job_name) {
+            match lock_of(world, run)? {
                 Some(lock) => (lock, true),
                 None => return Ok(Recovered::Alone),
             }
@@ -166,6 +172,12 @@ pub fn recover(
     let done = recover_locked(ledger, driver, &run.id, overran, now);
     drop(lock);
     done
+}
+
+/// The deciding lock of a run's job, if it is free.
+fn lock_of(world: &dyn World, run: &RunRow) -> Result<Option<Box<dyn Any>>, LedgerError> {
+    let lock = world.try_lock(&run.project, &run.job_name);
+    lock.map_err(|error| LedgerError::Lock { why: whole(&error) })
 }
 
 /// Does what is due about one run, with the deciding lock of its job held by the caller: only now is
@@ -464,7 +476,8 @@ pub fn sweep_all(
 ) -> Result<Vec<RunId>, LedgerError> {
     let mut swept = Vec::new();
     for run in ledger.unswept()? {
-        if let Some(lock) = driver.world.try_lock(&run.project, &run.job_name) {
+        // A lock that cannot be looked at is told of with the next run of its job.
+        if let Ok(Some(lock)) = lock_of(driver.world.as_ref(), &run) {
             let run = ledger.run(&run.id)?;
             sweep(ledger, &run, now)?;
             swept.push(run.id);

@@ -14,7 +14,7 @@ use runner_engine::ledger::{
     Admission, Admitted, Budget, Enter, Ledger, NewJob, NewOccurrence, Origin, Project, Recorded,
     RunState, Summary,
 };
-use runner_engine::locks::{JobLock, job_lock_path};
+use runner_engine::locks::{JobLock, LockError, job_lock_path};
 use runner_engine::outcome::{Class, Outcome};
 use runner_engine::owner::Owner;
 use runner_engine::placement::PlacementLog as _;
@@ -346,8 +346,12 @@ fn a_stopped_run_past_its_deadline_is_killed_and_timed_out() {
 struct Overtaken;
 
 impl recover::World for Overtaken {
-    fn try_lock(&self, _: &ProjectId, _: &str) -> Option<Box<dyn std::any::Any>> {
-        None
+    fn try_lock(
+        &self,
+        _: &ProjectId,
+        _: &str,
+    ) -> Result<Option<Box<dyn std::any::Any>>, LockError> {
+        Ok(None)
     }
 
     fn is_alive(&self, _: &Owner) -> bool {

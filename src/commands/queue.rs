@@ -58,7 +58,13 @@ pub fn enqueue(
     let zone = &project.config.job(wish.job)?.zone;
     let zone = TimeZone::get(zone).unwrap_or(TimeZone::UTC);
     let ready_at = match wish.at {
-        Some(at) => when::moment(at, &zone, now).map_err(Failure::usage)?,
+        Some(at) => match when::moment(at, &zone, now).map_err(Failure::usage)? {
+            past if past < now => {
+                return Err(Failure::usage(format!("{} is past", show::moment(past)))
+                    .mend(format!("runner enqueue {}", wish.job)));
+            }
+            at => at,
+        },
         None => now,
     };
     let mut ledger = home.ledger()?;

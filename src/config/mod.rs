@@ -209,7 +209,7 @@ fn merged(sources: Sources) -> Result<(Table, Sources), Mistake> {
     for layer in &sources.layers {
         let table = parse(layer)?;
         if layer.name == "project" && table.contains_key("daemon") {
-            let why = "there is one daemon a user: this table belongs into the user's file \
+            let why = "there is one daemon a user: this table belongs into the user's own config.toml \
                        (runner config set --user daemon.drain ...)";
             return Err(wrong(&sources, "daemon", why));
         }

@@ -38,6 +38,8 @@ pub struct Hands<'a> {
     asked: Asker,
     /// What the last tick could not do: said once.
     troubles: BTreeSet<String>,
+    /// Runs that a tick named and whose turn to be started has not come yet.
+    named: BTreeSet<RunId>,
     /// A tick has failed, and may have left runs that it was about to name.
     strays: bool,
 }
@@ -54,6 +56,7 @@ impl<'a> Hands<'a> {
             askers: BTreeMap::new(),
             asked: 0,
             troubles: BTreeSet::new(),
+            named: BTreeSet::new(),
             strays: false,
         }
     }
@@ -153,6 +156,7 @@ impl<'a> Hands<'a> {
             self.voice.say("configuration read again");
         }
         self.troubles.clone_from(&troubles);
+        self.named.extend(done.start.iter().cloned());
         Ok(Ticked {
             next,
             start: done.start,
@@ -171,12 +175,14 @@ impl<'a> Hands<'a> {
             row.state == RunState::Requested
                 && row.starter.as_ref() == Some(&self.me)
                 && !self.children.contains_key(&row.id)
+                && !self.named.contains(&row.id)
         };
         let live = self.ledger.live()?;
         Ok(live.into_iter().filter(stray).map(|row| row.id).collect())
     }
 
     fn spawn(&mut self, run: &RunId, now: Moment) -> Option<Event> {
+        self.named.remove(run);
         let started = drive::spawn(self.home, run, self.manner);
         let job = self
             .ledger

@@ -105,6 +105,12 @@ pub enum LedgerError {
         /// Its fence.
         fence: i64,
     },
+    /// The deciding lock of a run's job could not be looked at.
+    #[error("{why}")]
+    Lock {
+        /// The file and the system's reason.
+        why: String,
+    },
     /// Nothing has this name.
     #[error("no {what} {name}")]
     NotFound {
@@ -139,6 +145,7 @@ impl LedgerError {
             Self::Nonsense { .. }
                 | Self::NotFound { .. }
                 | Self::StaleFence { .. }
+                | Self::Lock { .. }
                 | Self::Sql { .. }
         )
     }

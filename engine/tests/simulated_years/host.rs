@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use runner_engine::ids::{ProjectId, RunId};
+use runner_engine::locks::LockError;
 use runner_engine::owner::Owner;
 use runner_engine::process::tree::Killed;
 use runner_engine::recover::World;
@@ -87,13 +88,13 @@ impl Drop for Held {
 }
 
 impl World for Host {
-    fn try_lock(&self, _: &ProjectId, job: &str) -> Option<Box<dyn Any>> {
+    fn try_lock(&self, _: &ProjectId, job: &str) -> Result<Option<Box<dyn Any>>, LockError> {
         let mut state = self.0.borrow_mut();
         if state.locks.contains_key(job) {
-            return None;
+            return Ok(None);
         }
         state.locks.insert(job.to_owned(), 0);
-        Some(Box::new(Held(self.clone(), job.to_owned())))
+        Ok(Some(Box::new(Held(self.clone(), job.to_owned()))))
     }
 
     fn is_alive(&self, owner: &Owner) -> bool {
