@@ -204,9 +204,12 @@ fn resolved(bytes: &[u8]) -> Result<Config, Failure> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("runner.toml");
     fs::write(&path, bytes).unwrap();
+    let none = folder.path().join("none.toml");
+    // The daemon's table is the user's alone.
+    let users = String::from_utf8_lossy(bytes).contains("[daemon]");
     load(&Stack {
-        user: &folder.path().join("none.toml"),
-        project: Some(&path),
+        user: if users { &path } else { &none },
+        project: (!users).then_some(path.as_path()),
         overrides: &Overrides::default(),
     })
 }
