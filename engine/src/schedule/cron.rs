@@ -1,7 +1,7 @@
 //! Cron expressions: five fields, names, `@daily` and its like, `L W #`, read as Debian's cron does.
 //!
 //! croner reads an expression and says which days it means; the zone's transitions are ours
-//! ([`super::zoned`]): croner follows elapsed time for a list of fixed hours, and drops a swallowed
+//! (`zoned.rs`): croner follows elapsed time for a list of fixed hours, and drops a swallowed
 //! time when the gap ends on another day. An expression is read once. This module must never change
 //! what was written: it prints as it came.
 
