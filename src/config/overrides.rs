@@ -12,9 +12,26 @@ use runner_text::nearest::nearest;
 use toml::{Table, Value};
 
 use super::keys;
-use super::set::SCHEDULES;
 use super::sources::{Given, Sources};
 use crate::cli::Failure;
+
+/// What is no matter of one run.
+pub(super) const SCHEDULES: [&str; 14] = [
+    "kind",
+    "trigger",
+    "enabled",
+    "zone",
+    "catch_up",
+    "catch_up_window",
+    "catch_up_cap",
+    "stagger",
+    "overlap",
+    "group",
+    "priority",
+    "start_within",
+    "retries",
+    "backoff",
+];
 
 /// What a variable's name begins with; each further part follows `__`.
 const PREFIX: &str = "RUNNER_CONFIG";

@@ -5,27 +5,9 @@
 
 use toml::Table;
 
-use super::overrides::{insert, value};
+use super::overrides::{SCHEDULES, insert, value};
 use super::sources::{Given, Sources};
 use crate::cli::Failure;
-
-/// What is no matter of one run.
-pub(super) const SCHEDULES: [&str; 14] = [
-    "kind",
-    "trigger",
-    "enabled",
-    "zone",
-    "catch_up",
-    "catch_up_window",
-    "catch_up_cap",
-    "stagger",
-    "overlap",
-    "group",
-    "priority",
-    "start_within",
-    "retries",
-    "backoff",
-];
 
 /// Lays `settings` over the table of `job` in `merged`, and notes in `sources` where they are from.
 ///
