@@ -26,3 +26,4 @@ mod policies;
 mod queue;
 mod schedule;
 mod served;
+mod surroundings;

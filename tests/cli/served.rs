@@ -3,7 +3,7 @@
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::os::unix::net::UnixStream;
-use std::process::{Child, ChildStderr, Stdio};
+use std::process::{Child, ChildStderr, Command, Stdio};
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -41,10 +41,15 @@ impl<'a> Daemon<'a> {
     pub fn with(house: &'a House, args: &[&str], env: &[(&str, &str)]) -> Self {
         let mut words = vec!["daemon"];
         words.extend(args);
-        let mut child = house
-            .runner(&words)
+        let mut command = house.runner(&words);
+        command.envs(env.iter().copied());
+        Self::of(house, command)
+    }
+
+    /// Started by this command.
+    pub fn of(house: &'a House, mut command: Command) -> Self {
+        let mut child = command
             .env("RUNNER_TEST_CLOCK", house.root().join("clock"))
-            .envs(env.iter().copied())
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();

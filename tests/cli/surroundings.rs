@@ -1,0 +1,82 @@
+//! Surroundings that change under a scheduler: its folder, its configuration, a pause, a deferral.
+
+use std::fs;
+
+use crate::house::House;
+use crate::served::{Daemon, at, house, run};
+
+const COUNT: &str =
+    "[jobs.count]\nkind = \"command\"\ntrigger = \"every 1m\"\nprogram = \"true\"\n";
+
+#[test]
+fn a_daemon_outlives_its_folder_and_the_file_of_its_program() {
+    let house = house(COUNT);
+    let gone = house.root().join("gone");
+    fs::create_dir(&gone).unwrap();
+    let program = house.root().join("runner");
+    fs::copy(env!("CARGO_BIN_EXE_runner"), &program).unwrap();
+    let mut command = house.command(program.to_str().unwrap(), &["daemon"]);
+    command.current_dir(&gone);
+    let daemon = Daemon::of(&house, command);
+    fs::remove_dir(&gone).unwrap();
+    fs::remove_file(&program).unwrap();
+    at(&house, "2026-11-21T20:01:00Z");
+    let told = daemon.tick();
+    let id = told["started"][0].as_str().unwrap().to_owned();
+    crate::served::over(&house, &id);
+    assert!(crate::served::outcome(&house, &id).contains("succeeded"));
+    daemon.signal(rustix::process::Signal::TERM);
+    daemon.ends(0);
+}
+
+#[test]
+fn a_configuration_in_the_midst_of_a_change_is_waited_for() {
+    let house = house(COUNT);
+    run(&house, &["tick"]).ends(0);
+    let path = house.path("runner.toml");
+    let good = fs::read_to_string(&path).unwrap();
+    fs::write(&path, format!("{good}\n[jobs.cou")).unwrap();
+    at(&house, "2026-11-21T20:01:00Z");
+    let told = run(&house, &["tick", "--json"]).json();
+    let outcome = told["started"][0]["outcome"].as_str().unwrap();
+    assert!(outcome.starts_with("deferred until"), "{told}");
+    fs::write(&path, good).unwrap();
+    at(&house, "2026-11-21T20:20:00Z");
+    let told = run(&house, &["tick", "--json"]).ends(0).json();
+    assert_eq!(told["started"][0]["outcome"], "succeeded", "{told}");
+}
+
+#[test]
+fn what_was_due_before_a_pause_is_not_swallowed_by_it() {
+    let house = house(COUNT);
+    run(&house, &["tick"]).ends(0);
+    at(&house, "2026-11-21T20:01:30Z");
+    run(
+        &house,
+        &["pause", "count", "--until", "2026-11-21T20:10:00Z"],
+    )
+    .ends(0);
+    let queued = run(&house, &["runs", "--json"]).ends(0).json();
+    assert_eq!(queued[0]["state"], "queued", "{queued}");
+    assert_eq!(queued[0]["due"], "2026-11-21T20:01:00Z", "{queued}");
+    at(&house, "2026-11-21T20:10:30Z");
+    run(&house, &["tick"]).ends(0);
+    let told = run(&house, &["status", "--json"]).ends(0).out;
+    assert!(told.contains("paused"), "{told}");
+    let runs = run(&house, &["runs", "--json"]).ends(0).json();
+    let of_then = |one: &&serde_json::Value| one["due"] == "2026-11-21T20:01:00Z";
+    let then = runs.as_array().unwrap().iter().find(of_then).unwrap();
+    assert_eq!(then["outcome"], "succeeded", "{runs}");
+}
+
+#[test]
+fn a_night_with_something_put_off_says_when_its_report_follows() {
+    let house = House::new();
+    house.run(&["init"]).ends(0);
+    // A merge that somebody is in the midst of.
+    house.write(".git/MERGE_HEAD", house.git(&["rev-parse", "HEAD"]));
+    house
+        .run(&["night"])
+        .ends(0)
+        .says("the report follows when the rest is over");
+}
