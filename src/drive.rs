@@ -114,7 +114,7 @@ pub fn run_to_end(
     let all = run_all(home, ledger, me, manner, |_| {
         Ok(Next {
             start: first.take().into_iter().collect(),
-            soon: None,
+            ..Next::default()
         })
     })?;
     Ok(ledger.run(all.last().unwrap_or(run))?)
@@ -127,10 +127,14 @@ pub struct Next {
     pub start: Vec<RunId>,
     /// Something else will be ready within this time: worth staying for, even with nothing live.
     pub soon: Option<Duration>,
+    /// While something is live: when a clock makes the next thing due.
+    pub due: Option<Duration>,
 }
 
 /// How far ahead something ready is worth staying for.
 const STAY: SignedDuration = SignedDuration::from_secs(90);
+/// How long at most between two ticks while something is live.
+const REST: Duration = Duration::from_secs(60);
 /// How often one who waits for something looks at the clock again: it may have been set.
 pub const LOOK: Duration = Duration::from_secs(1);
 
@@ -155,7 +159,7 @@ pub fn run_all(
         };
         let patience = match fresh.soon {
             Some(soon) => soon.min(LOOK),
-            None => Duration::from_secs(60),
+            None => fresh.due.map_or(REST, |due| due.clamp(LOOK, REST)),
         };
         for run in fresh.start {
             let forwarder = forwarder.get_or_insert_with(Forwarder::start);

@@ -50,9 +50,12 @@ def examples():
 
 
 def taken_by_runner(text):
-    """What `runner config check` says of it as a project's file."""
+    """What `runner config check` says of it as a project's file; as the user's, with the daemon's table."""
     with tempfile.TemporaryDirectory() as folder:
-        pathlib.Path(folder, "runner.toml").write_text(text)
+        users = "[daemon]" in text
+        path = pathlib.Path(folder, ".config/runner/config.toml" if users else "runner.toml")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
         home = {"HOME": folder, "PATH": os.environ["PATH"]}
         done = subprocess.run([RUNNER, "-C", folder, "config", "check"], env=home, capture_output=True, text=True)
         assert done.returncode in (0, 78), done

@@ -102,7 +102,8 @@ pub enum Command {
         /// A setting of the job that holds for this run only; may be given several times
         #[arg(long = "set", value_name = "KEY=VALUE")]
         set: Vec<String>,
-        /// Not before this moment: 2026-11-22T02:30:00Z, "2026-11-22 02:30", 02:30 or "2h" from now
+        /// Not before this moment: 2026-11-22T02:30:00Z, "2026-11-22 02:30" or 02:30 in the job's
+        /// zone, or "2h" from now
         #[arg(long, value_name = "WHEN")]
         at: Option<String>,
         /// Higher goes first among those that wait [default: the job's own]

@@ -72,7 +72,10 @@ pub fn pause(
         return Ok(Exit::Done);
     }
     let what = job.unwrap_or("everything");
-    show::say(quiet, &format!("{what} is paused {}", until_words(end)));
+    show::say(
+        quiet,
+        &format!("{what} is paused {}", until_words(end, job)),
+    );
     if !live.is_empty() {
         let names = live
             .iter()
@@ -101,10 +104,10 @@ pub fn limited(end: Timestamp) -> Option<Timestamp> {
     (end < FOREVER).then_some(end)
 }
 
-/// The end of a pause, in words.
-pub fn until_words(end: Timestamp) -> String {
+/// The end of the pause of a job, or of everything, in words.
+pub fn until_words(end: Timestamp, job: Option<&str>) -> String {
     limited(end).map_or_else(
-        || "until `runner resume`".to_owned(),
+        || format!("until `runner resume {}`", job.unwrap_or("--all")),
         |end| format!("until {}", show::moment(end)),
     )
 }

@@ -65,7 +65,7 @@ struct PausedJson {
 
 impl PausedJson {
     fn words(&self) -> String {
-        until_words(self.until.unwrap_or(FOREVER))
+        until_words(self.until.unwrap_or(FOREVER), self.job.as_deref())
     }
 }
 

@@ -57,8 +57,11 @@ pub fn run(home: &Home, manner: Manner, listing: Listing) -> Result<Exit, Failur
                 .into_iter()
                 .map(|(run, word)| (run.to_string(), word)),
         );
+        let now = home.wall()?;
+        let due = ledger.next_moment(now)?;
         Ok(Next {
             start,
+            due: due.map(|at| at.duration_since(now).try_into().unwrap_or_default()),
             soon: match ending {
                 true => Some(drive::LOOK),
                 false => drive::soon(ledger, home.wall()?)?,

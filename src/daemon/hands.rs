@@ -81,6 +81,11 @@ impl<'a> Hands<'a> {
             Effect::Tick(reread) => events.push_back(Event::Ticked(self.tick(reread)?)),
             Effect::Spawn(run) => events.extend(self.spawn(&run, now)),
             Effect::Terminate(run) => {
+                // The run knows only of a signal; the ledger is told why it came.
+                let why = "the daemon was told to end and it was not over in time";
+                if let Err(error) = self.ledger.cancel(&run, why, now.wall) {
+                    self.voice.complain(&Failure::from(error).to_string());
+                }
                 if let Some(child) = self.children.get(&run) {
                     let _already_gone = kill_process(Pid::from_child(&child.child), Signal::TERM);
                 }

@@ -120,7 +120,9 @@ fn a_run_that_ignores_a_stop_is_killed_with_its_tree() {
     daemon.ends(0);
     assert!(began.elapsed() < Duration::from_secs(30), "{began:?}");
     assert_eq!(house.survivors(), Vec::<String>::new());
-    assert!(outcome(&house, &id).contains("cancelled"), "by itself");
+    let told = outcome(&house, &id);
+    assert!(told.contains("cancelled"), "by itself: {told}");
+    assert!(told.contains("the daemon was told to end"), "{told}");
 }
 
 #[test]
@@ -137,7 +139,8 @@ fn a_run_that_hangs_is_killed_with_its_tree_and_settled() {
     daemon.hears("kills 1 run");
     daemon.ends(0);
     assert_eq!(house.survivors(), Vec::<String>::new());
-    assert!(outcome(&house, &id).contains("lost"));
+    let told = outcome(&house, &id);
+    assert!(told.contains("the daemon was told to end"), "{told}");
 }
 
 #[test]

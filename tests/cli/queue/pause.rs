@@ -10,12 +10,12 @@ fn a_pause_holds_ticks_and_no_person() {
     let waiting = enqueue(&house, &["tidy"]);
     run(&house, &["pause", "tidy"])
         .ends(0)
-        .says("tidy is paused until `runner resume`");
+        .says("tidy is paused until `runner resume tidy`");
     clock(&house, "21:30");
     enqueue(&house, &["count"]);
     assert_eq!(ticked(&house), ["count"], "only tidy is held");
     run(&house, &["status"])
-        .says("tidy until `runner resume`")
+        .says("tidy until `runner resume tidy`")
         .says("tidy: ready, held by a pause")
         .says(&waiting);
     let status = run(&house, &["status", "--json"]).json();
