@@ -69,10 +69,11 @@ fn a_broken_configuration_keeps_the_old_jobs_and_is_said() {
     at(&house, "2026-11-21T20:01:00Z");
     daemon.tick();
     daemon.hears("wait: started");
+    daemon.hears("wait: deferred");
     house.write("runner.toml", good);
     daemon.signal(Signal::HUP);
     daemon.hears("configuration read again");
-    at(&house, "2026-11-21T20:02:00Z");
+    at(&house, "2026-11-21T20:10:00Z");
     daemon.tick();
     assert_eq!(fs::read_to_string(house.path("up.fifo")).unwrap(), "up\n");
     fs::write(house.path("go.fifo"), "go\n").unwrap();

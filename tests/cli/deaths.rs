@@ -18,7 +18,7 @@ fn three() -> House {
         .map(|name| {
             format!(
                 "[jobs.{name}]\nkind = \"command\"\ntrigger = \"cron 0 * * * *\"\ncatch_up = \"{name}\"\ncatch_up_cap = 3\nprogram = \"sh\"\n\
-                 args = [\"-c\", \"[ -e free ] && exit 0; setsid sleep 1000 & echo up > {name}.fifo; read word < {name}.go\"]\n"
+                 args = [\"-c\", \"[ -e free ] && exit 0; setsid sh -c 'echo up > {name}.fifo; exec sleep 1000' & read word < {name}.go\"]\n"
             )
         })
         .concat();
@@ -241,7 +241,7 @@ fn a_lost_pass_is_tried_again_once_by_the_next_tick() {
 fn hanging() -> House {
     house(
         "[jobs.hang]\nkind = \"command\"\ntrigger = \"cron 0 21 21 11 *\"\nretries = 1\nbackoff = [\"1000h\"]\nprogram = \"sh\"\n\
-         args = [\"-c\", \"echo x >> times; [ -e free ] && exit 0; setsid sleep 1000 & echo up > up.fifo; read word < go.fifo\"]\n",
+         args = [\"-c\", \"echo x >> times; [ -e free ] && exit 0; setsid sh -c 'echo up > up.fifo; exec sleep 1000' & read word < go.fifo\"]\n",
     )
 }
 
