@@ -16,6 +16,7 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 use runner_engine::ids::RunId;
 use runner_engine::ledger::{Filter, Ledger, RunRow, RunState, Summary};
+use runner_engine::locks::{Holder, JobLock, job_lock_path};
 use runner_engine::outcome::Outcome;
 use runner_engine::owner::Owner;
 use runner_engine::recover::{Driver, Host, Recovered, recover};
@@ -279,7 +280,7 @@ pub fn settle_after(
             mark(home, ledger, run)?;
             Ok(again)
         }
-        RunState::Running => match recover(ledger, &driver(home, me), &row, home.now()?)? {
+        RunState::Running => match bury(home, ledger, me, &row)? {
             Recovered::Settled { retry, .. } => {
                 mark(home, ledger, run)?;
                 Ok(retry)
@@ -292,6 +293,28 @@ pub fn settle_after(
                 Ok(None)
             }
         },
+    }
+}
+
+/// Recovers a run whose process has ended. Somebody else may be about to settle it: the one who killed
+/// it, say. That is waited for, for a short while.
+fn bury(home: &Home, ledger: &mut Ledger, me: &Owner, row: &RunRow) -> Result<Recovered, Failure> {
+    let first = recover(ledger, &driver(home, me), row, home.now()?)?;
+    if first != Recovered::Alone {
+        return Ok(first);
+    }
+    let path = job_lock_path(&home.state, &row.project, &row.job_name);
+    let at_work = |holder: &Holder| holder.run != row.id && holder.owner.is_alive();
+    if let Ok(free) = JobLock::take_for_run(&path, at_work) {
+        drop(free);
+    }
+    let row = ledger.run(&row.id)?;
+    match &row.outcome {
+        Some(outcome) => Ok(Recovered::Settled {
+            outcome: outcome.clone(),
+            retry: None,
+        }),
+        None => Ok(recover(ledger, &driver(home, me), &row, home.now()?)?),
     }
 }
 

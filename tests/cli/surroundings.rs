@@ -14,7 +14,9 @@ fn a_daemon_outlives_its_folder_and_the_file_of_its_program() {
     let gone = house.root().join("gone");
     fs::create_dir(&gone).unwrap();
     let program = house.root().join("runner");
-    fs::copy(env!("CARGO_BIN_EXE_runner"), &program).unwrap();
+    // Copied by another process: a descriptor of ours that writes it might live on in a child.
+    let copy = [env!("CARGO_BIN_EXE_runner"), program.to_str().unwrap()];
+    assert!(house.command("cp", &copy).status().unwrap().success());
     let mut command = house.command(program.to_str().unwrap(), &["daemon"]);
     command.current_dir(&gone);
     let daemon = Daemon::of(&house, command);
