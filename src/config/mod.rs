@@ -80,11 +80,10 @@ impl Config {
     /// One job by name.
     pub fn job(&self, name: &str) -> Result<&Job, Failure> {
         self.jobs.get(name).ok_or_else(|| {
-            let mut failure = Failure::configuration(format!("no job {name:?} in this project"));
-            if let Some(near) = nearest(name, self.jobs.keys().map(String::as_str)) {
-                failure = failure.mend(format!("runner run {near}"));
-            }
-            failure
+            let near = nearest(name, self.jobs.keys().map(String::as_str))
+                .map_or_else(String::new, |near| format!("; did you mean {near:?}?"));
+            Failure::configuration(format!("no job {name:?} in this project{near}"))
+                .mend("runner config show")
         })
     }
 
