@@ -19,6 +19,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use runner_engine::process::{Cancel, ChildSpec, Stdin, find_program};
+use runner_engine::walls::Confine;
 
 use crate::artifact::Folder;
 use crate::redact::Secrets;
@@ -48,6 +49,8 @@ pub(crate) struct Plan {
     /// A plain file name.
     pub artifact: String,
     pub quiet: bool,
+    /// What it starts behind.
+    pub confine: Option<Confine>,
     /// For each stream and for the artifact.
     pub output_cap: usize,
 }
@@ -142,6 +145,7 @@ impl Plan {
             stdin: Stdin::Bytes(body),
             limits: child::limits(&request.limits, self.quiet, self.output_cap),
             marker: request.id.clone(),
+            confine: self.confine.clone(),
         };
         let ended = child::attempt(&spec, cancel, &secrets)?;
         let mut notes = Vec::new();

@@ -30,10 +30,10 @@ use serde::{Deserialize, Serialize};
 pub use builtin::Builtin;
 pub use command::Command;
 pub use error::{BackendError, Phase};
-pub use registry::{BackendSpec, build};
+pub use registry::{BackendSpec, Surroundings, build};
 pub use request::{Reply, Request, RequestLimits, Source, Stop, Usage};
 pub use scripted::{Scripted, Step};
-pub use sink::{Event, NullSink, OwnedEvent, Sink, VecSink};
+pub use sink::{Event, Limit, NullSink, OwnedEvent, Sink, VecSink};
 
 /// What a backend is, for reports and `doctor`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

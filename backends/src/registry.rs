@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::path::{Component, Path};
 use std::sync::Arc;
 
+use runner_engine::walls::Confine;
 use serde::{Deserialize, Serialize};
 
 use crate::command::{Command, Plan, REQUEST_FILE};
@@ -41,14 +42,26 @@ pub struct BackendSpec {
     pub output_cap: Option<usize>,
 }
 
-/// Makes the backend that `spec` describes. `env` is the environment that children may be given.
+/// What a backend's child is started in.
+#[derive(Clone, Copy, Debug)]
+pub struct Surroundings<'a> {
+    /// The environment that children may be given; each gets the ordinary variables and what its
+    /// backend names.
+    pub env: &'a BTreeMap<String, String>,
+    /// The walls of the job that asks; a backend adds its own program's state folders. `None`
+    /// starts it without a launcher, as only tests do.
+    pub confine: Option<&'a Confine>,
+}
+
+/// Makes the backend that `spec` describes.
 ///
 /// # Errors
 /// [`BackendError::Rejected`]: what is wrong with the configuration.
 pub fn build(
     spec: &BackendSpec,
-    env: &BTreeMap<String, String>,
+    around: &Surroundings<'_>,
 ) -> Result<Arc<dyn Backend>, BackendError> {
+    let env = around.env;
     let rejected = |why: String| {
         Err(BackendError::Rejected {
             why: format!("backend {:?}: {why}", spec.name),
@@ -97,6 +110,7 @@ pub fn build(
                 missing: missing.collect(),
                 artifact: artifact.to_owned(),
                 quiet: spec.quiet,
+                confine: around.confine.cloned(),
                 output_cap: spec.output_cap.unwrap_or(64 * 1024 * 1024),
             })))
         }
@@ -138,8 +152,13 @@ fn distance(a: &str, b: &str) -> usize {
 mod tests {
     use super::*;
 
+    const NOWHERE: Surroundings<'_> = Surroundings {
+        env: &BTreeMap::new(),
+        confine: None,
+    };
+
     fn why(spec: &BackendSpec) -> String {
-        match build(spec, &BTreeMap::new()) {
+        match build(spec, &NOWHERE) {
             Ok(backend) => panic!("built {:?}", backend.describe()),
             Err(error) => error.to_string(),
         }
@@ -177,6 +196,6 @@ mod tests {
                 "{artifact:?}"
             );
         }
-        assert!(build(&spec("x", "answer.json"), &BTreeMap::new()).is_ok());
+        assert!(build(&spec("x", "answer.json"), &NOWHERE).is_ok());
     }
 }

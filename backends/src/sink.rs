@@ -3,6 +3,8 @@
 //! For people and meters only: nothing that a sink saw is an answer, and a run whose sink saw text
 //! may still fail. Must never be able to stop a run; that is what `Cancel` is for.
 
+use jiff::Timestamp;
+
 use crate::request::Usage;
 
 /// A sign of life.
@@ -14,6 +16,26 @@ pub enum Event<'a> {
     Usage(Usage),
     /// A remark of the backend's own.
     Note(&'a str),
+    /// The model uses a tool of its program's. Its name is untrusted text.
+    ToolUse(&'a str),
+    /// A tool came back.
+    ToolResult {
+        /// It failed, or was not permitted.
+        failed: bool,
+    },
+    /// What the provider says of the account's limits.
+    Limit(Limit),
+}
+
+/// A provider's word on an account's limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limit {
+    /// When the limit is reset, where it was said.
+    pub until: Option<Timestamp>,
+    /// Nothing more is answered before that.
+    pub reached: bool,
+    /// What is answered now is paid for beyond the subscription.
+    pub overage: bool,
 }
 
 /// Receives signs of life, in order, from the task that awaits the run.
@@ -46,6 +68,15 @@ pub enum OwnedEvent {
     Usage(Usage),
     /// See [`Event::Note`].
     Note(String),
+    /// See [`Event::ToolUse`].
+    ToolUse(String),
+    /// See [`Event::ToolResult`].
+    ToolResult {
+        /// It failed, or was not permitted.
+        failed: bool,
+    },
+    /// See [`Event::Limit`].
+    Limit(Limit),
 }
 
 impl Sink for VecSink {
@@ -54,6 +85,9 @@ impl Sink for VecSink {
             Event::Text(text) => OwnedEvent::Text(text.to_owned()),
             Event::Usage(usage) => OwnedEvent::Usage(usage),
             Event::Note(note) => OwnedEvent::Note(note.to_owned()),
+            Event::ToolUse(name) => OwnedEvent::ToolUse(name.to_owned()),
+            Event::ToolResult { failed } => OwnedEvent::ToolResult { failed },
+            Event::Limit(limit) => OwnedEvent::Limit(limit),
         });
     }
 }

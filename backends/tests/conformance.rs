@@ -16,7 +16,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use runner_backends::{
     Backend, BackendError, BackendSpec, Builtin, NullSink, OwnedEvent, Phase, Reply, Request,
-    RequestLimits, Scripted, Source, Step, Stop, Usage, VecSink, build,
+    RequestLimits, Scripted, Source, Step, Stop, Surroundings, Usage, VecSink, build,
 };
 use runner_engine::outcome::Class;
 use runner_engine::process::Cancel;
@@ -227,7 +227,7 @@ fn command(situation: Situation, place: &Path) -> Option<Case> {
         ..BackendSpec::default()
     };
     Some(Case {
-        backend: build(&spec, &env).unwrap(),
+        backend: build(&spec, &around(&env)).unwrap(),
         // The scripts answer with the request itself.
         answer: |request| serde_json::to_value(request).unwrap(),
         calls: Box::new(move || fs::read_to_string(&calls).map_or(0, |text| text.lines().count())),
@@ -579,12 +579,12 @@ fn program(place: &Path, script: &str, change: impl FnOnce(&mut BackendSpec)) ->
         ("NAMED", "given"),
         ("OTHER", "kept back"),
     ];
-    build(
-        &spec,
-        &env.map(|(name, value)| (name.to_owned(), value.to_owned()))
-            .into(),
-    )
-    .unwrap()
+    let env = env.map(|(name, value)| (name.to_owned(), value.to_owned()));
+    build(&spec, &around(&env.into())).unwrap()
+}
+
+fn around(env: &BTreeMap<String, String>) -> Surroundings<'_> {
+    Surroundings { env, confine: None }
 }
 
 #[test]

@@ -193,6 +193,7 @@ impl Git {
                 ..Limits::default()
             },
             marker: self.marker.clone(),
+            confine: None,
         };
         let cancel = Cancel::new().map_err(|source| {
             GitError::Spawn(SpawnError::Io {

@@ -23,3 +23,4 @@ pub mod schedule;
 pub mod scope;
 pub mod tick;
 pub mod time;
+pub mod walls;

@@ -38,6 +38,7 @@ fn spec(test: &str, script: &str) -> ChildSpec {
             ..Limits::default()
         },
         marker: format!("test-{test}-{}", std::process::id()),
+        confine: None,
     }
 }
 

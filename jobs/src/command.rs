@@ -78,6 +78,7 @@ pub fn run(ctx: &mut Context<'_>, spec: &CommandSpec) -> Result<Finished, JobErr
             ..Limits::default()
         },
         marker: ctx.admitted.run().to_string(),
+        confine: None,
     };
     ctx.progress.step(&spec.program, 0, 1);
     let ended =

@@ -191,6 +191,7 @@ fn git(dir: &Path, args: &[&str], stdin: Stdin) -> Result<(), Failure> {
             ..Limits::default()
         },
         marker: home::marker()?,
+        confine: None,
     };
     let fail = |why: String| Failure::environment(format!("git {}: {why}", args.join(" ")));
     let cancel = Cancel::new().map_err(|error| fail(error.to_string()))?;

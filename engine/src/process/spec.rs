@@ -15,6 +15,7 @@ use std::time::Duration;
 use rustix::fs::{Access, AtFlags, CWD, accessat};
 
 use super::cancel::Cancel;
+use crate::walls::Confine;
 
 /// The variable that marks every process of a run, so that its tree can be found again.
 pub const MARKER_VARIABLE: &str = "RUNNER_RUN";
@@ -37,6 +38,8 @@ pub struct ChildSpec {
     /// The value of `RUNNER_RUN`: the run's id, or, for one of several children that a run has at
     /// the same time, the run's id, a `/` and something that tells them apart.
     pub marker: String,
+    /// The walls that it starts behind; `None` only for programs of our own choosing, such as git.
+    pub confine: Option<Confine>,
 }
 
 /// What a child reads on its standard input, which never stays open.

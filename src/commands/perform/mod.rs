@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::thread;
 
 use jiff::SignedDuration;
-use runner_backends::{Backend, build};
+use runner_backends::{Backend, Surroundings, build};
 use runner_engine::files::beneath;
 use runner_engine::git::Git;
 use runner_engine::ids::RunId;
@@ -265,8 +265,12 @@ fn locked(
             format!("there is no [backends.{}]", spec.backend),
         ));
     };
-    let backend = build(backend, &setting.environment)
-        .map_err(|error| refuse(error.class(), error.to_string()))?;
+    let around = Surroundings {
+        env: &setting.environment,
+        confine: None,
+    };
+    let backend =
+        build(backend, &around).map_err(|error| refuse(error.class(), error.to_string()))?;
     let cancel = Cancel::new()
         .map_err(|error| Failure::internal(format!("cannot make a cancel token: {error}")))?;
     cancel_on_signals(&cancel);
