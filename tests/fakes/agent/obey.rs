@@ -6,13 +6,20 @@
 
 use std::process::{Command, Stdio};
 
+use serde_json::Value;
+
 use crate::tongue::Tongue;
 
 /// Carries out every order of the prompt, then answers as if nothing had been.
 pub fn obey(tongue: &mut Tongue) {
-    let prompt = tongue.prompt();
+    let (args, stdin) = tongue.prompt();
+    let prompt = format!("{args}\n{stdin}");
     // Orders may come escaped inside of JSON.
-    let prompt = prompt.replace("\\n", "\n").replace("\\\"", "\"");
+    // No file name has a slash in it: there another sign stands for it.
+    let prompt = prompt
+        .replace("\\n", "\n")
+        .replace("\\\"", "\"")
+        .replace('\u{2215}', "/");
     let mut done = 0;
     for order in prompt.lines().filter_map(|line| line.split("DO:").nth(1)) {
         let status = Command::new("sh")
@@ -25,5 +32,9 @@ pub fn obey(tongue: &mut Tongue) {
         tongue.tool(order.trim(), failed);
         done += 1;
     }
-    tongue.good(&format!("carried out {done} orders"));
+    // A request that has an answer by rule gets just that, so that what else was done is all that tells.
+    match serde_json::from_str::<Value>(&stdin).map(|request| request["rule_answer"].clone()) {
+        Ok(answer @ (Value::Array(_) | Value::Object(_))) => tongue.line(&answer),
+        _ => tongue.good(&format!("carried out {done} orders")),
+    }
 }

@@ -72,14 +72,12 @@ impl Tongue {
         }
     }
 
-    /// The whole prompt: what is on standard input, after what is in the arguments.
-    pub fn prompt(&self) -> String {
-        let mut text = std::env::args().skip(1).collect::<Vec<_>>().join("\n");
+    /// The whole prompt: what is in the arguments, and what is on standard input.
+    pub fn prompt(&self) -> (String, String) {
+        let text = std::env::args().skip(1).collect::<Vec<_>>().join("\n");
         let mut bytes = Vec::new();
         let _ = std::io::stdin().read_to_end(&mut bytes);
-        text.push('\n');
-        text.push_str(&String::from_utf8_lossy(&bytes));
-        text
+        (text, String::from_utf8_lossy(&bytes).into_owned())
     }
 
     /// Bytes as they are.
