@@ -9,9 +9,11 @@
 
 mod accounts;
 mod admit;
+mod backup;
 mod cancel;
 mod ends;
 mod events;
+mod format;
 mod jobs;
 mod nights;
 mod occurrences;
@@ -23,6 +25,7 @@ mod queue;
 mod rows;
 mod runs;
 mod settle;
+mod steps;
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -41,6 +44,7 @@ pub use pause::FOREVER;
 pub use projects::{GONE, Project};
 pub use rows::{NewOccurrence, Origin};
 pub use runs::{Filter, RunRow, RunState, Summary};
+pub use steps::Steps;
 
 /// The row number of a job; names are unique only within a project.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -76,6 +80,26 @@ pub enum LedgerError {
         found: i64,
         /// Ours.
         known: i64,
+    },
+    /// It has an older format, which only a writer brings to the present one.
+    #[error("the ledger {path} has format {found} and this program writes {known}")]
+    Older {
+        /// The file.
+        path: PathBuf,
+        /// Its format.
+        found: i64,
+        /// Ours.
+        known: i64,
+    },
+    /// A build between releases has made it, with other tables.
+    #[error(
+        "the ledger {path} was made by a development build of runner: its tables are not those of format {format}"
+    )]
+    Stranger {
+        /// The file.
+        path: PathBuf,
+        /// What it says of itself.
+        format: i64,
     },
     /// There is none yet, and a reader does not make one.
     #[error("there is no ledger at {path}")]
@@ -224,10 +248,27 @@ impl Fault {
                     path,
                     why: source.to_string(),
                 },
+                Some(ErrorCode::Unknown) if other_tables(&source) => LedgerError::Stranger {
+                    path,
+                    format: format::PRESENT,
+                },
                 _ => LedgerError::Sql { path, source },
             },
         }
     }
+}
+
+/// Whether a statement of ours does not fit the tables that are there.
+fn other_tables(error: &rusqlite::Error) -> bool {
+    let text = error.to_string();
+    [
+        "no such table",
+        "no such column",
+        "no such index",
+        "has no column named",
+    ]
+    .iter()
+    .any(|what| text.contains(what))
 }
 
 /// Milliseconds since the epoch, as the tables hold them.

@@ -8,19 +8,17 @@ use std::path::Path;
 use std::time::Duration;
 
 use rusqlite::{Connection, OpenFlags};
-use rusqlite_migration::{M, Migrations};
 
+use super::format::{self, APPLICATION_ID, PRESENT, STEPS};
+use super::steps::Steps;
 use super::{Fault, Ledger, LedgerError, Result};
 
-/// "rnnr": tells our files from any other SQLite database.
-const APPLICATION_ID: i64 = 0x726e_6e72;
 /// The first release with the fix for the WAL-reset corruption.
 const OLDEST_SQLITE: i32 = 3_051_003;
 /// How long a writer waits for another's transaction; each of ours is short.
 const BUSY: Duration = Duration::from_secs(20);
 /// All of a tick's statements are kept prepared: preparing one costs several times its execution.
 const STATEMENTS: usize = 128;
-const STEPS: &[M<'_>] = &[M::up(include_str!("schema.sql"))];
 
 impl Ledger {
     /// Opens the ledger for writing, making or migrating it where that is needed.
@@ -47,17 +45,9 @@ impl Ledger {
             .open(lock)
             .map_err(cannot)?;
         lock.lock_shared().map_err(cannot)?;
-        let known = STEPS.len() as i64;
         if path.exists() {
             let (db, found) = connect_existing(path)?;
-            if found > known {
-                return Err(LedgerError::Newer {
-                    path: path.to_owned(),
-                    found,
-                    known,
-                });
-            }
-            if found == known {
+            if found == PRESENT {
                 return Ok(Self {
                     db,
                     path: path.to_owned(),
@@ -87,20 +77,21 @@ impl Ledger {
             });
         }
         let db = connect(path, OpenFlags::SQLITE_OPEN_READ_ONLY).map_err(|f| f.at(path))?;
-        let known = STEPS.len() as i64;
-        match read_format(&db, path)? {
-            found if found > known => Err(LedgerError::Newer {
+        let found = format::read(&db, path)?;
+        format::recognise(&db, path, found)?;
+        if found < PRESENT {
+            return Err(LedgerError::Older {
                 path: path.to_owned(),
                 found,
-                known,
-            }),
-            _ => Ok(Self {
-                db,
-                path: path.to_owned(),
-                _open: None,
-                fuse: None,
-            }),
+                known: PRESENT,
+            });
         }
+        Ok(Self {
+            db,
+            path: path.to_owned(),
+            _open: None,
+            fuse: None,
+        })
     }
 
     /// A ledger that lives in memory, for simulations.
@@ -116,7 +107,7 @@ impl Ledger {
         .map_err(sql)?;
         db.pragma_update(None, "foreign_keys", true).map_err(sql)?;
         db.set_prepared_statement_cache_capacity(STATEMENTS);
-        migrate(&mut db, path)?;
+        format::migrate(&mut db, path, STEPS)?;
         Ok(Self {
             db,
             path: path.to_owned(),
@@ -193,7 +184,10 @@ fn make_or_migrate(path: &Path) -> Result<()> {
     if path.exists() {
         // Another process made it while we waited, or it has an older format.
         let mut db = connect(path, flags).map_err(|fault| fault.at(path))?;
-        return migrate(&mut db, path);
+        if format::read(&db, path)? == PRESENT {
+            return format::recognise(&db, path, PRESENT);
+        }
+        return format::migrate_file(&mut db, path, STEPS, &mut Steps::default());
     }
     let unborn = path.with_extension("new");
     let cannot = |error: std::io::Error| LedgerError::CannotWrite {
@@ -208,7 +202,7 @@ fn make_or_migrate(path: &Path) -> Result<()> {
     let mut db = connect(&unborn, flags).map_err(|fault| fault.at(path))?;
     db.pragma_update(None, "application_id", APPLICATION_ID)
         .map_err(|error| Fault::Sql(error).at(path))?;
-    migrate(&mut db, path)?;
+    format::migrate(&mut db, path, STEPS)?;
     db.close()
         .map_err(|(_, error)| Fault::Sql(error).at(path))?;
     // A log of an earlier ledger that was moved away must not be replayed onto this one.
@@ -227,18 +221,6 @@ fn make_or_migrate(path: &Path) -> Result<()> {
     File::open(folder)
         .and_then(|folder| folder.sync_all())
         .map_err(cannot)
-}
-
-fn migrate(db: &mut Connection, path: &Path) -> Result<()> {
-    Migrations::from_slice(STEPS)
-        .to_latest(db)
-        .map_err(|error| match error {
-            rusqlite_migration::Error::RusqliteError { err, .. } => Fault::Sql(err).at(path),
-            other => LedgerError::Damaged {
-                path: path.to_owned(),
-                why: other.to_string(),
-            },
-        })
 }
 
 fn connect(path: &Path, flags: OpenFlags) -> Result<Connection, Fault> {
@@ -265,20 +247,7 @@ fn connect_existing(path: &Path) -> Result<(Connection, i64)> {
         });
     }
     let db = connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE).map_err(|fault| fault.at(path))?;
-    let format = read_format(&db, path)?;
+    let format = format::read(&db, path)?;
+    format::recognise(&db, path, format)?;
     Ok((db, format))
-}
-
-fn read_format(db: &Connection, path: &Path) -> Result<i64> {
-    let pragma = |name: &str| -> Result<i64> {
-        db.pragma_query_value(None, name, |row| row.get(0))
-            .map_err(|error| Fault::Sql(error).at(path))
-    };
-    if pragma("application_id")? != APPLICATION_ID {
-        return Err(LedgerError::Damaged {
-            path: path.to_owned(),
-            why: "it is an SQLite file of something else".to_owned(),
-        });
-    }
-    pragma("user_version")
 }
