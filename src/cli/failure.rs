@@ -24,6 +24,12 @@ impl Failure {
         self.damage
     }
 
+    /// What is damaged is a copy and not the ledger.
+    pub fn of_a_copy(mut self) -> Self {
+        self.damage = false;
+        self
+    }
+
     fn new(exit: Exit, what: impl Into<String>) -> Self {
         Self {
             exit,
@@ -114,9 +120,21 @@ impl From<LedgerError> for Failure {
                 damage: true,
                 ..Self::new(Exit::Internal, what)
             }
-            .mend(aside(path)),
+            .mend(match path.extension() {
+                Some(ending) if ending == "sqlite" && path.file_stem().is_some_and(|it| it == "ledger") => {
+                    "runner ledger restore   (puts the newest backup in its place; nothing is thrown away)".to_owned()
+                }
+                _ => "name another backup".to_owned(),
+            }),
+            LedgerError::HalfRestored { .. } => {
+                Self::new(Exit::TryLater, what).mend("runner ledger restore   (finishes it)")
+            }
+            LedgerError::NoBackup { .. } => {
+                Self::new(Exit::Data, what).mend("ls \"$(dirname \"$(runner ledger path)\")/backups\"")
+            }
             LedgerError::Newer { .. } => {
-                Self::new(Exit::Configuration, what).mend("start the newer runner that wrote it")
+                Self::new(Exit::Configuration, what)
+                    .mend("restart: end this program and start the newer runner that wrote it")
             }
             LedgerError::Older { .. } => Self::new(Exit::Configuration, what)
                 .mend("runner tick   (or any other command that writes)"),

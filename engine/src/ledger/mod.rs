@@ -11,9 +11,11 @@ mod accounts;
 mod admit;
 mod backup;
 mod cancel;
+mod check;
 mod ends;
 mod events;
 mod format;
+mod header;
 mod jobs;
 mod nights;
 mod occurrences;
@@ -21,11 +23,15 @@ mod open;
 mod pause;
 mod placements;
 mod projects;
+mod prune;
 mod queue;
+mod restore;
+mod retention;
 mod rows;
 mod runs;
 mod settle;
 mod steps;
+mod upkeep;
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -35,16 +41,23 @@ use rusqlite::{Connection, ErrorCode, Transaction, TransactionBehavior};
 
 pub use accounts::{Amounts, Budget, Level, RequestId, Spent};
 pub use admit::{Admission, Admitted, Enter};
+pub use backup::{Copy, look_at};
 pub use cancel::{CANCEL_GRACE, Cancelled};
+pub use check::{Finding, Health};
 pub use events::Event;
 pub use jobs::{AHEAD, DueJob, JobRow, NewJob};
 pub use nights::{Night, NightId};
 pub use occurrences::{OccurrenceRow, Recorded};
 pub use pause::FOREVER;
 pub use projects::{GONE, Project};
+pub use restore::{RestorePlan, Told, plan_restore};
+pub use retention::{
+    Facts as PruneFacts, Found, Kept, Kind, OldFile, OldRows, PrunePlan, Retention,
+};
 pub use rows::{NewOccurrence, Origin};
 pub use runs::{Filter, RunRow, RunState, Summary};
 pub use steps::Steps;
+pub use upkeep::{LOG_CEILING, beside};
 
 /// The row number of a job; names are unique only within a project.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -128,6 +141,20 @@ pub enum LedgerError {
         run: String,
         /// Its fence.
         fence: i64,
+    },
+    /// A restore was interrupted while it moved files; the next writer finishes it.
+    #[error("the ledger {path} is half restored: what did it was interrupted")]
+    HalfRestored {
+        /// The file.
+        path: PathBuf,
+    },
+    /// There is no copy to restore from.
+    #[error("cannot read the backup {path}: {why}")]
+    NoBackup {
+        /// The file.
+        path: PathBuf,
+        /// The system's reason.
+        why: String,
     },
     /// The deciding lock of a run's job could not be looked at.
     #[error("{why}")]

@@ -11,12 +11,13 @@ use rusqlite::{Connection, OpenFlags};
 
 use super::format::{self, APPLICATION_ID, PRESENT, STEPS};
 use super::steps::Steps;
-use super::{Fault, Ledger, LedgerError, Result};
+use super::upkeep::LOG_KEPT;
+use super::{Fault, Ledger, LedgerError, Result, header, restore};
 
 /// The first release with the fix for the WAL-reset corruption.
 const OLDEST_SQLITE: i32 = 3_051_003;
 /// How long a writer waits for another's transaction; each of ours is short.
-const BUSY: Duration = Duration::from_secs(20);
+pub(super) const BUSY: Duration = Duration::from_secs(20);
 /// All of a tick's statements are kept prepared: preparing one costs several times its execution.
 const STATEMENTS: usize = 128;
 
@@ -30,22 +31,13 @@ impl Ledger {
             rusqlite::version_number() >= OLDEST_SQLITE,
             "built with an SQLite that can corrupt its log; build with the bundled one"
         );
-        let cannot = |error: std::io::Error| LedgerError::CannotWrite {
-            path: path.to_owned(),
-            why: error.to_string(),
-        };
-        let folder = path.parent().unwrap_or(Path::new("."));
-        fs::create_dir_all(folder).map_err(cannot)?;
-        let lock = folder.join("ledger.lock");
-        let lock = File::options()
-            .create(true)
-            .truncate(false)
-            .read(true)
-            .write(true)
-            .open(lock)
-            .map_err(cannot)?;
-        lock.lock_shared().map_err(cannot)?;
-        if path.exists() {
+        let lock = lock_file(path)?;
+        lock.lock_shared()
+            .map_err(|error| LedgerError::CannotWrite {
+                path: path.to_owned(),
+                why: error.to_string(),
+            })?;
+        if path.exists() && !restore::is_half_done(path) {
             let (db, found) = connect_existing(path)?;
             if found == PRESENT {
                 return Ok(Self {
@@ -71,6 +63,11 @@ impl Ledger {
     /// # Errors
     /// See [`LedgerError`]; [`LedgerError::Missing`] when there is none.
     pub fn read(path: &Path) -> Result<Self> {
+        if restore::is_half_done(path) {
+            return Err(LedgerError::HalfRestored {
+                path: path.to_owned(),
+            });
+        }
         if !path.exists() {
             return Err(LedgerError::Missing {
                 path: path.to_owned(),
@@ -79,6 +76,7 @@ impl Ledger {
         let db = connect(path, OpenFlags::SQLITE_OPEN_READ_ONLY).map_err(|f| f.at(path))?;
         let found = format::read(&db, path)?;
         format::recognise(&db, path, found)?;
+        not_short(&db, path)?;
         if found < PRESENT {
             return Err(LedgerError::Older {
                 path: path.to_owned(),
@@ -133,21 +131,55 @@ impl Ledger {
         })
     }
 
-    /// SQLite's own check of the whole file.
+    /// SQLite's quick check of the whole file.
     ///
     /// # Errors
     /// [`LedgerError::Damaged`] with the first finding.
     pub fn check(&self) -> Result<()> {
-        let finding: String =
-            self.view(|db| Ok(db.query_row("PRAGMA quick_check(1)", [], |row| row.get(0))?))?;
-        if finding == "ok" {
-            Ok(())
-        } else {
-            Err(LedgerError::Damaged {
-                path: self.path.clone(),
-                why: finding,
-            })
-        }
+        quick_check(&self.db, &self.path)
+    }
+}
+
+/// The file by which processes tell each other that they have the ledger open.
+pub(super) fn lock_file(path: &Path) -> Result<File> {
+    let cannot = |error: std::io::Error| LedgerError::CannotWrite {
+        path: path.to_owned(),
+        why: error.to_string(),
+    };
+    let folder = path.parent().unwrap_or(Path::new("."));
+    fs::create_dir_all(folder).map_err(cannot)?;
+    File::options()
+        .create(true)
+        .truncate(false)
+        .read(true)
+        .write(true)
+        .open(folder.join("ledger.lock"))
+        .map_err(cannot)
+}
+
+fn quick_check(db: &Connection, path: &Path) -> Result<()> {
+    let finding: String = db
+        .query_row("PRAGMA quick_check(1)", [], |row| row.get(0))
+        .map_err(|error| Fault::Sql(error).at(path))?;
+    if finding == "ok" {
+        return Ok(());
+    }
+    Err(LedgerError::Damaged {
+        path: path.to_owned(),
+        why: finding,
+    })
+}
+
+/// Looks through a file that is shorter than it says: pages may be missing, or on their way from the
+/// log at this moment.
+fn not_short(db: &Connection, path: &Path) -> Result<()> {
+    match header::is_short(path) {
+        Ok(false) => Ok(()),
+        Ok(true) => quick_check(db, path),
+        Err(error) => Err(LedgerError::CannotWrite {
+            path: path.to_owned(),
+            why: error.to_string(),
+        }),
     }
 }
 
@@ -160,7 +192,7 @@ fn alone(lock: &File, path: &Path, work: impl FnOnce() -> Result<()>) -> Result<
     lock.unlock().map_err(cannot)?;
     // A birth is over in milliseconds, and those who wait for it want the same; a migration that
     // meets a process with the old format open would wait for that process's whole life.
-    if path.exists() {
+    if path.exists() || restore::is_half_done(path) {
         match lock.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
@@ -180,6 +212,9 @@ fn alone(lock: &File, path: &Path, work: impl FnOnce() -> Result<()>) -> Result<
 }
 
 fn make_or_migrate(path: &Path) -> Result<()> {
+    if restore::is_half_done(path) {
+        restore::finish(path, &mut Steps::default())?;
+    }
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE;
     if path.exists() {
         // Another process made it while we waited, or it has an older format.
@@ -231,6 +266,7 @@ fn connect(path: &Path, flags: OpenFlags) -> Result<Connection, Fault> {
     if writes {
         db.pragma_update(None, "journal_mode", "wal")?;
         db.pragma_update(None, "synchronous", "full")?;
+        db.pragma_update(None, "journal_size_limit", LOG_KEPT)?;
         db.pragma_update(None, "foreign_keys", true)?;
     }
     db.pragma_update(None, "trusted_schema", false)?;
@@ -249,5 +285,6 @@ fn connect_existing(path: &Path) -> Result<(Connection, i64)> {
     let db = connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE).map_err(|fault| fault.at(path))?;
     let format = format::read(&db, path)?;
     format::recognise(&db, path, format)?;
+    not_short(&db, path)?;
     Ok((db, format))
 }
