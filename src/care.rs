@@ -107,7 +107,13 @@ pub fn backups(home: &Home) -> Vec<PathBuf> {
         .filter(|name| name.starts_with(PREFIX) && name.ends_with(ENDING))
         .map(|name| home.backups().join(name))
         .collect();
-    found.sort();
+    // `ledger-STAMP.sqlite` and then `ledger-STAMP-2.sqlite`.
+    found.sort_by_key(|path| {
+        let name = path.file_stem().unwrap_or_default().to_string_lossy();
+        let mut parts = name.trim_start_matches(PREFIX).split('-');
+        let stamp = parts.next().unwrap_or_default().to_owned();
+        (stamp, parts.next().and_then(|n| n.parse::<u32>().ok()))
+    });
     found.reverse();
     found
 }

@@ -127,23 +127,32 @@ impl Home {
             return Ok(());
         };
         let mark: serde_json::Value = serde_json::from_slice(&text).unwrap_or_default();
-        if mark["inode"].as_u64().is_none() || mark["inode"].as_u64() != self.ledger_inode() {
+        if mark["file"].as_str().is_none() || mark["file"].as_str() != self.which().as_deref() {
             return Ok(());
         }
-        let said = mark["message"].as_str().unwrap_or("it was found damaged");
+        let said = mark["message"].as_str().unwrap_or_default();
+        let said = said.lines().next().unwrap_or_default();
         Err(LedgerError::Damaged {
             path: self.ledger_path(),
-            why: format!("a look at the whole of it found: {said}"),
+            why: format!("it was found damaged, and no check has found it whole since: {said}"),
         })
     }
 
-    fn ledger_inode(&self) -> Option<u64> {
-        fs::metadata(self.ledger_path()).ok().map(|data| data.ino())
+    /// What tells the ledger's file from another one at its place.
+    fn which(&self) -> Option<String> {
+        let data = fs::metadata(self.ledger_path()).ok()?;
+        let born = data
+            .created()
+            .ok()
+            .and_then(|at| Timestamp::try_from(at).ok());
+        let born = born.map_or_else(String::new, |at| at.to_string());
+        Some(format!("{} {} {born}", data.dev(), data.ino()))
     }
 
-    /// Notes that a whole look found the ledger damaged: nothing uses it from here on.
+    /// Notes that the ledger was found damaged: nothing uses it from here on.
     pub fn mark_found(&self, what: &str) {
-        let mark = serde_json::json!({ "class": "internal", "message": what, "inode": self.ledger_inode() });
+        let mark =
+            serde_json::json!({ "class": "internal", "message": what, "file": self.which() });
         let _said_on_stderr_too =
             write_atomic(&self.damage_mark(), format!("{mark}\n").as_bytes(), 0o600);
     }
@@ -188,23 +197,18 @@ impl Home {
     /// a ledger that is no longer there. Whether the one that is there is whole again, only a whole
     /// look at it can tell: `runner ledger check`.
     pub fn mark_damage(&self, failure: Option<&Failure>) {
-        let path = self.damage_mark();
-        if failure.is_some_and(Failure::is_damage) {
+        if let Some(failure) = failure.filter(|failure| failure.is_damage()) {
             if self.known_damage().is_ok() {
-                let mark = serde_json::json!({
-                    "class": "internal",
-                    "message": failure.map(ToString::to_string),
-                    "met": self.ledger_inode(),
-                });
-                let _said_on_stderr_too =
-                    write_atomic(&path, format!("{mark}\n").as_bytes(), 0o600);
+                self.mark_found(&failure.to_string());
             }
             return;
         }
-        let Ok(text) = fs::read(&path) else { return };
+        let Ok(text) = fs::read(self.damage_mark()) else {
+            return;
+        };
         let mark: serde_json::Value = serde_json::from_slice(&text).unwrap_or_default();
-        let about = mark["inode"].as_u64().or_else(|| mark["met"].as_u64());
-        if failure.is_none() && self.ledger_inode().is_some() && about != self.ledger_inode() {
+        let now = self.which();
+        if failure.is_none() && now.is_some() && mark["file"].as_str() != now.as_deref() {
             self.unmark_damage();
         }
     }

@@ -173,14 +173,30 @@ fn quick_check(db: &Connection, path: &Path) -> Result<()> {
 /// Looks through a file that is shorter than it says: pages may be missing, or on their way from the
 /// log at this moment.
 fn not_short(db: &Connection, path: &Path) -> Result<()> {
-    match header::is_short(path) {
-        Ok(false) => Ok(()),
-        Ok(true) => quick_check(db, path),
-        Err(error) => Err(LedgerError::CannotWrite {
+    let is_short = || {
+        header::is_short(path).map_err(|error| LedgerError::CannotWrite {
             path: path.to_owned(),
             why: error.to_string(),
-        }),
+        })
+    };
+    if !is_short()? {
+        return Ok(());
     }
+    quick_check(db, path)?;
+    if db.is_readonly("main").unwrap_or(true) {
+        return Ok(());
+    }
+    // What was on its way is there after this; what nobody wrote is not.
+    let busy: bool = db
+        .query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |row| row.get(0))
+        .map_err(|error| Fault::Sql(error).at(path))?;
+    if busy || !is_short()? {
+        return Ok(());
+    }
+    Err(LedgerError::Damaged {
+        path: path.to_owned(),
+        why: "it is shorter than its own header says".to_owned(),
+    })
 }
 
 /// Trades the shared lock for the exclusive one around `work`.

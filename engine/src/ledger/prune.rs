@@ -4,7 +4,7 @@
 use jiff::Timestamp;
 use rusqlite::{Connection, Transaction, params};
 
-use super::retention::{Deferral, Facts, OldNight, OldOccurrence, PrunePlan, Retention};
+use super::retention::{Deferral, Facts, OldDay, OldNight, OldOccurrence, PrunePlan, Retention};
 use super::steps::Steps;
 use super::{Fault, Ledger, NightId, Result, id, millis, moment};
 use crate::ids::{OccurrenceId, RunId};
@@ -246,18 +246,32 @@ fn events(db: &Connection, limit: Timestamp) -> Result<u64, Fault> {
 }
 
 /// The accounts of days whose key ends in a date.
-fn days(db: &Connection) -> Result<Vec<(String, jiff::civil::Date)>, Fault> {
+fn days(db: &Connection) -> Result<Vec<OldDay>, Fault> {
     let mut statement = db.prepare(
-        // While a run that drew on it is known, its account is too.
-        "SELECT key FROM accounts WHERE level = 'day'
-           AND key NOT IN (SELECT key FROM reservations WHERE level = 'day')",
+        "SELECT a.key, group_concat(DISTINCT r.occurrence) FROM accounts a
+         LEFT JOIN reservations v ON v.level = 'day' AND v.key = a.key LEFT JOIN runs r ON r.id = v.run
+         WHERE a.level = 'day' GROUP BY a.key",
     )?;
-    let keys = statement.query_map([], |row| row.get::<_, String>(0))?;
+    let rows = statement.query_map([], |row| {
+        Ok((
+            row.get::<_, String>(0)?,
+            row.get::<_, Option<String>>(1)?.unwrap_or_default(),
+        ))
+    })?;
     let mut days = Vec::new();
-    for key in keys {
-        let key = key?;
-        let date = key.rsplit(' ').next().and_then(|date| date.parse().ok());
-        days.extend(date.map(|date| (key, date)));
+    for row in rows {
+        let (key, occurrences) = row?;
+        let Some(date) = key.rsplit(' ').next().and_then(|date| date.parse().ok()) else {
+            continue;
+        };
+        let occurrences = occurrences.split(',').filter(|one| !one.is_empty());
+        days.push(OldDay {
+            date,
+            occurrences: occurrences
+                .map(|one| id(one.to_owned()))
+                .collect::<Result<_, _>>()?,
+            key,
+        });
     }
     Ok(days)
 }

@@ -67,6 +67,17 @@ pub struct OldNight {
     pub newest: bool,
 }
 
+/// An account of a day.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OldDay {
+    /// Its key.
+    pub key: String,
+    /// The day, in its project's zone.
+    pub date: Date,
+    /// The occurrences whose runs drew on it and are known.
+    pub occurrences: Vec<OccurrenceId>,
+}
+
 /// What a file or a folder is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -109,8 +120,8 @@ pub struct Facts {
     pub nights: Vec<OldNight>,
     /// Events before the limit.
     pub events: u64,
-    /// Accounts of days, with their dates.
-    pub days: Vec<(String, Date)>,
+    /// Accounts of days.
+    pub days: Vec<OldDay>,
     /// Files and folders.
     pub files: Vec<Found>,
 }
@@ -178,17 +189,14 @@ impl Retention {
             events: facts.events,
             ..OldRows::default()
         };
-        let mut staying: Vec<OccurrenceId> = Vec::new();
         for old in facts.occurrences {
             if let Some(why) = old.needed {
                 *kept.entry(why).or_default() += 1;
-                staying.push(old.id);
                 continue;
             }
             rows.runs += old.runs.len() as u64;
             rows.occurrences.push(old.id);
         }
-        staying.sort();
         rows.occurrences.sort();
         let fold = before(now, FOLDED_AFTER);
         rows.deferrals.extend(
@@ -198,8 +206,10 @@ impl Retention {
                 .filter(|one| one.finished < fold)
                 .map(|one| one.run),
         );
+        let old = rows.occurrences.clone();
+        // While something that drew on an account is known, the account is too.
+        let gone = |one: &OccurrenceId| old.binary_search(one).is_ok();
         for night in facts.nights {
-            let gone = |one: &OccurrenceId| rows.occurrences.binary_search(one).is_ok();
             if night.newest {
                 *kept.entry("the newest night of its project").or_default() += 1;
             } else if night.occurrences.iter().all(gone) {
@@ -215,8 +225,8 @@ impl Retention {
             facts
                 .days
                 .into_iter()
-                .filter(|(_, date)| *date < oldest)
-                .map(|(key, _)| key),
+                .filter(|day| day.date < oldest && day.occurrences.iter().all(gone))
+                .map(|day| day.key),
         );
         let files = self.files(facts.files, &mut kept, now);
         PrunePlan {
