@@ -1,6 +1,7 @@
 //! The program: parse, call, map to an exit code.
 
 mod cancel;
+mod care;
 mod cli;
 mod commands;
 mod config;

@@ -76,6 +76,18 @@ fn values(key: &Key) -> (&'static str, Vec<&'static str>) {
             with(&["\"8\"", "\"-8h\"", "\"soon\"", "\"\"", "\"99999999h\""]),
         ),
         Shape::Limit => ("\"none\"", with(&["\"non\"", "\"0s\"", "\"-8h\"", "\"\""])),
+        Shape::Age => (
+            "\"90d\"",
+            with(&[
+                "\"90\"",
+                "\"90h\"",
+                "\"0d\"",
+                "\"-9d\"",
+                "\"9999d\"",
+                "\"\"",
+            ]),
+        ),
+        Shape::AgeLimit => ("\"none\"", with(&["\"non\"", "\"0d\"", "\"90\"", "\"\""])),
         Shape::Waits => (
             "[\"0s\", \"1m\"]",
             vec!["3", "\"1m\"", "[]", "[3]", "[\"1\"]", "[\"-1m\"]", "{}"],
@@ -206,7 +218,8 @@ fn resolved(bytes: &[u8]) -> Result<Config, Failure> {
     fs::write(&path, bytes).unwrap();
     let none = folder.path().join("none.toml");
     // The daemon's table is the user's alone.
-    let users = String::from_utf8_lossy(bytes).contains("[daemon]");
+    let users = String::from_utf8_lossy(bytes).contains("[daemon]")
+        || String::from_utf8_lossy(bytes).contains("[retention]");
     load(&Stack {
         user: if users { &path } else { &none },
         project: (!users).then_some(path.as_path()),
@@ -257,6 +270,7 @@ fn the_reader_takes_just_the_keys_of_the_table() {
         ("[day]\n".to_owned(), "day.", ""),
         ("[day.budget]\n".to_owned(), "day.budget.", ""),
         ("[daemon]\n".to_owned(), "daemon.", ""),
+        ("[retention]\n".to_owned(), "retention.", ""),
         (
             "[backends.a]\ntype = \"builtin\"\n".to_owned(),
             "backends.*.",

@@ -13,6 +13,7 @@ mod keys;
 mod overrides;
 mod place;
 mod policy;
+mod retention;
 mod schema;
 mod section;
 mod set;
@@ -28,7 +29,7 @@ use jiff::SignedDuration;
 use jiff::civil::Time;
 use runner_backends::BackendSpec;
 use runner_engine::ids::ProjectId;
-use runner_engine::ledger::{Budget, NewJob};
+use runner_engine::ledger::{Budget, NewJob, Retention};
 use runner_engine::schedule::{Schedule, Trigger};
 use runner_engine::tick::{REPORT_JOB, report_job};
 use runner_text::nearest::nearest;
@@ -61,6 +62,8 @@ pub struct Config {
     pub backends: BTreeMap<String, BackendSpec>,
     /// What is run, by name.
     pub jobs: BTreeMap<String, Job>,
+    /// How long things are kept.
+    pub retention: Retention,
 }
 
 /// A project's night.
@@ -207,6 +210,11 @@ fn merged(sources: Sources) -> Result<(Table, Sources), Mistake> {
     let mut merged = Table::new();
     for layer in &sources.layers {
         let table = parse(layer)?;
+        if layer.name == "project" && table.contains_key("retention") {
+            let why = "there is one ledger a user: this table belongs into the user's own config.toml \
+                       (runner config set --user retention.rows ...)";
+            return Err(wrong(&sources, "retention", why));
+        }
         if layer.name == "project" && table.contains_key("daemon") {
             let why = "there is one daemon a user: this table belongs into the user's own config.toml \
                        (runner config set --user daemon.drain ...)";
@@ -284,6 +292,10 @@ fn resolve(merged: &mut Table, sources: &Sources) -> Result<Config, Mistake> {
     let mut section = Section::of("daemon", &mut daemon, sources);
     section.parsed("drain", units::wait)?;
     section.finish()?;
+    let mut retention = top.table("retention")?.unwrap_or_default();
+    let mut section = Section::of("retention", &mut retention, sources);
+    let retention = retention::read(&mut section)?;
+    section.finish()?;
     top.finish()?;
     followers::check_after(&jobs, sources)?;
     Ok(Config {
@@ -292,6 +304,7 @@ fn resolve(merged: &mut Table, sources: &Sources) -> Result<Config, Mistake> {
         day,
         backends,
         jobs,
+        retention,
     })
 }
 
