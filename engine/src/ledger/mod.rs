@@ -8,11 +8,15 @@
 //! that lock alone.
 
 mod accounts;
+mod acks;
 mod admit;
 mod cancel;
 mod ends;
 mod events;
+mod grants;
+mod history;
 mod jobs;
+mod limits;
 mod nights;
 mod occurrences;
 mod open;
@@ -20,6 +24,7 @@ mod pause;
 mod placements;
 mod projects;
 mod queue;
+mod reserve;
 mod rows;
 mod runs;
 mod settle;
@@ -30,11 +35,18 @@ use std::path::{Path, PathBuf};
 use jiff::Timestamp;
 use rusqlite::{Connection, ErrorCode, Transaction, TransactionBehavior};
 
-pub use accounts::{Amounts, Budget, Level, RequestId, Spent};
+pub use accounts::{
+    Amounts, Budget, DAY, JOB, Level, MEASURE, Money, NIGHT, PARENT, POOL_DAY, POOL_WEEK,
+    RequestId, Spent, UNITS, WINDOW,
+};
+pub use acks::Streak;
 pub use admit::{Admission, Admitted, Enter};
 pub use cancel::{CANCEL_GRACE, Cancelled};
 pub use events::Event;
+pub use grants::{Grant, Standing};
+pub use history::{By, Held, Told};
 pub use jobs::{AHEAD, DueJob, JobRow, NewJob};
+pub use limits::Limited;
 pub use nights::{Night, NightId};
 pub use occurrences::{OccurrenceRow, Recorded};
 pub use pause::FOREVER;

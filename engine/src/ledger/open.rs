@@ -20,7 +20,10 @@ const OLDEST_SQLITE: i32 = 3_051_003;
 const BUSY: Duration = Duration::from_secs(20);
 /// All of a tick's statements are kept prepared: preparing one costs several times its execution.
 const STATEMENTS: usize = 128;
-const STEPS: &[M<'_>] = &[M::up(include_str!("schema.sql"))];
+const STEPS: &[M<'_>] = &[
+    M::up(include_str!("schema.sql")),
+    M::up(include_str!("schema-2.sql")),
+];
 
 impl Ledger {
     /// Opens the ledger for writing, making or migrating it where that is needed.
