@@ -17,7 +17,7 @@ use jiff::{SignedDuration, Timestamp};
 use rusqlite::{Connection, OptionalExtension as _, params};
 use serde::{Deserialize, Serialize};
 
-use super::{Fault, Ledger, LedgerError, Result, millis};
+use super::{Fault, Ledger, LedgerError, Result, id, millis};
 use crate::admission::Shortfall;
 use crate::ids::RunId;
 
@@ -328,6 +328,7 @@ impl Ledger {
                 )?,
                 Spent::Unknown => charged(tx, request, note, now)?,
             };
+            hold_what_was_used(tx, request)?;
             Ok(())
         })
     }
@@ -352,6 +353,29 @@ impl Ledger {
             })))
         })
     }
+}
+
+/// What a run used beyond its reservation is held at all its levels at once, not only when the run is
+/// settled: until then others would count on it.
+fn hold_what_was_used(db: &Connection, request: RequestId) -> Result<(), Fault> {
+    let run: String = db
+        .prepare_cached("SELECT run FROM requests WHERE id = ?1")?
+        .query_row([request.0], |row| row.get(0))?;
+    let run: RunId = id(run)?;
+    let used = used_by(db, &run)?;
+    db.prepare_cached(
+        "UPDATE reservations SET calls = max(calls, ?2), tokens = max(tokens, ?3),
+           micros = max(micros, ?4), ideas = max(ideas, ?5)
+         WHERE run = ?1 AND open AND (calls < ?2 OR tokens < ?3 OR micros < ?4 OR ideas < ?5)",
+    )?
+    .execute(params![
+        run.as_str(),
+        used.calls.cast_signed(),
+        used.tokens.cast_signed(),
+        used.micros.cast_signed(),
+        used.ideas.cast_signed()
+    ])?;
+    Ok(())
 }
 
 /// Charges a request as it was reserved.
