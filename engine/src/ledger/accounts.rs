@@ -363,6 +363,12 @@ fn hold_what_was_used(db: &Connection, request: RequestId) -> Result<(), Fault> 
         .query_row([request.0], |row| row.get(0))?;
     let run: RunId = id(run)?;
     let used = used_by(db, &run)?;
+    // A sum of a thousand rows must still fit.
+    let held = |amount: u64| {
+        i64::try_from(amount)
+            .unwrap_or(i64::MAX)
+            .min(i64::MAX / 1024)
+    };
     db.prepare_cached(
         "UPDATE reservations SET calls = max(calls, ?2), tokens = max(tokens, ?3),
            micros = max(micros, ?4), ideas = max(ideas, ?5)
@@ -370,10 +376,10 @@ fn hold_what_was_used(db: &Connection, request: RequestId) -> Result<(), Fault> 
     )?
     .execute(params![
         run.as_str(),
-        used.calls.cast_signed(),
-        used.tokens.cast_signed(),
-        used.micros.cast_signed(),
-        used.ideas.cast_signed()
+        held(used.calls),
+        held(used.tokens),
+        held(used.micros),
+        held(used.ideas)
     ])?;
     Ok(())
 }

@@ -33,7 +33,8 @@ impl Ledger {
                 "SELECT outcome, occurrence, started IS NULL FROM runs INDEXED BY runs_tried
                  WHERE job = ?1
                    AND outcome ->> 'outcome' IN ('succeeded', 'degraded', 'failed', 'timed-out', 'lost')
-                   AND rowid > (SELECT coalesce(max(upto), 0) FROM acks WHERE job = ?1)
+                   AND rowid > (SELECT coalesce(max(seen.rowid), 0) FROM acks a
+                                JOIN runs seen ON seen.id = a.run WHERE a.job = ?1)
                  ORDER BY rowid DESC LIMIT 50",
             )?;
             let mut rows = statement.query([job.0])?;
@@ -76,8 +77,9 @@ impl Ledger {
         }
         self.write(|tx| {
             tx.prepare_cached(
-                "INSERT INTO acks (job, upto, at, who)
-                 SELECT ?1, coalesce(max(rowid), 0), ?2, ?3 FROM runs WHERE job = ?1",
+                // By its id: a copy of the ledger may number its rows anew.
+                "INSERT INTO acks (job, run, at, who)
+                 SELECT ?1, id, ?2, ?3 FROM runs WHERE job = ?1 ORDER BY rowid DESC LIMIT 1",
             )?
             .execute(params![job.0, millis(now), who])?;
             let event = Event {

@@ -285,6 +285,14 @@ fn shift(tx: &Transaction<'_>, run: &str, amounts: Amounts, way: Shift) -> Resul
     Ok(())
 }
 
+/// What an account holds at most: adding two of them cannot overflow.
+const MOST: i64 = i64::MAX / 4;
+
+/// The sum of a run's requests as an account takes it.
+fn summed(amount: u64) -> i64 {
+    i64::try_from(amount).unwrap_or(MOST).min(MOST)
+}
+
 /// Moves what a run used from its reservation to its accounts; a request that was never settled is
 /// charged at its maximum. What an escalation leaves goes back to its parent while that is live.
 pub(super) fn settle(tx: &Transaction<'_>, run: &RunId, elapsed: u64) -> Result<(), Fault> {
@@ -308,12 +316,12 @@ pub(super) fn settle(tx: &Transaction<'_>, run: &RunId, elapsed: u64) -> Result<
     )?
     .execute(params![
         run.as_str(),
-        signed(used.calls),
-        signed(used.tokens),
-        signed(used.micros),
-        signed(used.seconds),
-        signed(used.ideas),
-        i64::MAX / 4
+        summed(used.calls),
+        summed(used.tokens),
+        summed(used.micros),
+        summed(used.seconds),
+        summed(used.ideas),
+        MOST
     ])?;
     tx.prepare_cached("UPDATE reservations SET open = 0 WHERE run = ?1")?
         .execute([run.as_str()])?;

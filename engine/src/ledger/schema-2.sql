@@ -37,8 +37,8 @@ CREATE TABLE limits (
 -- Failures that somebody has seen: those up to that run count no more.
 CREATE TABLE acks (
     id   INTEGER PRIMARY KEY,
-    job  INTEGER NOT NULL REFERENCES jobs (id),
-    upto INTEGER NOT NULL,                -- the job's last run, by its place in the table
+    job  INTEGER NOT NULL REFERENCES jobs (id) ON DELETE CASCADE,
+    run  TEXT NOT NULL,                   -- the job's last run; older runs may have been pruned
     at   INTEGER NOT NULL,
     who  TEXT NOT NULL
 ) STRICT;
@@ -46,8 +46,8 @@ CREATE INDEX acks_by_job ON acks (job);
 
 -- A run whose reservation came out of another's.
 CREATE TABLE escalations (
-    run    TEXT PRIMARY KEY REFERENCES runs (id),
-    parent TEXT NOT NULL REFERENCES runs (id)
+    run    TEXT PRIMARY KEY REFERENCES runs (id) ON DELETE CASCADE,
+    parent TEXT NOT NULL                  -- a run
 ) STRICT, WITHOUT ROWID;
 
 -- How the money of a request is known: stated, by a list of prices, or not. Null: before format 2.
