@@ -251,6 +251,15 @@ pub fn named<'a>(names: impl Iterator<Item = &'a str>) -> BTreeMap<String, Strin
         .collect()
 }
 
+/// Who is at the keyboard, by the name that they logged in with.
+pub fn person() -> String {
+    ["USER", "LOGNAME"]
+        .into_iter()
+        .filter_map(|name| setting(name)?.into_string().ok())
+        .find(|name| !name.is_empty())
+        .unwrap_or_else(|| "somebody".to_owned())
+}
+
 /// One of our own settings from the environment.
 pub fn setting(name: &str) -> Option<OsString> {
     env::var_os(name).filter(|value| !value.is_empty())

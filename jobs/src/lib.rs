@@ -9,11 +9,13 @@ pub mod context;
 pub mod dream;
 pub mod evidence;
 pub mod failmark;
+pub mod meter;
 pub mod perform;
+pub mod prices;
 pub mod prompt;
 pub mod report;
 pub mod spec;
 
-pub use context::{AskError, Context, Progress, Silent};
+pub use context::{AskError, Context, Progress, Silent, Spending};
 pub use perform::{PerformError, Settled, perform};
 pub use spec::{Finished, JobError, JobSpec, KindSpec};

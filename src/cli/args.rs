@@ -226,6 +226,32 @@ pub enum Command {
         #[command(flatten)]
         listing: Listing,
     },
+    /// What may still be spent, what was, and one-off extras [default: show]
+    #[command(
+        args_conflicts_with_subcommands = true,
+        after_help = "Example: runner budget --json | jq '.accounts[] | {label, left}'"
+    )]
+    Budget {
+        /// What to do
+        #[command(subcommand)]
+        command: Option<BudgetCommand>,
+        #[command(flatten)]
+        listing: Listing,
+    },
+    /// Say that a job's failures were seen and mended: clocks start it again
+    ///
+    /// Its failmark is removed and its failures in a row count no more. Who did so is recorded.
+    #[command(after_help = "Example: runner ack dream")]
+    Ack {
+        /// The job's name in runner.toml
+        #[arg(required_unless_present = "all")]
+        job: Option<String>,
+        /// All jobs of the project
+        #[arg(long, conflicts_with = "job")]
+        all: bool,
+        #[command(flatten)]
+        listing: Listing,
+    },
     /// When jobs are due: the next moments, in words, or what a stretch of time would bring
     Schedule {
         /// What to do
@@ -249,6 +275,48 @@ pub enum Command {
         /// What to do
         #[command(subcommand)]
         command: DreamCommand,
+    },
+}
+
+/// Looks at accounts, or adds to one.
+#[derive(Debug, Subcommand)]
+pub enum BudgetCommand {
+    /// Each account: its cap, what is used, reserved and left, and when it begins anew
+    #[command(after_help = "Example: runner budget show")]
+    Show {
+        #[command(flatten)]
+        listing: Listing,
+    },
+    /// What was spent, added up
+    #[command(after_help = "Example: runner budget history --by job")]
+    History {
+        /// By what
+        #[arg(long, default_value = "day", value_parser = ["day", "night", "job", "backend", "pool"])]
+        by: String,
+        /// At most so many; 0 means all
+        #[arg(long, default_value_t = 20)]
+        limit: u32,
+        #[command(flatten)]
+        listing: Listing,
+    },
+    /// Add to one account, once; it ends with the account's period
+    #[command(
+        after_help = "Example: runner budget grant night money=2.50 calls=10 --reason 'the long audit'"
+    )]
+    Grant {
+        /// day, night, job:NAME, pool:NAME:day, pool:NAME:week or pool:NAME:window
+        account: String,
+        /// How much more: calls=N, tokens=N, money=DOLLARS, time=DURATION, ideas=N
+        #[arg(required = true, value_name = "UNIT=AMOUNT")]
+        amounts: Vec<String>,
+        /// Only until this moment, written as for `enqueue --at` [default: as long as the account]
+        #[arg(long, value_name = "WHEN")]
+        until: Option<String>,
+        /// What it is for
+        #[arg(long)]
+        reason: String,
+        #[command(flatten)]
+        listing: Listing,
     },
 }
 

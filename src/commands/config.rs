@@ -17,8 +17,9 @@ use crate::home::Home;
 use crate::project;
 
 /// The order in which people think of the tables.
-const ORDER: [&str; 8] = [
-    "project", "night", "day", "daemon", "backends", "groups", "defaults", "jobs",
+const ORDER: [&str; 10] = [
+    "project", "night", "day", "daemon", "pools", "prices", "backends", "groups", "defaults",
+    "jobs",
 ];
 
 /// Carries out one of its commands.

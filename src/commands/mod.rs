@@ -1,5 +1,7 @@
 //! One module a command; each returns the exit code.
 
+mod ack;
+mod budget;
 mod config;
 mod daemon;
 mod demo;
@@ -22,7 +24,7 @@ use runner_engine::ledger::LedgerError;
 use runner_engine::outcome::Exit;
 
 use crate::cli::Failure;
-use crate::cli::args::{Args, Command, ConfigCommand, DreamCommand, RunsCommand};
+use crate::cli::args::{Args, BudgetCommand, Command, ConfigCommand, DreamCommand, RunsCommand};
 use crate::config::Reach;
 use crate::drive::Manner;
 use crate::home::Home;
@@ -69,7 +71,13 @@ fn reach(command: &Command) -> Option<Reach> {
         | Command::Runs { .. }
         | Command::Status { .. }
         | Command::Ledger { .. }
-        | Command::Report { .. } => None,
+        | Command::Report { .. }
+        | Command::Ack { .. }
+        | Command::Budget {
+            command: Some(BudgetCommand::Grant { .. } | BudgetCommand::History { .. }),
+            ..
+        } => None,
+        Command::Budget { .. } => Some(Reach::Look),
     }
 }
 
@@ -148,6 +156,12 @@ fn dispatch(args: &Args, home: &Home) -> Result<Exit, Failure> {
         } => runs::logs::logs(home, run, *follow),
         Command::Status { listing } => status::run(home, here, args.at.is_some(), *listing),
         Command::Report { night, listing } => report::run(home, here, night.as_deref(), *listing),
+        Command::Budget { command, listing } => {
+            budget::run(home, here, command.as_ref(), args.quiet, *listing)
+        }
+        Command::Ack { job, listing, .. } => {
+            ack::run(home, here, job.as_deref(), args.quiet, *listing)
+        }
         Command::Config { command } => config::run(home, here, command, args.quiet),
         Command::Schedule { command } => schedule::run(home, here, command),
         Command::Ledger { command } => ledger::run(home, command, args.quiet),

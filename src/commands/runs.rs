@@ -1,14 +1,17 @@
 //! `runner runs`: the list, one run, its log.
 
 pub mod logs;
+mod spending;
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
 use jiff::Timestamp;
+use runner_engine::admission::stopped;
 use runner_engine::ids::RunId;
 use runner_engine::ledger::{Filter, Ledger, RunRow, RunState};
 use runner_engine::outcome::{Exit, Outcome};
+use runner_jobs::failmark;
 use serde::Serialize;
 
 use crate::cli::Failure;
@@ -79,6 +82,15 @@ impl RunJson {
             containment: row.summary.containment.clone(),
         }
     }
+}
+
+/// One run, with what it spent.
+#[derive(Debug, Serialize)]
+struct ShowJson {
+    #[serde(flatten)]
+    run: RunJson,
+    #[serde(flatten)]
+    spending: spending::Spent,
 }
 
 /// The list, newest first.
@@ -186,7 +198,10 @@ pub fn waits(row: &RunRow, now: Timestamp) -> String {
 pub fn show(home: &Home, run: &str, listing: Listing) -> Result<Exit, Failure> {
     let (ledger, row) = open(home, run)?;
     if listing.json {
-        show::json(&RunJson::of(&row));
+        show::json(&ShowJson {
+            run: RunJson::of(&row),
+            spending: spending::Spent::of(&ledger, &row)?,
+        });
         return Ok(Exit::Done);
     }
     let mut lines = vec![
@@ -224,6 +239,9 @@ pub fn show(home: &Home, run: &str, listing: Listing) -> Result<Exit, Failure> {
         lines.push(pair("process", &owner.to_string()));
     }
     lines.push(pair("model calls", &row.model_calls.to_string()));
+    if row.started.is_some() {
+        lines.extend(spending::Spent::of(&ledger, &row)?.lines());
+    }
     for (name, value) in [
         ("backend", &row.summary.backend),
         ("confinement", &row.summary.containment),
@@ -241,11 +259,24 @@ pub fn show(home: &Home, run: &str, listing: Listing) -> Result<Exit, Failure> {
     for path in &row.summary.artifacts {
         lines.push(pair("placed", path));
     }
+    if let (Some(job), Some(outcome)) = (&stopped_job(&ledger, &row)?, &row.outcome)
+        && outcome.class().is_some()
+    {
+        lines.push(pair(
+            "to do",
+            &format!("{}; then `runner ack {job}`", failmark::hint(outcome)),
+        ));
+    }
     for event in ledger.events_of(&row.id)? {
         lines.push(pair(&event.kind, &event.detail));
     }
     show::out(&show::table(&lines));
     Ok(Exit::Done)
+}
+
+/// The job of a run that clocks no longer start.
+fn stopped_job(ledger: &Ledger, row: &RunRow) -> Result<Option<String>, Failure> {
+    Ok(stopped(ledger.streak(row.job)?).then(|| row.job_name.clone()))
 }
 
 fn pair(name: &str, value: &str) -> Vec<String> {

@@ -6,7 +6,7 @@ mod text;
 use std::path::Path;
 
 use jiff::{SignedDuration, Timestamp};
-use runner_engine::admission::BREAKER;
+use runner_engine::admission::stopped;
 use runner_engine::ledger::{FOREVER, JobRow, Ledger, Project};
 use runner_engine::outcome::{Exit, Outcome};
 use runner_engine::schedule::Trigger;
@@ -220,11 +220,12 @@ fn one(home: &Home, ledger: &Ledger, known: &Project) -> Result<ProjectJson, Fai
             })
         })
         .collect();
-    let mut stopped = Vec::new();
+    let mut stopped_jobs = Vec::new();
     for job in jobs.iter().filter(|job| job.enabled) {
-        let failures_in_a_row = ledger.failures_in_a_row(job.id)?;
-        if failures_in_a_row >= BREAKER && job.schedule.trigger != Trigger::Manual {
-            stopped.push(StoppedJson {
+        let streak = ledger.streak(job.id)?;
+        let failures_in_a_row = streak.failures;
+        if stopped(streak) && job.schedule.trigger != Trigger::Manual {
+            stopped_jobs.push(StoppedJson {
                 job: job.name.clone(),
                 failures_in_a_row,
             });
@@ -267,7 +268,7 @@ fn one(home: &Home, ledger: &Ledger, known: &Project) -> Result<ProjectJson, Fai
         live,
         queued,
         paused,
-        stopped,
+        stopped: stopped_jobs,
     })
 }
 

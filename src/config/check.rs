@@ -80,6 +80,10 @@ fn set_aside(table: &mut Table, key: &str) -> bool {
             let spare = good("slots = 1").filter(|_| super::good_name(name));
             put(table, &parts, spare)
         }
+        ["pools", name] => {
+            let spare = good("unlimited = true").filter(|_| super::good_name(name));
+            put(table, &parts, spare)
+        }
         ["groups", _, "slots"] => put(table, &parts, Some(Value::Integer(1))),
         // Elsewhere what the default says is good, and what it does not say need not be there.
         _ => {

@@ -39,6 +39,8 @@ pub struct Job {
     pub policy: Policy,
     /// The IANA zone of its times.
     pub zone: String,
+    /// The most that all its runs of one civil day may spend.
+    pub day: Budget,
 }
 
 /// What a job is read in the light of.
@@ -94,6 +96,11 @@ pub(super) fn job(name: &str, mut table: Table, around: &Around<'_>) -> Result<J
     let mut budget_section = Section::of(&budget_path, &mut budget_table, sources);
     let mut budget = units_of(&mut budget_section)?;
     budget_section.finish()?;
+    let mut day_table = section.table("day_budget")?.unwrap_or_default();
+    let day_path = key("day_budget");
+    let mut day_section = Section::of(&day_path, &mut day_table, sources);
+    let day = caps_of(&mut day_section)?;
+    day_section.finish()?;
     let known = section.known();
     let mut rest = section.rest();
     // Serde would take a date for text.
@@ -149,6 +156,7 @@ pub(super) fn job(name: &str, mut table: Table, around: &Around<'_>) -> Result<J
         enabled,
         policy,
         zone,
+        day,
     })
 }
 
@@ -270,9 +278,18 @@ pub(super) fn budget(section: &mut Section<'_>) -> Result<Budget, Mistake> {
     let path = section.full("budget");
     let mut table = section.table("budget")?.unwrap_or_default();
     let mut inner = Section::of(&path, &mut table, sources);
-    let budget = units_of(&mut inner)?;
+    let budget = caps_of(&mut inner)?;
     inner.finish()?;
     Ok(budget)
+}
+
+/// The units of a level: each may be "unlimited", which is as good as left out and takes away what
+/// a layer below says.
+pub(super) fn caps_of(section: &mut Section<'_>) -> Result<Budget, Mistake> {
+    for unit in ["time", "money", "calls", "tokens", "ideas"] {
+        section.drop_if(unit, "unlimited");
+    }
+    units_of(section)
 }
 
 fn units_of(section: &mut Section<'_>) -> Result<Budget, Mistake> {

@@ -18,6 +18,12 @@ pub(super) enum Shape {
     Whole(i64, i64),
     /// A number from 0 to this.
     Number(u32),
+    /// A whole number of at least 0, or "unlimited".
+    CountCap,
+    /// A number of at least 0, or "unlimited".
+    MoneyCap,
+    /// A duration, or "unlimited".
+    TimeCap,
     /// A list of texts.
     Texts,
     /// "8h"; more than nothing.
@@ -64,8 +70,8 @@ pub(super) struct Key {
 }
 
 use Shape::{
-    Age, AgeLimit, Artifacts, Duration, Flag, Hours, Id, Limit, Number, OneOf, Size, Text, Texts,
-    Time, Trigger, Wait, Waits, Whole, Zone,
+    Age, AgeLimit, Artifacts, CountCap, Duration, Flag, Hours, Id, Limit, MoneyCap, Number, OneOf,
+    Size, Text, Texts, Time, TimeCap, Trigger, Wait, Waits, Whole, Zone,
 };
 
 type Row = (&'static str, Shape, &'static str);
@@ -160,6 +166,11 @@ const BACKEND: &[Row] = &[
         Flag,
         "Whether it says nothing before its answer, so that silence is no sign of trouble.",
     ),
+    (
+        "pool",
+        Text,
+        "Which [pools.NAME] of the user's own file it spends from.",
+    ),
 ];
 
 const BUDGET: &[Row] = &[
@@ -168,6 +179,52 @@ const BUDGET: &[Row] = &[
     ("money", Number(u32::MAX), "Dollars."),
     ("time", Duration, "Time of runs."),
     ("ideas", Whole(0, MOST), "Ideas shown to a model."),
+];
+
+const CAPS: &[Row] = &[
+    ("calls", CountCap, "Model calls."),
+    ("tokens", CountCap, "Tokens, asked and answered."),
+    ("money", MoneyCap, "Dollars."),
+    ("time", TimeCap, "Time of runs."),
+    ("ideas", CountCap, "Ideas shown to a model."),
+];
+
+const POOL: &[Row] = &[
+    ("zone", Zone, "The zone of its days and weeks."),
+    (
+        "overage",
+        Flag,
+        "Whether what is billed beyond the subscription is wanted; else such an answer is stopped.",
+    ),
+    (
+        "unlimited",
+        Flag,
+        "Says that it bounds nothing, which is never so by accident.",
+    ),
+];
+
+const WINDOW: &[Row] = &[(
+    "length",
+    Duration,
+    "How long a window lasts from its first use. Default: 5h.",
+)];
+
+const PRICE: &[Row] = &[
+    (
+        "input_cost_per_token",
+        Number(1),
+        "Dollars for a token read.",
+    ),
+    (
+        "output_cost_per_token",
+        Number(1),
+        "Dollars for a token written.",
+    ),
+    (
+        "cache_read_input_token_cost",
+        Number(1),
+        "Dollars for a token read out of a cache; without it as any token read.",
+    ),
 ];
 
 const POLICY: &[Row] = &[
@@ -330,7 +387,7 @@ pub(super) const TABLES: &[(&str, &str)] = &[
     ),
     (
         "night.budget",
-        "The most that one night may spend over all its jobs. A unit that is left out is not bounded.",
+        "The most that one night may spend over all its jobs. A unit that is \"unlimited\" is not bounded.",
     ),
     ("day", "One civil day of the project."),
     (
@@ -352,6 +409,30 @@ pub(super) const TABLES: &[(&str, &str)] = &[
         "How jobs are started, held back and tried again. A job may have each of these keys itself.",
     ),
     ("jobs", "What is run, by name."),
+    (
+        "pools",
+        "What is spent from, over all projects: a subscription, a key, this machine. Only the user's file is asked for this table.",
+    ),
+    (
+        "pools.*.day",
+        "The most of one civil day, over all projects.",
+    ),
+    (
+        "pools.*.week",
+        "The most of one week from Monday on, over all projects.",
+    ),
+    (
+        "pools.*.window",
+        "The most of one window, which opens with the first run in it, over all projects.",
+    ),
+    (
+        "prices",
+        "What a token costs, by model, over runner's own list. Only the user's file is asked for this table.",
+    ),
+    (
+        "jobs.*.day_budget",
+        "The most that all runs of the job in one civil day may spend.",
+    ),
     (
         "jobs.*.budget",
         "The most that one run may spend; what it leaves out is 10 calls, 1,000,000 tokens and 1 dollar.",
@@ -382,12 +463,19 @@ pub(super) fn all() -> Vec<Key> {
         }
     };
     add("", PLAIN, &[]);
-    add("night.budget", BUDGET, &[]);
-    add("day.budget", BUDGET, &[]);
+    add("night.budget", CAPS, &[]);
+    add("day.budget", CAPS, &[]);
     add("backends.*", BACKEND, &[]);
     add("defaults", POLICY, &[]);
     add("jobs.*", JOB, &[]);
     add("jobs.*.budget", BUDGET, &[]);
+    add("jobs.*.day_budget", CAPS, &[]);
+    add("pools.*", POOL, &[]);
+    add("pools.*.day", CAPS, &[]);
+    add("pools.*.week", CAPS, &[]);
+    add("pools.*.window", WINDOW, &[]);
+    add("pools.*.window", CAPS, &[]);
+    add("prices.*", PRICE, &[]);
     add("jobs.*", POLICY, &[]);
     add("jobs.*", DREAM, &["dream"]);
     add("jobs.*", COMMAND, &["command"]);

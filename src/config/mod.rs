@@ -13,6 +13,7 @@ mod keys;
 mod overrides;
 mod place;
 mod policy;
+pub mod pools;
 mod retention;
 mod schema;
 mod section;
@@ -32,6 +33,7 @@ use runner_engine::ids::ProjectId;
 use runner_engine::ledger::{Budget, NewJob, Retention};
 use runner_engine::schedule::{Schedule, Trigger};
 use runner_engine::tick::{REPORT_JOB, report_job};
+use runner_jobs::prices::Prices;
 use runner_text::nearest::nearest;
 use toml::{Table, Value};
 
@@ -43,6 +45,7 @@ pub use check::mistakes;
 pub use edit::{Edit, edit};
 pub use job::Job;
 pub use overrides::{Overrides, Reach};
+pub use pools::Pool;
 pub use schema::schema;
 pub use trigger::When;
 pub use view::{Entry, View, inline};
@@ -64,6 +67,12 @@ pub struct Config {
     pub jobs: BTreeMap<String, Job>,
     /// How long things are kept.
     pub retention: Retention,
+    /// What is spent from, by name: the user's own.
+    pub pools: BTreeMap<String, Pool>,
+    /// The pool that a backend spends from, by the backend's name, where it names one.
+    pub pool_of: BTreeMap<String, String>,
+    /// What tokens cost, by model: our own list under the user's.
+    pub prices: Prices,
 }
 
 /// A project's night.
@@ -220,6 +229,13 @@ fn merged(sources: Sources) -> Result<(Table, Sources), Mistake> {
                        (runner config set --user daemon.drain ...)";
             return Err(wrong(&sources, "daemon", why));
         }
+        for name in ["pools", "prices"] {
+            if layer.name == "project" && table.contains_key(name) {
+                let why = "all projects of a user share it: this table belongs into the user's own \
+                           config.toml";
+                return Err(wrong(&sources, name, why));
+            }
+        }
         merge(&mut merged, table);
     }
     Ok((merged, sources))
@@ -245,6 +261,9 @@ fn resolve(merged: &mut Table, sources: &Sources) -> Result<Config, Mistake> {
     let mut section = Section::of("day", &mut day, sources);
     let day = job::budget(&mut section)?;
     section.finish()?;
+    let pools = pools::pools(top.table("pools")?.unwrap_or_default(), sources)?;
+    let prices = pools::prices(top.table("prices")?.unwrap_or_default(), sources)?;
+    let mut pool_of = BTreeMap::new();
     let mut backends = BTreeMap::new();
     for (name, value) in top.table("backends")?.unwrap_or_default() {
         let Value::Table(mut table) = value else {
@@ -252,7 +271,9 @@ fn resolve(merged: &mut Table, sources: &Sources) -> Result<Config, Mistake> {
         };
         let path = format!("backends.{name}");
         let mut section = Section::of(&path, &mut table, sources);
+        let pool = section.parsed("pool", |pool| pools::known(pool, &pools))?;
         let spec = job::backend(&name, &mut section)?;
+        pool_of.extend(pool.map(|pool| (name.clone(), pool)));
         section.finish()?;
         backends.insert(name, spec);
     }
@@ -305,6 +326,9 @@ fn resolve(merged: &mut Table, sources: &Sources) -> Result<Config, Mistake> {
         backends,
         jobs,
         retention,
+        pools,
+        pool_of,
+        prices,
     })
 }
 

@@ -64,7 +64,7 @@ fn table(path: &str, keys: &[Key], default: &Value) -> Value {
     match names {
         Some(inner) => {
             schema["additionalProperties"] = table(&inner, keys, default);
-            if path != "backends" {
+            if path != "backends" && path != "prices" {
                 schema["propertyNames"] = json!({ "pattern": "^[A-Za-z0-9_-]+$" });
             }
         }
@@ -124,6 +124,13 @@ fn value(key: &Key, default: &Value) -> Value {
         Shape::Whole(least, most) => {
             json!({ "type": "integer", "minimum": least, "maximum": most })
         }
+        Shape::CountCap => json!({
+            "anyOf": [{ "type": "integer", "minimum": 0 }, { "const": "unlimited" }],
+        }),
+        Shape::MoneyCap => json!({
+            "anyOf": [{ "type": "number", "minimum": 0 }, { "const": "unlimited" }],
+        }),
+        Shape::TimeCap => pattern(&format!("unlimited|{DURATION}")),
         Shape::Number(u32::MAX) => json!({ "type": "number", "minimum": 0 }),
         Shape::Number(most) => json!({ "type": "number", "minimum": 0, "maximum": most }),
         Shape::Texts => texts,

@@ -8,6 +8,7 @@
 //! that lock alone.
 
 mod accounts;
+mod acks;
 mod admit;
 mod backup;
 mod cancel;
@@ -15,8 +16,11 @@ mod check;
 mod ends;
 mod events;
 mod format;
+mod grants;
 mod header;
+mod history;
 mod jobs;
+mod limits;
 mod nights;
 mod occurrences;
 mod open;
@@ -25,6 +29,7 @@ mod placements;
 mod projects;
 mod prune;
 mod queue;
+mod reserve;
 mod restore;
 mod retention;
 mod rows;
@@ -39,18 +44,25 @@ use std::path::{Path, PathBuf};
 use jiff::Timestamp;
 use rusqlite::{Connection, ErrorCode, Transaction, TransactionBehavior};
 
-pub use accounts::{Amounts, Budget, Level, RequestId, Spent};
+pub use accounts::{
+    Amounts, Budget, DAY, JOB, Level, MEASURE, Money, NIGHT, PARENT, POOL_DAY, POOL_WEEK,
+    RequestId, Spent, UNITS, WINDOW,
+};
+pub use acks::Streak;
 pub use admit::{Admission, Admitted, Enter};
 pub use backup::{Copy, look_at};
 pub use cancel::{CANCEL_GRACE, Cancelled};
 pub use check::{Finding, Health};
 pub use events::Event;
+pub use grants::{Grant, Standing};
+pub use history::{By, Held, Told};
 pub use jobs::{AHEAD, DueJob, JobRow, NewJob};
+pub use limits::Limited;
 pub use nights::{Night, NightId};
 pub use occurrences::{OccurrenceRow, Recorded};
 pub use pause::FOREVER;
 pub use projects::{GONE, Project};
-pub use restore::{RestorePlan, Told, plan_restore};
+pub use restore::{RestorePlan, Restored, plan_restore};
 pub use retention::{
     Facts as PruneFacts, Found, Kept, Kind, OldFile, OldRows, PrunePlan, Retention,
 };

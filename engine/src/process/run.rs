@@ -16,7 +16,7 @@ use rustix::io::{Errno, ioctl_fionbio, ioctl_fionread};
 use rustix::process::{PidfdFlags, Signal, pidfd_open};
 
 use super::Ended;
-use super::cancel::Cancel;
+use super::cancel::{AT_ONCE, Cancel};
 use super::spec::{ChildSpec, MARKER_VARIABLE, SpawnError, Stdin};
 use super::supervisor::{Effect, Event, Status, Stream, Supervisor};
 use super::sweep::Owned;
@@ -193,6 +193,9 @@ impl<'a> Session<'a> {
                     Ready::Input => self.write(),
                     Ready::Cancel => {
                         self.heard_cancel = true;
+                        if cancel.is_at_once() {
+                            self.supervisor.hurry(AT_ONCE);
+                        }
                         self.tell(Event::Cancel, owned);
                     }
                     Ready::Process => self.exited(owned, on_output)?,

@@ -392,7 +392,8 @@ impl Work {
             },
             ledger,
             self.backend,
-        );
+        )
+        .paying(setting.spending());
         match perform(context, spec) {
             Ok(settled) => Ok(settled.outcome),
             Err(error @ (PerformError::TakenOver | PerformError::Unfinished(_))) => {

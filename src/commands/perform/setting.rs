@@ -10,14 +10,15 @@ use jiff::Timestamp;
 use runner_backends::Backend;
 use runner_engine::admission::Facts;
 use runner_engine::git::Git;
-use runner_engine::ledger::{Budget, Ledger, Level, Origin, RunRow};
+use runner_engine::ledger::{Budget, Ledger, Level, Origin, RunRow, Streak};
 use runner_engine::outcome::{Class, Outcome};
-use runner_engine::policy::Overlap;
+use runner_engine::policy::{Overlap, quota};
 use runner_engine::tick::civil_date;
-use runner_jobs::{JobSpec, KindSpec, dream};
+use runner_jobs::{JobSpec, KindSpec, Spending, dream};
 use runner_text::redact::Redactor;
 
 use super::{Stop, refuse};
+use crate::budget;
 use crate::cli::Failure;
 use crate::config;
 use crate::home::{self, Home};
@@ -112,12 +113,26 @@ impl<'a> Setting<'a> {
         let free = rustix::fs::statvfs(root)
             .map_err(|error| refuse(Class::Environment, format!("{}: {error}", root.display())))?;
         // A report tells of failures: none may keep it from being made.
-        let failures_in_a_row = match self.spec.kind {
-            KindSpec::Report => 0,
+        let streak = match self.spec.kind {
+            KindSpec::Report => Streak::default(),
             // Somebody wants exactly this run.
-            _ if self.row.origin == Origin::Queue => 0,
-            _ => ledger.failures_in_a_row(self.row.job)?,
+            _ if self.row.origin == Origin::Queue => Streak::default(),
+            _ => ledger.streak(self.row.job)?,
         };
+        let asks = matches!(self.spec.kind, KindSpec::Dream(_) | KindSpec::Prompt(_));
+        let limited = match asks && backend.describe().kind != "builtin" {
+            true => {
+                let pool = budget::pool(&self.here, &self.spec.backend);
+                ledger.limit(&pool, self.home.wall()?)?
+            }
+            false => None,
+        };
+        // Those who wait for one reset do not come back at one moment.
+        let limited = limited.map(|limit| {
+            let until = quota::spread(limit.until, self.row.id.as_str());
+            let why = format!("rate-limited until {}: {}", limit.until, limit.why);
+            (until, why)
+        });
         let gates = match self.spec.kind {
             KindSpec::Report => Facts::default(),
             _ => {
@@ -132,7 +147,8 @@ impl<'a> Setting<'a> {
                 _ => ledger.job_by_id(self.row.job)?.paused_until,
             },
             dirty,
-            failures_in_a_row,
+            streak,
+            limited,
             free_bytes: free.f_bavail.saturating_mul(free.f_frsize),
             preflight: backend
                 .preflight()
@@ -148,23 +164,33 @@ impl<'a> Setting<'a> {
         if matches!(self.spec.kind, KindSpec::Report) {
             return Ok(Vec::new());
         }
+        let night = match self.row.night {
+            Some(night) => Some(ledger.night(night)?),
+            None => None,
+        };
+        let here = &self.here;
+        let accounts = budget::of_run(
+            here,
+            &self.row.job_name,
+            &self.spec.backend,
+            night.as_ref(),
+            now,
+        );
+        Ok(accounts.into_iter().map(|account| account.level).collect())
+    }
+
+    /// How it pays.
+    pub fn spending(&self) -> Spending {
         let config = &self.here.config;
-        let date = civil_date(now, &config.night.zone);
-        let mut levels = vec![Level {
-            level: "day",
-            key: format!("{} {date}", self.here.id),
-            label: format!("day {date} ([day.budget])"),
-            cap: config.day,
-        }];
-        if let Some(night) = self.row.night {
-            levels.push(Level {
-                level: "night",
-                key: night.0.to_string(),
-                label: format!("night {} ([night.budget])", ledger.night(night)?.name),
-                cap: config.night.budget,
-            });
+        Spending {
+            pool: budget::pool(&self.here, &self.spec.backend),
+            overage: config
+                .pool_of
+                .get(&self.spec.backend)
+                .and_then(|pool| config.pools.get(pool))
+                .is_some_and(|pool| pool.overage),
+            prices: config.prices.clone(),
         }
-        Ok(levels)
     }
 
     /// The most that it may spend: nothing of what its kind or its backend cannot use.

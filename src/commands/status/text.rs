@@ -80,8 +80,12 @@ pub(super) fn text(status: &StatusJson) -> String {
             row(
                 "STOPPED",
                 format!(
-                    "{0}: {1} failures in a row; `runner run {0}` starts it again when it succeeds",
-                    stopped.job, stopped.failures_in_a_row
+                    "{0}: {1} in a row; `runner ack {0}`, or `runner run {0}` when it succeeds, starts it again",
+                    stopped.job,
+                    match stopped.failures_in_a_row {
+                        1 => "1 failure".to_owned(),
+                        n => format!("{n} failures"),
+                    }
                 ),
             );
         }

@@ -1,5 +1,6 @@
 //! The ledger against the promises that others build on.
 
+mod accounts;
 mod backwards;
 mod budgets;
 mod cancel;
