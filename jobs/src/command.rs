@@ -231,20 +231,26 @@ fn collect(out: &std::path::Path, from: &str) -> Result<Vec<u8>, JobError> {
     Ok(bytes)
 }
 
+/// What a file of this name must be, where its ending says.
+pub(crate) fn form(to: &str) -> Option<&'static str> {
+    let (_, ending) = to.rsplit('/').next()?.rsplit_once('.')?;
+    match ending {
+        "json" => Some("JSON"),
+        "jsonl" => Some("JSON, line by line"),
+        "md" | "txt" | "org" | "toml" | "yaml" | "html" => Some("UTF-8"),
+        _ => None,
+    }
+}
+
 /// Formats that we know are checked before they are placed.
 fn parses(to: &str, bytes: &[u8]) -> Result<(), JobError> {
     let bad = |why: String| Err(JobError::failed(Class::Malformed, format!("{to}: {why}")));
-    let extension = to
-        .rsplit('/')
-        .next()
-        .and_then(|name| name.rsplit_once('.'))
-        .map(|(_, end)| end);
-    match extension {
-        Some("json") => match serde_json::from_slice::<serde::de::IgnoredAny>(bytes) {
+    match form(to) {
+        Some("JSON") => match serde_json::from_slice::<serde::de::IgnoredAny>(bytes) {
             Ok(_) => Ok(()),
             Err(error) => bad(format!("not JSON: {error}")),
         },
-        Some("jsonl") => {
+        Some("JSON, line by line") => {
             for (index, line) in bytes
                 .split(|byte| *byte == b'\n')
                 .enumerate()
@@ -256,7 +262,7 @@ fn parses(to: &str, bytes: &[u8]) -> Result<(), JobError> {
             }
             Ok(())
         }
-        Some("md" | "txt" | "org" | "toml" | "yaml" | "html") => match std::str::from_utf8(bytes) {
+        Some("UTF-8") => match std::str::from_utf8(bytes) {
             Ok(_) => Ok(()),
             Err(error) => bad(format!("not UTF-8: {error}")),
         },

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use runner_backends::{Backend, BackendError, NullSink, Reply, Request};
 use runner_engine::admission::Shortfall;
 use runner_engine::git::Git;
-use runner_engine::ledger::{Admitted, Amounts, Ledger, LedgerError, Spent};
+use runner_engine::ledger::{Admitted, Amounts, Ledger, LedgerError, RequestId, Spent};
 use runner_engine::process::Cancel;
 use runner_engine::scope::Scope;
 use runner_engine::time::{Clock, Moment};
@@ -55,6 +55,8 @@ pub struct Context<'a> {
     pub(crate) ledger: &'a mut Ledger,
     pub(crate) backend: Arc<dyn Backend>,
     asked: bool,
+    /// Nothing may be kept, caches neither.
+    pub(crate) rehearsal: bool,
 }
 
 /// Why a question got no answer.
@@ -109,7 +111,16 @@ impl<'a> Context<'a> {
             ledger,
             backend,
             asked: false,
+            rehearsal: false,
         }
+    }
+
+    /// The same for a run that is only gone through: its ledger is a copy, and nothing may be asked
+    /// or kept.
+    #[must_use]
+    pub fn rehearsing(mut self) -> Self {
+        self.rehearsal = true;
+        self
     }
 
     /// Whether the backend was asked anything.
@@ -142,15 +153,7 @@ impl<'a> Context<'a> {
     /// # Errors
     /// [`AskError::OverBudget`] before anything is asked; [`AskError::Backend`] after.
     pub fn ask(&mut self, request: &Request, ideas: u64) -> Result<Reply, AskError> {
-        let run = self.admitted.run().clone();
-        let left = self.ledger.left_of(&run)?;
-        let free = self.backend.describe().kind == "builtin";
-        let want = most(request, left, ideas, free);
-        let name = self.backend.name().to_owned();
-        let reserved = self
-            .ledger
-            .reserve_request(&run, &name, want, self.wall())?;
-        let request_id = reserved.map_err(AskError::OverBudget)?;
+        let (request_id, want) = self.reserve(request, ideas)?;
         self.asked = true;
         let answer = self.block_on(request);
         let (spent, note) = match &answer {
@@ -182,6 +185,26 @@ impl<'a> Context<'a> {
         Ok(answer?)
     }
 
+    /// Reserves what a request is charged at most, and says how much that is.
+    ///
+    /// # Errors
+    /// [`AskError::OverBudget`], [`AskError::Ledger`].
+    pub(crate) fn reserve(
+        &mut self,
+        request: &Request,
+        ideas: u64,
+    ) -> Result<(RequestId, Amounts), AskError> {
+        let run = self.admitted.run().clone();
+        let left = self.ledger.left_of(&run)?;
+        let free = self.backend.describe().kind == "builtin";
+        let want = most(request, left, ideas, free);
+        let name = self.backend.name().to_owned();
+        let reserved = self
+            .ledger
+            .reserve_request(&run, &name, want, self.wall())?;
+        Ok((reserved.map_err(AskError::OverBudget)?, want))
+    }
+
     /// The one place in the house where a future is waited for.
     fn block_on(&self, request: &Request) -> Result<Reply, BackendError> {
         let runtime = tokio::runtime::Builder::new_current_thread()
@@ -202,13 +225,17 @@ impl<'a> Context<'a> {
     }
 }
 
+/// About how many tokens a request has: four bytes a token.
+pub(crate) fn tokens_of(request: &Request) -> u64 {
+    serde_json::to_vec(request).map_or(0, |text| text.len() as u64) / 4
+}
+
 /// The most that one request is charged, whatever comes of it: the call, its text and its longest
 /// answer in tokens (four bytes a token), and an even share of the money that the run has left, which
 /// is never nothing. A backend that is `free` asks nobody. Nothing is clamped to what is left: a
 /// request that may need more is refused before it is made.
 fn most(request: &Request, left: Amounts, ideas: u64, free: bool) -> Amounts {
-    let written = serde_json::to_vec(request).map_or(0, |text| text.len() as u64);
-    let tokens = (written / 4).saturating_add(request.limits.max_output_tokens);
+    let tokens = tokens_of(request).saturating_add(request.limits.max_output_tokens);
     Amounts {
         calls: 1,
         tokens: if free { 0 } else { tokens },

@@ -11,9 +11,11 @@ pub mod evidence;
 pub mod failmark;
 pub mod perform;
 pub mod prompt;
+pub mod rehearse;
 pub mod report;
 pub mod spec;
 
 pub use context::{AskError, Context, Progress, Silent};
 pub use perform::{PerformError, Settled, perform};
+pub use rehearse::{Plan, rehearse};
 pub use spec::{Finished, JobError, JobSpec, KindSpec};

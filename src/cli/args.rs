@@ -77,6 +77,10 @@ pub enum Command {
     /// Run every enabled job of the project once, under one budget, and write one report
     #[command(after_help = "Example: runner night --json | jq '.runs[] | {job, outcome}'")]
     Night {
+        /// Say what would be asked, of whom, at most for how much, and whether it would start now; ask
+        /// nothing and write nothing
+        #[arg(long)]
+        dry_run: bool,
         #[command(flatten)]
         listing: Listing,
     },
@@ -91,6 +95,10 @@ pub enum Command {
         /// Print its log on standard output while it runs
         #[arg(long, conflicts_with = "json")]
         follow: bool,
+        /// Say what would be asked, of whom, at most for how much, and whether it would start now; ask
+        /// nothing and write nothing
+        #[arg(long, conflicts_with = "follow")]
+        dry_run: bool,
         #[command(flatten)]
         listing: Listing,
     },
@@ -341,6 +349,10 @@ pub enum DreamCommand {
     /// Run one pass now
     #[command(after_help = "Example: runner dream run --json")]
     Run {
+        /// Say what would be asked, of whom, at most for how much, and whether it would start now; ask
+        /// nothing and write nothing
+        #[arg(long)]
+        dry_run: bool,
         #[command(flatten)]
         listing: Listing,
     },

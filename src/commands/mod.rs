@@ -3,6 +3,7 @@
 mod config;
 mod daemon;
 mod demo;
+mod dry;
 mod init;
 mod night;
 mod pause;
@@ -40,8 +41,22 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         home.overrides.honoured()?;
     }
     let done = dispatch(args, &home);
-    home.mark_damage(done.as_ref().err());
+    if !is_dry(&args.command) {
+        home.mark_damage(done.as_ref().err());
+    }
     done
+}
+
+/// Whether it must leave no trace, a mark of damage neither.
+fn is_dry(command: &Command) -> bool {
+    match command {
+        Command::Night { dry_run, .. }
+        | Command::Run { dry_run, .. }
+        | Command::Dream {
+            command: DreamCommand::Run { dry_run, .. },
+        } => *dry_run,
+        _ => false,
+    }
 }
 
 /// What `--config` may change for a command; `None` where nothing that it does would follow it.
@@ -82,12 +97,24 @@ fn dispatch(args: &Args, home: &Home) -> Result<Exit, Failure> {
     match &args.command {
         Command::Init { dir } => init::run(home, dir.as_deref().unwrap_or(here), args.quiet),
         Command::Demo { dir } => demo::run(home, &here.join(dir), manner),
-        Command::Night { listing } => night::run(home, here, manner, *listing),
+        Command::Night {
+            dry_run: true,
+            listing,
+        } => dry::night(home, here, *listing),
+        Command::Night { listing, .. } => night::run(home, here, manner, *listing),
+        Command::Run {
+            job,
+            key,
+            dry_run: true,
+            listing,
+            ..
+        } => dry::run(home, here, job, key.as_deref(), *listing),
         Command::Run {
             job,
             key,
             follow,
             listing,
+            ..
         } => run::run(home, here, job, key.as_deref(), manner, *follow, *listing),
         Command::Daemon { drain } => daemon::run(home, drain.as_deref(), manner),
         Command::Enqueue {
@@ -145,7 +172,14 @@ fn dispatch(args: &Args, home: &Home) -> Result<Exit, Failure> {
         Command::Config { command } => config::run(home, here, command, args.quiet),
         Command::Schedule { command } => schedule::run(home, here, command),
         Command::Dream {
-            command: DreamCommand::Run { listing },
+            command:
+                DreamCommand::Run {
+                    dry_run: true,
+                    listing,
+                },
+        } => dry::dream(home, here, *listing),
+        Command::Dream {
+            command: DreamCommand::Run { listing, .. },
         } => run::dream(home, here, manner, *listing),
     }
 }

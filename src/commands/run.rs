@@ -55,6 +55,17 @@ struct How {
 /// Runs the project's dream job.
 pub fn dream(home: &Home, here: &Path, manner: Manner, listing: Listing) -> Result<Exit, Failure> {
     let project = Here::load(home, here)?;
+    let how = How {
+        manner,
+        listing,
+        follow: false,
+        deferral_is_normal: true,
+    };
+    once(home, &project, the_dream(&project)?, None, how)
+}
+
+/// The name of the project's one dream job.
+pub fn the_dream(project: &Here) -> Result<&str, Failure> {
     let dreams: Vec<&String> = project
         .config
         .jobs
@@ -62,14 +73,8 @@ pub fn dream(home: &Home, here: &Path, manner: Manner, listing: Listing) -> Resu
         .filter(|(_, job)| matches!(job.spec.kind, KindSpec::Dream(_)))
         .map(|(name, _)| name)
         .collect();
-    let how = How {
-        manner,
-        listing,
-        follow: false,
-        deferral_is_normal: true,
-    };
     match dreams.as_slice() {
-        [only] => once(home, &project, only, None, how),
+        [only] => Ok(only),
         [] => {
             Err(Failure::configuration("this project has no job of kind dream").mend("runner init"))
         }

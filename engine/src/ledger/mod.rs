@@ -20,6 +20,7 @@ mod pause;
 mod placements;
 mod projects;
 mod queue;
+mod rehearsal;
 mod rows;
 mod runs;
 mod settle;

@@ -17,10 +17,10 @@ const APPLICATION_ID: i64 = 0x726e_6e72;
 /// The first release with the fix for the WAL-reset corruption.
 const OLDEST_SQLITE: i32 = 3_051_003;
 /// How long a writer waits for another's transaction; each of ours is short.
-const BUSY: Duration = Duration::from_secs(20);
+pub(super) const BUSY: Duration = Duration::from_secs(20);
 /// All of a tick's statements are kept prepared: preparing one costs several times its execution.
-const STATEMENTS: usize = 128;
-const STEPS: &[M<'_>] = &[M::up(include_str!("schema.sql"))];
+pub(super) const STATEMENTS: usize = 128;
+pub(super) const STEPS: &[M<'_>] = &[M::up(include_str!("schema.sql"))];
 
 impl Ledger {
     /// Opens the ledger for writing, making or migrating it where that is needed.
@@ -229,7 +229,7 @@ fn make_or_migrate(path: &Path) -> Result<()> {
         .map_err(cannot)
 }
 
-fn migrate(db: &mut Connection, path: &Path) -> Result<()> {
+pub(super) fn migrate(db: &mut Connection, path: &Path) -> Result<()> {
     Migrations::from_slice(STEPS)
         .to_latest(db)
         .map_err(|error| match error {
@@ -269,7 +269,7 @@ fn connect_existing(path: &Path) -> Result<(Connection, i64)> {
     Ok((db, format))
 }
 
-fn read_format(db: &Connection, path: &Path) -> Result<i64> {
+pub(super) fn read_format(db: &Connection, path: &Path) -> Result<i64> {
     let pragma = |name: &str| -> Result<i64> {
         db.pragma_query_value(None, name, |row| row.get(0))
             .map_err(|error| Fault::Sql(error).at(path))
