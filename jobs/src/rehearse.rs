@@ -135,16 +135,23 @@ fn child(ctx: &Context<'_>, own: &command::CommandSpec) -> Child {
 fn checks(kind: &KindSpec) -> Vec<String> {
     match kind {
         KindSpec::Dream(own) => vec![
-            "every element of the answer: its targets, status and action are among those offered".to_owned(),
+            "every element of the answer: its targets, status and action are among those offered"
+                .to_owned(),
             "evidence: an idea is archived only for a commit or path that exists, else it is kept"
                 .to_owned(),
             "no idea, and no destination, has changed since it was read".to_owned(),
             "no proposal was decided before".to_owned(),
-            format!("git ignores what is written in {}/ and tracks none of it", own.dreams),
+            format!(
+                "git ignores what is written in {}/ and tracks none of it",
+                own.dreams
+            ),
         ],
         KindSpec::Prompt(own) => vec![
             "the answer is not empty".to_owned(),
-            format!("{} is a plain file, or not there, and does not change meanwhile", own.to),
+            format!(
+                "{} is a plain file, or not there, and does not change meanwhile",
+                own.to
+            ),
         ],
         KindSpec::Command(own) => {
             let mut checks = vec!["the program ends with 0, in time".to_owned()];

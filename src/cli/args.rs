@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{ArgAction, Parser, Subcommand};
+use clap_complete::Shell;
 use runner_engine::outcome::Exit;
 
 /// Reads a command line. Help and mistakes are printed here; the error is the exit code.
@@ -231,22 +232,43 @@ pub enum Command {
         listing: Listing,
     },
     /// When jobs are due: the next moments, in words, or what a stretch of time would bring
+    #[command(after_help = "Example: runner schedule next dream")]
     Schedule {
         /// What to do
         #[command(subcommand)]
         command: ScheduleCommand,
     },
     /// The settings: look at them with their sources, check them, change one
+    #[command(after_help = "Example: runner config show --origin")]
     Config {
         /// What to do
         #[command(subcommand)]
         command: ConfigCommand,
     },
     /// The dream pass over changed ideas
+    #[command(after_help = "Example: runner dream run --dry-run")]
     Dream {
         /// What to do
         #[command(subcommand)]
         command: DreamCommand,
+    },
+    /// Print a script that completes command lines, to be loaded by a shell
+    #[command(
+        after_help = "Example: runner completions bash > ~/.local/share/bash-completion/completions/runner"
+    )]
+    Completions {
+        /// The shell
+        shell: Shell,
+    },
+    /// Write the manual, one page a command, into a folder
+    ///
+    /// A page that is there already is replaced when this command wrote it; any other file is left
+    /// alone, and then nothing is written at all.
+    #[command(after_help = "Example: runner man ~/.local/share/man/man1 && man runner-night")]
+    Man {
+        /// The folder; it is made when it is not there
+        #[arg(value_name = "DIR")]
+        into: PathBuf,
     },
 }
 

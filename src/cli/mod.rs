@@ -4,6 +4,7 @@
 pub mod args;
 mod failure;
 pub mod log;
+pub mod pages;
 pub mod show;
 pub mod when;
 

@@ -5,6 +5,7 @@ mod daemon;
 mod demo;
 mod dry;
 mod init;
+mod manual;
 mod night;
 mod pause;
 mod perform;
@@ -28,6 +29,12 @@ use crate::home::Home;
 
 /// Carries out one command.
 pub fn run(args: &Args) -> Result<Exit, Failure> {
+    // Neither looks at anything of the user's.
+    match &args.command {
+        Command::Completions { shell } => return Ok(manual::completions(*shell)),
+        Command::Man { into } => return manual::write(into, args.quiet),
+        _ => {}
+    }
     let reach = reach(&args.command);
     if reach.is_none() && !args.config.is_empty() {
         return Err(Failure::usage(format!(
@@ -81,7 +88,9 @@ fn reach(command: &Command) -> Option<Reach> {
         | Command::Resume { .. }
         | Command::Runs { .. }
         | Command::Status { .. }
-        | Command::Report { .. } => None,
+        | Command::Report { .. }
+        | Command::Completions { .. }
+        | Command::Man { .. } => None,
     }
 }
 
@@ -150,6 +159,7 @@ fn dispatch(args: &Args, home: &Home) -> Result<Exit, Failure> {
         Command::Resume { job, listing, .. } => {
             pause::resume(home, here, job.as_deref(), args.quiet, *listing)
         }
+        Command::Completions { .. } | Command::Man { .. } => unreachable!("done before"),
         Command::Tick { listing } => tick::run(home, manner, *listing),
         Command::Perform { run } => perform::run(home, run, args.quiet, args.verbose),
         Command::Runs {

@@ -15,6 +15,7 @@ mod config;
 mod daemon;
 mod deaths;
 mod demo;
+mod dry;
 mod dst;
 mod house;
 mod kills;

@@ -153,7 +153,13 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("odd ?#%40 name/ledger.sqlite");
         let now = Timestamp::UNIX_EPOCH;
-        assert!(Ledger::rehearsal(&path).unwrap().projects().unwrap().is_empty());
+        assert!(
+            Ledger::rehearsal(&path)
+                .unwrap()
+                .projects()
+                .unwrap()
+                .is_empty()
+        );
         assert!(!path.parent().unwrap().exists());
         let mut real = Ledger::open(&path).unwrap();
         real.register(&project(now), now).unwrap();
@@ -171,7 +177,11 @@ mod tests {
         drop(copy);
         assert!(beside(&path, "-wal").exists());
         assert_eq!(but_shared(), before);
-        assert_eq!(real.projects().unwrap().len(), 1, "the real one is as it was");
+        assert_eq!(
+            real.projects().unwrap().len(),
+            1,
+            "the real one is as it was"
+        );
         drop(real);
         // Closed: the file alone.
         let before = listing(path.parent().unwrap());

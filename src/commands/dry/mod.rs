@@ -105,9 +105,7 @@ pub enum Fits {
 pub fn night(home: &Home, here: &Path, listing: Listing) -> Result<Exit, Failure> {
     let project = Here::load(home, here)?;
     let (name, worst, account) = all(home, &project, true)?;
-    let over = |told: &Rehearsed| {
-        matches!(&told.stands, Stands::Declined(outcome) if outcome.class() == Some(Class::OverBudget))
-    };
+    let over = |told: &Rehearsed| matches!(&told.stands, Stands::Declined(outcome) if outcome.class() == Some(Class::OverBudget));
     // Only who would be refused at the worst is worth a second look.
     let best: BTreeMap<String, bool> = if worst.iter().any(over) {
         let (_, best, _) = all(home, &project, false)?;
@@ -140,11 +138,7 @@ pub fn night(home: &Home, here: &Path, listing: Listing) -> Result<Exit, Failure
 }
 
 /// All runs of the night in their order, and the night's account after them.
-fn all(
-    home: &Home,
-    project: &Here,
-    most: bool,
-) -> Result<(String, Vec<Rehearsed>, Left), Failure> {
+fn all(home: &Home, project: &Here, most: bool) -> Result<(String, Vec<Rehearsed>, Left), Failure> {
     let mut stage = Stage::of(home, project)?;
     let settings = &project.config.night;
     let (now, date) = (stage.now, civil_date(stage.now, &settings.zone));

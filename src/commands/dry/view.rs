@@ -209,8 +209,14 @@ fn backend(told: &Rehearsed) -> String {
     match &told.backend {
         None => format!("{} (cannot be used)", told.backend_name),
         Some(it) => {
-            let model = it.model.as_deref().map_or_else(String::new, |model| format!(", {model}"));
-            format!("{} ({}{model}; {})", told.backend_name, it.kind, it.containment)
+            let model = it
+                .model
+                .as_deref()
+                .map_or_else(String::new, |model| format!(", {model}"));
+            format!(
+                "{} ({}{model}; {})",
+                told.backend_name, it.kind, it.containment
+            )
         }
     }
 }
@@ -229,7 +235,10 @@ fn amounts(amounts: Amounts) -> String {
 fn said(unit: &str, amount: u64) -> String {
     match unit {
         "micros" => dollars(amount),
-        "seconds" => format!("{:#}", jiff::SignedDuration::from_secs(i64::try_from(amount).unwrap_or(i64::MAX))),
+        "seconds" => format!(
+            "{:#}",
+            jiff::SignedDuration::from_secs(i64::try_from(amount).unwrap_or(i64::MAX))
+        ),
         unit if amount == 1 => format!("1 {}", unit.trim_end_matches('s')),
         unit => format!("{amount} {unit}"),
     }
@@ -249,8 +258,13 @@ fn left(level: &Left) -> String {
     let parts: Vec<String> = caps
         .filter_map(|((unit, cap), used)| {
             let cap = cap?;
-            let left = said(unit, cap.saturating_sub(used));
-            Some(format!("{left} of {} left", said(unit, cap)))
+            let left = cap.saturating_sub(used);
+            Some(match *unit {
+                "micros" | "seconds" => {
+                    format!("{} of {} left", said(unit, left), said(unit, cap))
+                }
+                _ => format!("{left} of {} left", said(unit, cap)),
+            })
         })
         .collect();
     match parts.as_slice() {

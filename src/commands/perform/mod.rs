@@ -18,10 +18,10 @@ use std::thread;
 
 use jiff::SignedDuration;
 use runner_backends::{Backend, build};
+use runner_engine::admission::Facts;
 use runner_engine::files::beneath;
 use runner_engine::git::Git;
 use runner_engine::ids::RunId;
-use runner_engine::admission::Facts;
 use runner_engine::ledger::{
     Admission, Admitted, Enter, Ledger, Level, Origin, RunRow, RunState, Summary,
 };
@@ -344,8 +344,7 @@ impl Ready {
 }
 
 fn cancel_token() -> Result<Cancel, Failure> {
-    Cancel::new()
-        .map_err(|error| Failure::internal(format!("cannot make a cancel token: {error}")))
+    Cancel::new().map_err(|error| Failure::internal(format!("cannot make a cancel token: {error}")))
 }
 
 /// An earlier run of this job whose process died is settled before another is admitted: it may hold

@@ -79,6 +79,8 @@ pub struct Stage<'h> {
     pub ledger: Ledger,
     /// Wall time of all that happens.
     pub now: Timestamp,
+    /// When the last run ended in the copy.
+    ended: Timestamp,
     home: &'h Home,
     me: Owner,
 }
@@ -92,6 +94,7 @@ impl<'h> Stage<'h> {
         Ok(Self {
             ledger,
             now,
+            ended: now,
             home,
             me: Owner::me(),
         })
@@ -118,13 +121,11 @@ impl<'h> Stage<'h> {
 
     /// What waited for what has ended by now.
     pub fn ready(&mut self, night: NightId) -> Result<Vec<RunId>, Failure> {
-        Ok(self
-            .ledger
-            .start_ready(Some(night), &self.me, self.now)?)
+        Ok(self.ledger.start_ready(Some(night), &self.me, self.ended)?)
     }
 
     /// Goes through one run and settles it in the copy: at `most`, as if it had spent all that it
-    /// may, else as if it had spent nothing.
+    /// may, else as if it had spent nothing, without a plan.
     pub fn rehearse(&mut self, run: &RunId, most: bool) -> Result<Rehearsed, Failure> {
         let row = self.ledger.run(run)?;
         let setting = Setting::of(self.home, &self.ledger, &row)?;
@@ -189,25 +190,26 @@ impl<'h> Stage<'h> {
             Admission::Admitted(admitted) => admitted,
             Admission::Declined(outcome) => {
                 told.stands = Stands::Declined(setting.redacted(outcome));
-                told.plan = self.as_if(setting, told.want, &git, &backend)?;
+                if most {
+                    told.plan = self.as_if(setting, told.want, &git, &backend)?;
+                }
                 return Ok(());
             }
         };
         told.stands = Stands::Admitted(admitted.reserved());
-        let plan = self.plan(setting, &admitted, &git, &backend)?;
-        let outcome = match &plan {
-            Ok(_) => Outcome::Succeeded,
-            Err(outcome) => outcome.clone(),
-        };
-        told.plan = Some(plan);
-        // What was reserved for its questions is charged in full, for nobody says what they used;
-        // and so is its time, unless nothing is to be charged.
-        let at = if most {
+        let (mut outcome, mut at) = (Outcome::Succeeded, self.now);
+        // What is reserved for its questions is charged in full, for nobody says what they used; and
+        // so is its time.
+        if most {
+            let plan = self.plan(setting, &admitted, &git, &backend)?;
+            if let Err(other) = &plan {
+                outcome = other.clone();
+            }
+            told.plan = Some(plan);
             let total = jiff::SignedDuration::try_from(setting.spec.total).unwrap_or_default();
-            self.now.saturating_add(total).unwrap_or(self.now)
-        } else {
-            self.now
-        };
+            at = at.saturating_add(total).unwrap_or(at);
+        }
+        self.ended = self.ended.max(at);
         let (run, fence) = (admitted.run(), Some(admitted.fence()));
         self.ledger
             .settle(run, fence, &outcome, &Summary::default(), at)?;
@@ -254,7 +256,9 @@ impl<'h> Stage<'h> {
             ..Facts::default()
         };
         match apart.admit(&setting, &facts, want, &[])? {
-            Admission::Admitted(admitted) => apart.plan(&setting, &admitted, git, backend).map(Some),
+            Admission::Admitted(admitted) => {
+                apart.plan(&setting, &admitted, git, backend).map(Some)
+            }
             Admission::Declined(_) => Ok(None),
         }
     }
@@ -315,7 +319,11 @@ impl<'h> Stage<'h> {
     }
 
     fn job_lock(&self, row: &RunRow) -> Result<(), LockError> {
-        JobLock::look(&job_lock_path(&self.home.state, &row.project, &row.job_name))
+        JobLock::look(&job_lock_path(
+            &self.home.state,
+            &row.project,
+            &row.job_name,
+        ))
     }
 
     /// A real run settles those of its job that died before it; what they hold is free then.
@@ -336,7 +344,13 @@ impl<'h> Stage<'h> {
                 why: "its process is gone".to_owned(),
             };
             self.ledger
-                .settle(&dead.id, dead.fence, &outcome, &Summary::default(), self.now)
+                .settle(
+                    &dead.id,
+                    dead.fence,
+                    &outcome,
+                    &Summary::default(),
+                    self.now,
+                )
                 .map_err(|error| refuse(Class::Internal, error.to_string()))?;
         }
         Ok(())
