@@ -20,6 +20,7 @@ use runner_engine::time::boot_time;
 use serde::Deserialize;
 use serde_json::json;
 
+use crate::output::Output;
 use crate::{Context, Finished, JobError};
 
 /// The largest artifact that is placed, in bytes.
@@ -80,10 +81,14 @@ pub fn run(ctx: &mut Context<'_>, spec: &CommandSpec) -> Result<Finished, JobErr
         marker: ctx.admitted.run().to_string(),
     };
     ctx.progress.step(&spec.program, 0, 1);
-    let ended =
-        process::run(&child, &ctx.cancel, &mut |_, _| Verdict::Continue).map_err(not_started)?;
+    let mut said = Output::begin(ctx.run_dir, &ctx.redactor)?;
+    let ended = process::run(&child, &ctx.cancel, &mut |stream, bytes| {
+        said.take(stream, bytes);
+        Verdict::Continue
+    })
+    .map_err(not_started)?;
     ctx.progress.step(&spec.program, 1, 1);
-    keep_output(ctx, &ended)?;
+    said.finish()?;
     judge(ctx, &ended)?;
     let mut finished = Finished {
         headline: match spec.artifacts.len() {
@@ -124,20 +129,6 @@ fn not_started(error: SpawnError) -> JobError {
         SpawnError::Cancelled { why } => return JobError::Cancelled { why },
     };
     JobError::failed(class, error.to_string())
-}
-
-/// What it said goes, redacted, into the run's folder for `runner runs logs`.
-fn keep_output(ctx: &Context<'_>, ended: &Ended) -> Result<(), JobError> {
-    for (name, bytes) in [("stdout", &ended.stdout), ("stderr", &ended.stderr)] {
-        let text = String::from_utf8_lossy(bytes);
-        let path = ctx.run_dir.join(name);
-        fs::write(&path, ctx.redactor.redact(&text).as_bytes()).map_err(|source| JobError::Io {
-            doing: "write",
-            path,
-            source,
-        })?;
-    }
-    Ok(())
 }
 
 fn judge(ctx: &Context<'_>, ended: &Ended) -> Result<(), JobError> {

@@ -9,6 +9,7 @@ pub mod context;
 pub mod dream;
 pub mod evidence;
 pub mod failmark;
+pub mod output;
 pub mod perform;
 pub mod prompt;
 pub mod rehearse;

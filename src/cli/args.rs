@@ -30,7 +30,7 @@ pub fn parse(line: impl Iterator<Item = OsString>) -> Result<Args, Exit> {
     max_term_width = 100
 )]
 #[command(
-    after_help = "Exit codes: 0 done or skipped with a reason · 1 a run failed · 2 usage · 65 bad input · \
+    after_help = "Example: runner init && runner night\n\nExit codes: 0 done or skipped with a reason · 1 a run failed · 2 usage · 65 bad input · \
 69 not installed, rate-limited · 70 internal, damaged ledger · 73 cannot write · 75 deferred · 77 auth · \
 78 configuration · 130 cancelled"
 )]
@@ -93,7 +93,7 @@ pub enum Command {
         /// Run it once for this key, however often it is asked for
         #[arg(long)]
         key: Option<String>,
-        /// Print its log on standard output while it runs
+        /// Print its log, and what its program says, on standard output while it runs
         #[arg(long, conflicts_with = "json")]
         follow: bool,
         /// Say what would be asked, of whom, at most for how much, and whether it would start now; ask
@@ -288,7 +288,7 @@ pub enum RunsCommand {
     Logs {
         /// Its id, or an unambiguous beginning of it
         run: String,
-        /// Print what is added until the run is over
+        /// Print what is added, and what its program says, until the run is over
         #[arg(long)]
         follow: bool,
     },

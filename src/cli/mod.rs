@@ -9,3 +9,6 @@ pub mod show;
 pub mod when;
 
 pub use failure::Failure;
+
+#[cfg(test)]
+mod docs_tests;

@@ -78,6 +78,9 @@ fn every(program: &Command) -> Vec<(Vec<String>, Command)> {
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser as _;
+
+    use super::super::docs_tests::{commands, line_of};
     use super::*;
 
     #[test]
@@ -97,14 +100,20 @@ mod tests {
                 .map(ToString::to_string)
                 .unwrap_or_default();
             assert!(after.contains("Example"), "{named} has no example");
-            // An example is one of this very command, and is parsed.
+            // An example is one of this very command, and parses.
             let example = after
                 .split_once("runner ")
                 .map(|(_, rest)| format!("runner {rest}"));
-            assert!(
-                words.len() == 1 || example.is_some_and(|line| line.starts_with(&named)),
-                "the example of {named} is of something else: {after}"
-            );
+            let lines = commands(&example.unwrap_or_default());
+            let line = lines
+                .iter()
+                .find_map(|line| line_of(line))
+                .unwrap_or_default();
+            let own = words.len() == 1 || line.starts_with(words);
+            assert!(own, "the example of {named} is of something else: {after}");
+            if let Err(error) = Args::try_parse_from(&line) {
+                panic!("{line:?}: {error}");
+            }
             for argument in command.get_arguments() {
                 let known = ["help", "version"].contains(&argument.get_id().as_str());
                 assert!(

@@ -136,7 +136,7 @@ fn once(
         .map_or(Exit::Internal, |outcome| outcome.exit(deferral_is_normal)))
 }
 
-/// Runs one requested run to its end while its log is printed. A log that cannot be followed, or that
+/// Runs one requested run to its end while its log, and what its program says, is printed. A log that cannot be followed, or that
 /// nobody reads any more, is no matter of the run's.
 fn followed(
     home: &Home,
@@ -152,8 +152,9 @@ fn followed(
     thread::scope(|scope| {
         let stops = [stdout.as_fd(), over.as_fd()];
         let follower = scope.spawn(move || {
-            let done = follow::follow(home, run, 0, &stops, &mut |text, _| {
-                show::out(text);
+            let files = follow::FILES.map(|(name, _)| (name, 0));
+            let done = follow::follow(home, run, &files, &stops, &mut |which, text, _| {
+                show::out(&follow::shown(which, text));
                 Ok(())
             });
             if let Err(failure) = done {
