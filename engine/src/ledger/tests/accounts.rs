@@ -1,7 +1,6 @@
 //! Pools, windows, grants, escalations, limits, acknowledgements, and the step from format 1.
 
 use super::*;
-use crate::policy::quota;
 
 fn calls(n: u64) -> Budget {
     Budget {
