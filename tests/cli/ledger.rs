@@ -279,6 +279,7 @@ fn damage_is_met_and_a_backup_mends_it() {
         let length = bytes.len() as u64;
         let cut = round < rounds;
         let mut must = true;
+        let mut whole = Vec::new();
         if cut {
             let at = match round {
                 0 => 0,
@@ -305,6 +306,7 @@ fn damage_is_met_and_a_backup_mends_it() {
             )
             .unwrap();
             let kept = fs::read(&log).unwrap();
+            whole = content(&aged.ledger());
             drop(held);
             fs::write(aged.ledger(), &bytes).unwrap();
             fs::write(&log, kept).unwrap();
@@ -314,6 +316,15 @@ fn damage_is_met_and_a_backup_mends_it() {
         let found = [0, 70, 78].contains(&check.code);
         assert!(found, "round {round}: {check:?}");
         match (must, check.code) {
+            // What was cut lay in the log, or was nothing but zeros.
+            (true, 0) if !whole.is_empty() => {
+                assert_eq!(
+                    content(&aged.ledger()),
+                    whole,
+                    "round {round}: something is lost"
+                );
+                unseen += 1;
+            }
             (true, 0) => panic!("round {round}: not seen: {check:?}"),
             (_, 0) => unseen += 1,
             _ => seen += 1,

@@ -55,6 +55,13 @@ fn the_help_is_the_reference() {
         &["config", "schema"],
         &["config", "get"],
         &["config", "set"],
+        &["ledger"],
+        &["ledger", "path"],
+        &["ledger", "check"],
+        &["ledger", "backup"],
+        &["ledger", "restore"],
+        &["ledger", "vacuum"],
+        &["ledger", "prune"],
         &["dream"],
         &["dream", "run"],
     ];

@@ -3,6 +3,7 @@
 mod backwards;
 mod budgets;
 mod cancel;
+mod care;
 mod chain;
 mod entering;
 mod files;
@@ -11,7 +12,9 @@ mod formats;
 mod house;
 mod overlap;
 mod pause;
+mod prune;
 mod queue;
+mod restore;
 mod retry;
 mod settle;
 
