@@ -589,6 +589,38 @@ fn each_way_of_being_unusable_has_its_message_and_its_code() {
 }
 
 #[test]
+fn a_ledger_that_may_not_be_written_says_so() {
+    let mut aged = Aged::new();
+    let root = aged.house.root().to_owned();
+    let given = std::process::Command::new("chown")
+        .args(["-R", "65534:65534"])
+        .arg(&root)
+        .stderr(std::process::Stdio::null())
+        .status();
+    if !given.is_ok_and(|status| status.success()) {
+        tell("skipped 1: files cannot be given to another user here");
+        return;
+    }
+    aged.house.uid = Some(65_534);
+    aged.run(&["tick"]).ends(0);
+    for (path, closed, open) in [
+        (aged.ledger(), 0o400, 0o600),
+        (aged.house.state(), 0o500, 0o700),
+    ] {
+        fs::set_permissions(&path, fs::Permissions::from_mode(closed)).unwrap();
+        let said = aged.run(&["pause", "late"]).ends(73);
+        assert!(said.err.contains("cannot write the ledger"), "{said:?}");
+        fs::set_permissions(&path, fs::Permissions::from_mode(open)).unwrap();
+        // SQLite has given the mode of the file to those that it made beside it.
+        for ending in ["-wal", "-shm"] {
+            let beside = format!("{}{ending}", aged.ledger().display());
+            let _absent = fs::set_permissions(beside, fs::Permissions::from_mode(0o600));
+        }
+        aged.run(&["pause", "late"]).ends(0);
+    }
+}
+
+#[test]
 fn a_ledger_that_cannot_be_written_says_so() {
     let Some(full) = Tmpfs::mount("4m") else {
         tell("skipped 1: a small file system cannot be mounted here");
