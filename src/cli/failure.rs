@@ -127,6 +127,7 @@ impl From<LedgerError> for Failure {
             LedgerError::CannotWrite { .. } => Self::new(Exit::CannotWrite, what),
             LedgerError::NotFound { .. } => Self::new(Exit::Data, what).mend("runner runs"),
             LedgerError::Missing { .. } => Self::new(Exit::Configuration, what).mend("runner init"),
+            LedgerError::Changed { .. } => Self::new(Exit::TryLater, what).mend("runner projects"),
             LedgerError::Lock { .. } => Self::cannot_write(error.to_string()),
             LedgerError::StaleFence { .. } | LedgerError::Nonsense { .. } | LedgerError::Sql { .. } => {
                 Self::new(Exit::Internal, what)

@@ -7,6 +7,7 @@ mod init;
 mod night;
 mod pause;
 mod perform;
+mod projects;
 mod queue;
 mod report;
 mod run;
@@ -66,6 +67,7 @@ fn reach(command: &Command) -> Option<Reach> {
         | Command::Resume { .. }
         | Command::Runs { .. }
         | Command::Status { .. }
+        | Command::Projects { .. }
         | Command::Report { .. } => None,
     }
 }
@@ -80,7 +82,9 @@ fn dispatch(args: &Args, home: &Home) -> Result<Exit, Failure> {
         apart: false,
     };
     match &args.command {
-        Command::Init { dir } => init::run(home, dir.as_deref().unwrap_or(here), args.quiet),
+        Command::Init { dir, new_id } => {
+            init::run(home, dir.as_deref().unwrap_or(here), *new_id, args.quiet)
+        }
         Command::Demo { dir } => demo::run(home, &here.join(dir), manner),
         Command::Night { listing } => night::run(home, here, manner, *listing),
         Command::Run {
@@ -140,7 +144,21 @@ fn dispatch(args: &Args, home: &Home) -> Result<Exit, Failure> {
             command: Some(RunsCommand::Logs { run, follow }),
             ..
         } => runs::logs::logs(home, run, *follow),
-        Command::Status { listing } => status::run(home, here, args.at.is_some(), *listing),
+        Command::Status {
+            watch,
+            schema,
+            listing,
+        } => {
+            let look = status::Look {
+                asked_for_here: args.at.is_some(),
+                watch: *watch,
+                schema: *schema,
+            };
+            status::run(home, here, look, *listing)
+        }
+        Command::Projects { command, listing } => {
+            projects::run(home, here, command.as_ref(), args.quiet, *listing)
+        }
         Command::Report { night, listing } => report::run(home, here, night.as_deref(), *listing),
         Command::Config { command } => config::run(home, here, command, args.quiet),
         Command::Schedule { command } => schedule::run(home, here, command),

@@ -7,11 +7,14 @@
 //! acts. Every process that has it open holds a shared `flock` on `ledger.lock`; a migration needs
 //! that lock alone.
 
+mod absent;
 mod accounts;
 mod admit;
 mod cancel;
 mod ends;
 mod events;
+mod forget;
+mod glance;
 mod jobs;
 mod nights;
 mod occurrences;
@@ -34,11 +37,13 @@ pub use accounts::{Amounts, Budget, Level, RequestId, Spent};
 pub use admit::{Admission, Admitted, Enter};
 pub use cancel::{CANCEL_GRACE, Cancelled};
 pub use events::Event;
+pub use forget::Forgetting;
+pub use glance::{LastNight, MissedStretch, NextDue, OwnPause, Reported};
 pub use jobs::{AHEAD, DueJob, JobRow, NewJob};
 pub use nights::{Night, NightId};
 pub use occurrences::{OccurrenceRow, Recorded};
 pub use pause::FOREVER;
-pub use projects::{GONE, Project};
+pub use projects::{GONE, Project, gone, why_gone};
 pub use rows::{NewOccurrence, Origin};
 pub use runs::{Filter, RunRow, RunState, Summary};
 
@@ -118,6 +123,14 @@ pub enum LedgerError {
         what: &'static str,
         /// Its name.
         name: String,
+    },
+    /// What was planned does not fit what is there now.
+    #[error("{what} stays as it is: {why}")]
+    Changed {
+        /// What was to be changed.
+        what: String,
+        /// What stands against it.
+        why: String,
     },
     /// A row that cannot be what this program wrote.
     #[error("the ledger {path} holds a row that makes no sense: {why}")]
