@@ -60,15 +60,21 @@ pub fn can_draw() -> bool {
 /// Draws a text over the last one, from the upper left corner of the terminal: every line in its
 /// place, and what is left of the old ones taken away. What does not fit is cut, and said to be.
 pub fn draw(text: &str, first: bool) {
-    let (rows, columns) = rustix::termios::tcgetwinsize(io::stdout()).map_or((24, 80), |size| {
-        (usize::from(size.ws_row), usize::from(size.ws_col))
+    let size = rustix::termios::tcgetwinsize(io::stdout());
+    // A size of nothing is one that nobody has told the terminal.
+    let told = |told: u16, usual: usize| match told {
+        0 => usual,
+        told => usize::from(told),
+    };
+    let (rows, columns) = size.map_or((24, 80), |size| {
+        (told(size.ws_row, 24), told(size.ws_col, 80))
     });
     let mut frame = String::from(if first {
         "\u{1b}[2J\u{1b}[H"
     } else {
         "\u{1b}[H"
     });
-    frame.push_str(&fitted(text, rows.max(2), columns.max(20)));
+    frame.push_str(&fitted(text, rows.max(2), columns));
     frame.push_str("\u{1b}[J");
     out(&frame);
 }
