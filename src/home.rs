@@ -13,7 +13,7 @@ use std::env;
 use std::ffi::OsString;
 use std::fs;
 use std::io;
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, FileExt as _, MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -26,6 +26,7 @@ use sd_notify::NotifyState;
 
 use crate::cli::Failure;
 use crate::config::{Overrides, Reach, Stack};
+use crate::filesystem;
 
 /// What a child may see of our environment, besides what its backend names.
 const ALLOWED: &[&str] = &["PATH", "HOME", "USER", "LOGNAME", "LANG", "TZ", "TMPDIR"];
@@ -177,6 +178,13 @@ impl Home {
     /// Makes the state folder, or makes it private: what lies below is read by nobody else, and
     /// nobody else can hold its locks.
     fn private_state(&self) -> Result<(), Failure> {
+        if let Some(kind) = filesystem::shared(&self.state) {
+            return Err(Failure::environment(format!(
+                "{} lies on {kind}: its locks and its ledger hold only between processes of one machine",
+                self.state.display()
+            ))
+            .mend("export XDG_STATE_HOME=/a/folder/on/a/local/disk"));
+        }
         let cannot = |error: io::Error| {
             Failure::cannot_write(format!("cannot make {}: {error}", self.state.display()))
         };
@@ -241,6 +249,33 @@ impl Home {
     /// A copy of the ledger in memory, to go through runs in.
     pub fn ledger_to_rehearse(&self) -> Result<Ledger, Failure> {
         Ok(Ledger::rehearsal(&self.ledger_path())?)
+    }
+
+    /// When the last tick was made, by whomever: one line, written by each.
+    pub fn tick_stamp(&self) -> PathBuf {
+        self.state.join("tick.stamp")
+    }
+
+    /// Notes that a tick was made. What cannot be written makes a later look say too much, and nothing
+    /// worse, so it is no error.
+    pub fn note_tick(&self, now: Timestamp) {
+        let line = format!("{}\n", now.strftime("%Y-%m-%dT%H:%M:%SZ"));
+        let _said_by_other_writes = fs::OpenOptions::new()
+            .create(true)
+            .write(true)
+            .truncate(false)
+            .open(self.tick_stamp())
+            // In place and always as long: a reader never finds half of it.
+            .and_then(|file| file.write_all_at(line.as_bytes(), 0));
+    }
+
+    /// When the last tick was made, if one ever was.
+    pub fn last_tick(&self) -> Option<Timestamp> {
+        fs::read_to_string(self.tick_stamp())
+            .ok()?
+            .trim()
+            .parse()
+            .ok()
     }
 
     /// The private folder of a run, for its log and its children's files.

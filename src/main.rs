@@ -8,6 +8,7 @@ mod commands;
 mod config;
 mod daemon;
 mod drive;
+mod filesystem;
 mod follow;
 mod home;
 mod project;

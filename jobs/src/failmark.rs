@@ -92,7 +92,12 @@ pub fn remove(root: &Path, spec: &JobSpec) -> io::Result<bool> {
 
 /// Reads a failmark; `None` when there is none or it is no failmark.
 pub fn read(root: &Path, spec: &JobSpec) -> Option<Failmark> {
-    serde_json::from_slice(&fs::read(root.join(path(spec))).ok()?).ok()
+    read_at(&root.join(path(spec)))
+}
+
+/// Reads the failmark at `path`; `None` when there is none or it is no failmark.
+pub fn read_at(path: &Path) -> Option<Failmark> {
+    serde_json::from_slice(&fs::read(path).ok()?).ok()
 }
 
 /// What to do about it, in one line.

@@ -71,6 +71,9 @@ pub enum Command {
     Init {
         /// The folder, inside a git repository [default: the current folder]
         dir: Option<PathBuf>,
+        /// Make it a project of its own: for a copy that carries the id of another one
+        #[arg(long)]
+        new_id: bool,
     },
     /// Make a sample project and run a night in it
     #[command(after_help = "Example: runner demo && cat runner-demo/.runner/reports/*/report.md")]
@@ -221,8 +224,26 @@ pub enum Command {
         listing: Listing,
     },
     /// What is going on: last night, next due, what failed, what runs, waits and is paused
-    #[command(after_help = "Example: runner status --json")]
+    #[command(after_help = "Example: runner status --watch")]
     Status {
+        /// Keep looking: drawn anew on a terminal, elsewhere printed again when something changed
+        #[arg(long)]
+        watch: bool,
+        /// Print the JSON schema of what --json prints
+        #[arg(long, conflicts_with_all = ["watch", "json"])]
+        schema: bool,
+        #[command(flatten)]
+        listing: Listing,
+    },
+    /// All projects, or one that moved or is to be forgotten
+    #[command(
+        args_conflicts_with_subcommands = true,
+        after_help = "Example: runner projects --json | jq -r '.[] | select(.standing != \"known\") | .path'"
+    )]
+    Projects {
+        /// What to do [default: list]
+        #[command(subcommand)]
+        command: Option<ProjectsCommand>,
         #[command(flatten)]
         listing: Listing,
     },
@@ -350,6 +371,38 @@ pub enum BudgetCommand {
     },
 }
 
+/// Looks after the list of projects.
+#[derive(Debug, Subcommand)]
+pub enum ProjectsCommand {
+    /// List them: how each stands, its id, its path
+    #[command(after_help = "Example: runner projects list")]
+    List {
+        #[command(flatten)]
+        listing: Listing,
+    },
+    /// Tell that a project lies elsewhere now; its history goes with it
+    #[command(after_help = "Example: runner projects move /home/me/old-place /home/me/new-place")]
+    Move {
+        /// Where it was: its old path, or its id
+        old: PathBuf,
+        /// Where it is
+        new: PathBuf,
+        #[command(flatten)]
+        listing: Listing,
+    },
+    /// Take a project and its history out of the ledger; shows what, and does it with --yes
+    #[command(after_help = "Example: runner projects forget /home/me/finished --yes")]
+    Forget {
+        /// Its path, or its id
+        project: PathBuf,
+        /// Do it
+        #[arg(long)]
+        yes: bool,
+        #[command(flatten)]
+        listing: Listing,
+    },
+}
+
 /// Looks at runs.
 #[derive(Debug, Subcommand)]
 pub enum RunsCommand {
@@ -438,7 +491,7 @@ pub struct What {
     /// A time of each day, like 02:30
     #[arg(long, value_name = "T")]
     pub daily: Option<String>,
-    /// The IANA zone [default: the job's, else this machine's]
+    /// The IANA zone [default: the job's, else that of the project's night, else this machine's]
     #[arg(long)]
     pub zone: Option<String>,
 }

@@ -150,6 +150,7 @@ impl From<LedgerError> for Failure {
             )),
             LedgerError::NotFound { .. } => Self::new(Exit::Data, what).mend("runner runs"),
             LedgerError::Missing { .. } => Self::new(Exit::Configuration, what).mend("runner init"),
+            LedgerError::Changed { .. } => Self::new(Exit::TryLater, what).mend("runner projects"),
             LedgerError::Lock { .. } => Self::cannot_write(error.to_string()),
             LedgerError::StaleFence { .. }
             | LedgerError::Nonsense { .. }

@@ -12,6 +12,7 @@ mod manual;
 mod night;
 mod pause;
 mod perform;
+mod projects;
 mod queue;
 mod report;
 mod run;
@@ -94,6 +95,7 @@ fn reach(command: &Command) -> Option<Reach> {
         | Command::Status { .. }
         | Command::Ledger { .. }
         | Command::Report { .. }
+        | Command::Projects { .. }
         | Command::Completions { .. }
         | Command::Man { .. }
         | Command::Ack { .. }
@@ -118,7 +120,9 @@ fn dispatch(args: &Args, home: &Home) -> Result<Exit, Failure> {
         usable(home)?;
     }
     match &args.command {
-        Command::Init { dir } => init::run(home, dir.as_deref().unwrap_or(here), args.quiet),
+        Command::Init { dir, new_id } => {
+            init::run(home, dir.as_deref().unwrap_or(here), *new_id, args.quiet)
+        }
         Command::Demo { dir } => demo::run(home, &here.join(dir), manner),
         Command::Night {
             dry_run: true,
@@ -191,7 +195,21 @@ fn dispatch(args: &Args, home: &Home) -> Result<Exit, Failure> {
             command: Some(RunsCommand::Logs { run, follow }),
             ..
         } => runs::logs::logs(home, run, *follow),
-        Command::Status { listing } => status::run(home, here, args.at.is_some(), *listing),
+        Command::Status {
+            watch,
+            schema,
+            listing,
+        } => {
+            let look = status::Look {
+                asked_for_here: args.at.is_some(),
+                watch: *watch,
+                schema: *schema,
+            };
+            status::run(home, here, look, *listing)
+        }
+        Command::Projects { command, listing } => {
+            projects::run(home, here, command.as_ref(), args.quiet, *listing)
+        }
         Command::Report { night, listing } => report::run(home, here, night.as_deref(), *listing),
         Command::Budget { command, listing } => {
             budget::run(home, here, command.as_ref(), args.quiet, *listing)

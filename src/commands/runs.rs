@@ -18,7 +18,7 @@ use crate::cli::Failure;
 use crate::cli::args::Listing;
 use crate::cli::show;
 use crate::home::Home;
-use crate::project::Here;
+use crate::project::{self, Here};
 
 /// A run as scripts see it.
 #[derive(Debug, Serialize)]
@@ -102,24 +102,24 @@ pub fn list(
     limit: u32,
     listing: Listing,
 ) -> Result<Exit, Failure> {
-    let project = if all {
-        None
-    } else {
-        Some(Here::load(home, here)?)
-    };
     let mut rows = Vec::new();
-    if let Some(ledger) = home.ledger_to_read()? {
+    let ledger = home.ledger_to_read()?;
+    if ledger.is_none() && !all {
+        // There is nothing to list; whether there is a project is told all the same.
+        Here::load(home, here)?;
+    }
+    if let Some(ledger) = ledger {
+        // What ran is the ledger's to tell, also while the project's files are broken.
+        let project = match all {
+            true => None,
+            false => Some(project::kept(home, &ledger, here)?),
+        };
+        if let Some(trouble) = project.as_ref().and_then(|kept| kept.trouble.as_ref()) {
+            show::complain(&trouble.to_string());
+        }
+        let project = project.map(|kept| kept.row);
         let job = match (&project, job) {
-            (Some(project), Some(name)) => {
-                project.config.job(name).map(|_| ()).or_else(|failure| {
-                    if name == runner_engine::tick::REPORT_JOB {
-                        Ok(())
-                    } else {
-                        Err(failure)
-                    }
-                })?;
-                Some(ledger.job(&project.id, name)?.id)
-            }
+            (Some(project), Some(name)) => Some(project::job_of(&ledger, &project.id, name)?.id),
             (None, Some(_)) => {
                 return Err(Failure::usage("--job needs one project; leave out --all"));
             }

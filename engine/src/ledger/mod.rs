@@ -7,6 +7,7 @@
 //! acts. Every process that has it open holds a shared `flock` on `ledger.lock`; a migration needs
 //! that lock alone.
 
+mod absent;
 mod accounts;
 mod acks;
 mod admit;
@@ -15,7 +16,9 @@ mod cancel;
 mod check;
 mod ends;
 mod events;
+mod forget;
 mod format;
+mod glance;
 mod grants;
 mod header;
 mod history;
@@ -55,6 +58,8 @@ pub use backup::{Copy, look_at};
 pub use cancel::{CANCEL_GRACE, Cancelled};
 pub use check::{Finding, Health};
 pub use events::Event;
+pub use forget::Forgetting;
+pub use glance::{LastNight, MissedStretch, NextDue, OwnPause, Reported};
 pub use grants::{Grant, Standing};
 pub use history::{By, Held, Told};
 pub use jobs::{AHEAD, DueJob, JobRow, NewJob};
@@ -62,7 +67,7 @@ pub use limits::Limited;
 pub use nights::{Night, NightId};
 pub use occurrences::{OccurrenceRow, Recorded};
 pub use pause::FOREVER;
-pub use projects::{GONE, Project};
+pub use projects::{GONE, Project, gone, why_gone};
 pub use restore::{RestorePlan, Restored, plan_restore};
 pub use retention::{
     Facts as PruneFacts, Found, Kept, Kind, OldFile, OldRows, PrunePlan, Retention,
@@ -182,6 +187,14 @@ pub enum LedgerError {
         what: &'static str,
         /// Its name.
         name: String,
+    },
+    /// What was planned does not fit what is there now.
+    #[error("{what} stays as it is: {why}")]
+    Changed {
+        /// What was to be changed.
+        what: String,
+        /// What stands against it.
+        why: String,
     },
     /// A row that cannot be what this program wrote.
     #[error("the ledger {path} holds a row that makes no sense: {why}")]
