@@ -2,6 +2,7 @@
 
 mod budget;
 mod cancel;
+mod care;
 mod cli;
 mod commands;
 mod config;

@@ -149,28 +149,39 @@ fn due_of(due_job: &DueJob, now: Timestamp) -> Result<(Option<Missed>, Due), Unk
     let mut watermark = due_job.watermark;
     let mut paused = None;
     if let Some(until) = job.paused_until.filter(|until| *until > watermark) {
-        let none = CatchUp {
-            which: Which::None,
-            ..CatchUp::default()
-        };
-        let during = job.schedule.due(watermark, until.min(now), &none)?;
+        let (stretch, during) = passed_over(&job.schedule, watermark, until.min(now))?;
         watermark = during.watermark;
-        paused = during.missed;
-        for at in during.fire {
-            match &mut paused {
-                Some(stretch) => (stretch.last, stretch.count) = (at, stretch.count + 1),
-                None => {
-                    paused = Some(Missed {
-                        first: at,
-                        last: at,
-                        count: 1,
-                    });
-                }
-            }
-        }
+        paused = stretch;
     }
     let due = job.schedule.due(watermark, now, &job.policy.catch_up)?;
     Ok((paused, due))
+}
+
+/// All moments of a schedule up to `until` as one stretch that is not run, and what is due after it.
+pub(crate) fn passed_over(
+    schedule: &Schedule,
+    watermark: Timestamp,
+    until: Timestamp,
+) -> Result<(Option<Missed>, Due), UnknownZone> {
+    let none = CatchUp {
+        which: Which::None,
+        ..CatchUp::default()
+    };
+    let mut due = schedule.due(watermark, until, &none)?;
+    let mut passed = due.missed.take();
+    for at in due.fire.drain(..) {
+        match &mut passed {
+            Some(stretch) => (stretch.last, stretch.count) = (at, stretch.count + 1),
+            None => {
+                passed = Some(Missed {
+                    first: at,
+                    last: at,
+                    count: 1,
+                });
+            }
+        }
+    }
+    Ok((passed, due))
 }
 
 /// Records the reports of nights that are over, of all projects or of one.

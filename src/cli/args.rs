@@ -1,10 +1,14 @@
 //! Every command and flag; their help is the reference documentation.
 
+mod ledger;
+
 use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{ArgAction, Parser, Subcommand};
 use runner_engine::outcome::Exit;
+
+pub use ledger::LedgerCommand;
 
 /// Reads a command line. Help and mistakes are printed here; the error is the exit code.
 pub fn parse(line: impl Iterator<Item = OsString>) -> Result<Args, Exit> {
@@ -259,6 +263,12 @@ pub enum Command {
         /// What to do
         #[command(subcommand)]
         command: ConfigCommand,
+    },
+    /// The ledger: check it, copy it, put a copy in its place, prune what is old
+    Ledger {
+        /// What to do
+        #[command(subcommand)]
+        command: LedgerCommand,
     },
     /// The dream pass over changed ideas
     Dream {

@@ -6,6 +6,7 @@ mod config;
 mod daemon;
 mod demo;
 mod init;
+mod ledger;
 mod night;
 mod pause;
 mod perform;
@@ -19,6 +20,7 @@ mod tick;
 
 use std::path::Path;
 
+use runner_engine::ledger::LedgerError;
 use runner_engine::outcome::Exit;
 
 use crate::cli::Failure;
@@ -68,6 +70,7 @@ fn reach(command: &Command) -> Option<Reach> {
         | Command::Resume { .. }
         | Command::Runs { .. }
         | Command::Status { .. }
+        | Command::Ledger { .. }
         | Command::Report { .. }
         | Command::Ack { .. }
         | Command::Budget {
@@ -87,6 +90,9 @@ fn dispatch(args: &Args, home: &Home) -> Result<Exit, Failure> {
         verbose: args.verbose,
         apart: false,
     };
+    if let Command::Init { .. } | Command::Demo { .. } = &args.command {
+        usable(home)?;
+    }
     match &args.command {
         Command::Init { dir } => init::run(home, dir.as_deref().unwrap_or(here), args.quiet),
         Command::Demo { dir } => demo::run(home, &here.join(dir), manner),
@@ -158,8 +164,18 @@ fn dispatch(args: &Args, home: &Home) -> Result<Exit, Failure> {
         }
         Command::Config { command } => config::run(home, here, command, args.quiet),
         Command::Schedule { command } => schedule::run(home, here, command),
+        Command::Ledger { command } => ledger::run(home, command, args.quiet),
         Command::Dream {
             command: DreamCommand::Run { listing },
         } => run::dream(home, here, manner, *listing),
+    }
+}
+
+/// Tells of a ledger that cannot be used before a command writes anything else. An older one is brought
+/// to the present format when it is opened for writing.
+fn usable(home: &Home) -> Result<(), Failure> {
+    match home.ledger_to_read() {
+        Ok(_) | Err(LedgerError::Older { .. } | LedgerError::HalfRestored { .. }) => Ok(()),
+        Err(error) => Err(error.into()),
     }
 }

@@ -104,8 +104,8 @@ fn allowed(path: &[String], edit: &Edit<'_>) -> Result<(), Failure> {
             "project.id ties this folder to its history and is never set by hand".to_owned(),
         )
         .mend("runner init")),
-        ["daemon", ..] if !edit.user => Err(Failure::configuration(format!(
-            "{key}: there is one daemon a user, so only the user's file is asked for it"
+        ["daemon" | "retention", ..] if !edit.user => Err(Failure::configuration(format!(
+            "{key}: there is one daemon and one ledger a user, so only the user's file is asked for it"
         ))
         .mend(format!("runner config set --user {key} {}", edit.value))),
         ["pools" | "prices", ..] if !edit.user => Err(Failure::configuration(format!(

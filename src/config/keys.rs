@@ -32,6 +32,10 @@ pub(super) enum Shape {
     Wait,
     /// A duration, or "none".
     Limit,
+    /// "90d".
+    Age,
+    /// The same, or "none".
+    AgeLimit,
     /// A list of waits.
     Waits,
     /// "02:30".
@@ -66,8 +70,8 @@ pub(super) struct Key {
 }
 
 use Shape::{
-    Artifacts, CountCap, Duration, Flag, Hours, Id, Limit, MoneyCap, Number, OneOf, Size, Text,
-    Texts, Time, TimeCap, Trigger, Wait, Waits, Whole, Zone,
+    Age, AgeLimit, Artifacts, CountCap, Duration, Flag, Hours, Id, Limit, MoneyCap, Number, OneOf,
+    Size, Text, Texts, Time, TimeCap, Trigger, Wait, Waits, Whole, Zone,
 };
 
 type Row = (&'static str, Shape, &'static str);
@@ -97,6 +101,26 @@ const PLAIN: &[Row] = &[
         "daemon.drain",
         Wait,
         "How long live runs may go on when the daemon is told to end. Only the user's file is asked for it.",
+    ),
+    (
+        "retention.rows",
+        Age,
+        "How long the ledger keeps what is over; as long a key of `--key` is known. 8 days at the least.",
+    ),
+    (
+        "retention.logs",
+        Age,
+        "How long the folders of runs are kept, with their logs.",
+    ),
+    (
+        "retention.reports",
+        AgeLimit,
+        "How long the reports of nights are kept; \"none\": for ever.",
+    ),
+    (
+        "retention.backups",
+        Whole(1, 1000),
+        "How many of the ledger's daily backups are kept.",
     ),
     (
         "groups.*.slots",
@@ -373,6 +397,10 @@ pub(super) const TABLES: &[(&str, &str)] = &[
     (
         "daemon",
         "`runner daemon`, one a user: only the user's file is asked for this table.",
+    ),
+    (
+        "retention",
+        "How long things are kept, one a user: only the user's file is asked for this table.",
     ),
     ("backends", "Who answers, by name."),
     ("groups", "How many jobs of a group run at once, by name."),

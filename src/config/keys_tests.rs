@@ -92,6 +92,18 @@ fn values(key: &Key) -> (&'static str, Vec<&'static str>) {
             with(&["\"8\"", "\"-8h\"", "\"soon\"", "\"\"", "\"99999999h\""]),
         ),
         Shape::Limit => ("\"none\"", with(&["\"non\"", "\"0s\"", "\"-8h\"", "\"\""])),
+        Shape::Age => (
+            "\"90d\"",
+            with(&[
+                "\"90\"",
+                "\"90h\"",
+                "\"0d\"",
+                "\"-9d\"",
+                "\"9999d\"",
+                "\"\"",
+            ]),
+        ),
+        Shape::AgeLimit => ("\"none\"", with(&["\"non\"", "\"0d\"", "\"90\"", "\"\""])),
         Shape::Waits => (
             "[\"0s\", \"1m\"]",
             vec!["3", "\"1m\"", "[]", "[3]", "[\"1\"]", "[\"-1m\"]", "{}"],
@@ -240,7 +252,7 @@ fn resolved(bytes: &[u8]) -> Result<Config, Failure> {
     let none = folder.path().join("none.toml");
     // The daemon's table is the user's alone.
     let text = String::from_utf8_lossy(bytes);
-    let users = ["[daemon]", "[pools.", "[prices."]
+    let users = ["[daemon]", "[retention]", "[pools.", "[prices."]
         .into_iter()
         .any(|table| text.contains(table));
     load(&Stack {
@@ -293,6 +305,7 @@ fn the_reader_takes_just_the_keys_of_the_table() {
         ("[day]\n".to_owned(), "day.", ""),
         ("[day.budget]\n".to_owned(), "day.budget.", ""),
         ("[daemon]\n".to_owned(), "daemon.", ""),
+        ("[retention]\n".to_owned(), "retention.", ""),
         (
             "[backends.a]\ntype = \"builtin\"\n".to_owned(),
             "backends.*.",

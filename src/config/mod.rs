@@ -14,6 +14,7 @@ mod overrides;
 mod place;
 mod policy;
 pub mod pools;
+mod retention;
 mod schema;
 mod section;
 mod set;
@@ -29,7 +30,7 @@ use jiff::SignedDuration;
 use jiff::civil::Time;
 use runner_backends::BackendSpec;
 use runner_engine::ids::ProjectId;
-use runner_engine::ledger::{Budget, NewJob};
+use runner_engine::ledger::{Budget, NewJob, Retention};
 use runner_engine::schedule::{Schedule, Trigger};
 use runner_engine::tick::{REPORT_JOB, report_job};
 use runner_jobs::prices::Prices;
@@ -70,6 +71,8 @@ pub struct Config {
     pub pool_of: BTreeMap<String, String>,
     /// What tokens cost, by model: our own list under the user's.
     pub prices: Prices,
+    /// How long things are kept.
+    pub retention: Retention,
 }
 
 /// A project's night.
@@ -216,6 +219,11 @@ fn merged(sources: Sources) -> Result<(Table, Sources), Mistake> {
     let mut merged = Table::new();
     for layer in &sources.layers {
         let table = parse(layer)?;
+        if layer.name == "project" && table.contains_key("retention") {
+            let why = "there is one ledger a user: this table belongs into the user's own config.toml \
+                       (runner config set --user retention.rows ...)";
+            return Err(wrong(&sources, "retention", why));
+        }
         if layer.name == "project" && table.contains_key("daemon") {
             let why = "there is one daemon a user: this table belongs into the user's own config.toml \
                        (runner config set --user daemon.drain ...)";
@@ -305,6 +313,10 @@ fn resolve(merged: &mut Table, sources: &Sources) -> Result<Config, Mistake> {
     let mut section = Section::of("daemon", &mut daemon, sources);
     section.parsed("drain", units::wait)?;
     section.finish()?;
+    let mut retention = top.table("retention")?.unwrap_or_default();
+    let mut section = Section::of("retention", &mut retention, sources);
+    let retention = retention::read(&mut section)?;
+    section.finish()?;
     top.finish()?;
     followers::check_after(&jobs, sources)?;
     Ok(Config {
@@ -316,6 +328,7 @@ fn resolve(merged: &mut Table, sources: &Sources) -> Result<Config, Mistake> {
         pools,
         pool_of,
         prices,
+        retention,
     })
 }
 

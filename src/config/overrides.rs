@@ -180,6 +180,11 @@ impl Overrides {
                     .refuse("all projects share it, so only the user's file is asked for it")
                     .mend(format!("runner config set --user {} VALUE", path.join("."))));
             }
+            ["retention", ..] => {
+                return Err(one
+                    .refuse("only the user's file is asked for it")
+                    .mend(format!("runner config set --user {} VALUE", path.join("."))));
+            }
             ["night", key, ..] => *key != "budget",
             ["groups" | "defaults", ..] => true,
             ["jobs", _, key, ..] => SCHEDULES.contains(key) || keys::is_policy(key),

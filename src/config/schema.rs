@@ -12,6 +12,7 @@ const DURATION: &str = concat!(
     r"([0-9]+(\.[0-9]+)? ?(h|hr|hrs|hours?|m|min|mins|minutes?|s|secs?|seconds?|ms|msecs?|millis|",
     r"milliseconds?|us|µs|ns),? ?)+"
 );
+const AGE: &str = "[0-9]+ *(d|days?|w|weeks?)";
 const TIME: &str = "([01][0-9]|2[0-3]):[0-5][0-9]";
 
 /// The schema, draft 2020-12.
@@ -135,6 +136,8 @@ fn value(key: &Key, default: &Value) -> Value {
         Shape::Texts => texts,
         Shape::Duration | Shape::Wait => pattern(DURATION),
         Shape::Limit => pattern(&format!("none|{DURATION}")),
+        Shape::Age => pattern(AGE),
+        Shape::AgeLimit => pattern(&format!("none|{AGE}")),
         Shape::Waits => json!({
             "type": "array",
             "minItems": 1,

@@ -19,6 +19,7 @@ mod demo;
 mod dst;
 mod house;
 mod kills;
+mod ledger;
 mod locks;
 mod look;
 mod nights;

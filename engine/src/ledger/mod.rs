@@ -10,10 +10,14 @@
 mod accounts;
 mod acks;
 mod admit;
+mod backup;
 mod cancel;
+mod check;
 mod ends;
 mod events;
+mod format;
 mod grants;
+mod header;
 mod history;
 mod jobs;
 mod limits;
@@ -23,11 +27,16 @@ mod open;
 mod pause;
 mod placements;
 mod projects;
+mod prune;
 mod queue;
 mod reserve;
+mod restore;
+mod retention;
 mod rows;
 mod runs;
 mod settle;
+mod steps;
+mod upkeep;
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -41,18 +50,26 @@ pub use accounts::{
 };
 pub use acks::Streak;
 pub use admit::{Admission, Admitted, Enter};
+pub use backup::{Copy, look_at};
 pub use cancel::{CANCEL_GRACE, Cancelled};
+pub use check::{Finding, Health};
 pub use events::Event;
 pub use grants::{Grant, Standing};
-pub use history::{By, Held, Told};
+pub use history::{By, Held, Sum};
 pub use jobs::{AHEAD, DueJob, JobRow, NewJob};
 pub use limits::Limited;
 pub use nights::{Night, NightId};
 pub use occurrences::{OccurrenceRow, Recorded};
 pub use pause::FOREVER;
 pub use projects::{GONE, Project};
+pub use restore::{RestorePlan, Told, plan_restore};
+pub use retention::{
+    Facts as PruneFacts, Found, Kept, Kind, OldFile, OldRows, PrunePlan, Retention,
+};
 pub use rows::{NewOccurrence, Origin};
 pub use runs::{Filter, RunRow, RunState, Summary};
+pub use steps::Steps;
+pub use upkeep::{LOG_CEILING, beside};
 
 /// The row number of a job; names are unique only within a project.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -89,6 +106,26 @@ pub enum LedgerError {
         /// Ours.
         known: i64,
     },
+    /// It has an older format, which only a writer brings to the present one.
+    #[error("the ledger {path} has format {found} and this program writes {known}")]
+    Older {
+        /// The file.
+        path: PathBuf,
+        /// Its format.
+        found: i64,
+        /// Ours.
+        known: i64,
+    },
+    /// A build between releases has made it, with other tables.
+    #[error(
+        "the ledger {path} was made by a development build of runner: its tables are not those of format {format}"
+    )]
+    Stranger {
+        /// The file.
+        path: PathBuf,
+        /// What it says of itself.
+        format: i64,
+    },
     /// There is none yet, and a reader does not make one.
     #[error("there is no ledger at {path}")]
     Missing {
@@ -116,6 +153,20 @@ pub enum LedgerError {
         run: String,
         /// Its fence.
         fence: i64,
+    },
+    /// A restore was interrupted while it moved files; the next writer finishes it.
+    #[error("the ledger {path} is half restored: what did it was interrupted")]
+    HalfRestored {
+        /// The file.
+        path: PathBuf,
+    },
+    /// There is no copy to restore from.
+    #[error("cannot read the backup {path}: {why}")]
+    NoBackup {
+        /// The file.
+        path: PathBuf,
+        /// The system's reason.
+        why: String,
     },
     /// The deciding lock of a run's job could not be looked at.
     #[error("{why}")]
@@ -236,10 +287,27 @@ impl Fault {
                     path,
                     why: source.to_string(),
                 },
+                Some(ErrorCode::Unknown) if other_tables(&source) => LedgerError::Stranger {
+                    path,
+                    format: format::PRESENT,
+                },
                 _ => LedgerError::Sql { path, source },
             },
         }
     }
+}
+
+/// Whether a statement of ours does not fit the tables that are there.
+fn other_tables(error: &rusqlite::Error) -> bool {
+    let text = error.to_string();
+    [
+        "no such table",
+        "no such column",
+        "no such index",
+        "has no column named",
+    ]
+    .iter()
+    .any(|what| text.contains(what))
 }
 
 /// Milliseconds since the epoch, as the tables hold them.

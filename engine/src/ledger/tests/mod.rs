@@ -8,6 +8,7 @@ mod chain;
 mod entering;
 mod files;
 mod follow;
+mod formats;
 mod house;
 mod overlap;
 mod pause;
