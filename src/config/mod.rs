@@ -65,14 +65,14 @@ pub struct Config {
     pub backends: BTreeMap<String, BackendSpec>,
     /// What is run, by name.
     pub jobs: BTreeMap<String, Job>,
+    /// How long things are kept.
+    pub retention: Retention,
     /// What is spent from, by name: the user's own.
     pub pools: BTreeMap<String, Pool>,
     /// The pool that a backend spends from, by the backend's name, where it names one.
     pub pool_of: BTreeMap<String, String>,
     /// What tokens cost, by model: our own list under the user's.
     pub prices: Prices,
-    /// How long things are kept.
-    pub retention: Retention,
 }
 
 /// A project's night.
@@ -325,10 +325,10 @@ fn resolve(merged: &mut Table, sources: &Sources) -> Result<Config, Mistake> {
         day,
         backends,
         jobs,
+        retention,
         pools,
         pool_of,
         prices,
-        retention,
     })
 }
 

@@ -175,14 +175,14 @@ impl Overrides {
                     .refuse("only the user's file is asked for it")
                     .mend("runner daemon --drain DURATION"));
             }
-            ["pools" | "prices", ..] => {
-                return Err(one
-                    .refuse("all projects share it, so only the user's file is asked for it")
-                    .mend(format!("runner config set --user {} VALUE", path.join("."))));
-            }
             ["retention", ..] => {
                 return Err(one
                     .refuse("only the user's file is asked for it")
+                    .mend(format!("runner config set --user {} VALUE", path.join("."))));
+            }
+            ["pools" | "prices", ..] => {
+                return Err(one
+                    .refuse("all projects share it, so only the user's file is asked for it")
                     .mend(format!("runner config set --user {} VALUE", path.join("."))));
             }
             ["night", key, ..] => *key != "budget",

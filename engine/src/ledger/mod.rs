@@ -62,7 +62,7 @@ pub use nights::{Night, NightId};
 pub use occurrences::{OccurrenceRow, Recorded};
 pub use pause::FOREVER;
 pub use projects::{GONE, Project};
-pub use restore::{RestorePlan, Told, plan_restore};
+pub use restore::{RestorePlan, Restored, plan_restore};
 pub use retention::{
     Facts as PruneFacts, Found, Kept, Kind, OldFile, OldRows, PrunePlan, Retention,
 };

@@ -44,7 +44,7 @@ pub struct RestorePlan {
 
 /// What a restored ledger was told.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Told {
+pub struct Restored {
     /// Moments that passed since the copy was made.
     pub missed: u64,
     /// Runs that waited when it was made.
@@ -100,7 +100,7 @@ impl RestorePlan {
     /// # Errors
     /// [`LedgerError::InUse`] while any process has the ledger open for writing; the copy's own
     /// errors; [`LedgerError::CannotWrite`]. A repetition goes on where it ended.
-    pub fn carry_out(&self, now: Timestamp, dying: &mut Steps) -> Result<Told> {
+    pub fn carry_out(&self, now: Timestamp, dying: &mut Steps) -> Result<Restored> {
         let path = &self.ledger;
         let lock = open::lock_file(path)?;
         match lock.try_lock() {
@@ -142,7 +142,7 @@ impl RestorePlan {
     }
 
     /// Makes the draft a whole ledger of the present format that knows that it was restored.
-    fn prepare(&self, draft: &Path, now: Timestamp) -> Result<Told> {
+    fn prepare(&self, draft: &Path, now: Timestamp) -> Result<Restored> {
         let sql = |error| Fault::Sql(error).at(draft);
         use std::os::unix::fs::PermissionsExt as _;
         fs::set_permissions(draft, fs::Permissions::from_mode(0o600)).map_err(cannot(draft))?;
@@ -152,7 +152,7 @@ impl RestorePlan {
             format::migrate(&mut db, draft, format::STEPS)?;
         }
         db.pragma_update(None, "foreign_keys", true).map_err(sql)?;
-        let told = (|| -> Result<Told, Fault> {
+        let told = (|| -> Result<Restored, Fault> {
             let tx = db.transaction_with_behavior(TransactionBehavior::Immediate)?;
             let told = self.tell(&tx, now)?;
             tx.commit()?;
@@ -171,13 +171,13 @@ impl RestorePlan {
         Ok(told)
     }
 
-    fn tell(&self, tx: &Transaction<'_>, now: Timestamp) -> Result<Told, Fault> {
+    fn tell(&self, tx: &Transaction<'_>, now: Timestamp) -> Result<Restored, Fault> {
         let of = match self.copy.made {
             Some(made) => format!("a backup of {}", made.strftime("%Y-%m-%dT%H:%M:%SZ")),
             None => "a backup of an unknown moment".to_owned(),
         };
         let restored = format!("the ledger was restored from {of}");
-        let mut told = Told::default();
+        let mut told = Restored::default();
         let waited = strings(
             tx,
             "SELECT id FROM runs WHERE state = 'requested' OR (state = 'queued' AND waits_for IS NULL AND ready_at <= ?1)

@@ -6,7 +6,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
-use runner_engine::ledger::{LedgerError, Told, look_at, plan_restore};
+use runner_engine::ledger::{LedgerError, Restored, look_at, plan_restore};
 use runner_engine::outcome::Exit;
 use serde::Serialize;
 
@@ -25,7 +25,7 @@ struct RestoreJson {
     ledger: String,
     /// Where what is there now goes.
     kept: Option<String>,
-    told: Option<Told>,
+    told: Option<Restored>,
 }
 
 pub fn run(
@@ -54,7 +54,7 @@ pub fn run(
     if !listing.json {
         say_plan(&json, plan.unfinished);
     }
-    if !yes && !(listing.json || !io::stdin().is_terminal()) {
+    if !yes && !listing.json && io::stdin().is_terminal() {
         show::say(false, "Do it? [y/N]");
         let mut answer = String::new();
         let _no_answer_is_no = io::stdin().lock().read_line(&mut answer);

@@ -152,6 +152,6 @@ mod tests {
                 }
             }
         }
-        println!("{} shapes", SHAPES.len());
+        assert!(SHAPES.len() > 150, "{}", SHAPES.len());
     }
 }
