@@ -5,7 +5,7 @@ use std::path::Path;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use runner_engine::ledger::{
-    Amounts, By, Event, Grant, Ledger, Limited, NIGHT, Standing, Sum, WINDOW,
+    Amounts, By, Event, Grant, Ledger, Limited, NIGHT, Standing, Told, WINDOW,
 };
 use runner_engine::outcome::Exit;
 use serde::Serialize;
@@ -290,7 +290,7 @@ fn history(
         "pool" => By::Pool,
         _ => By::Day,
     };
-    let told: Vec<Sum> = match home.ledger_to_read()? {
+    let told: Vec<Told> = match home.ledger_to_read()? {
         Some(ledger) => ledger.spending(&here.id, by, limit)?,
         None => Vec::new(),
     };

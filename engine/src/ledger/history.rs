@@ -23,7 +23,7 @@ pub enum By {
 
 /// One sum.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Sum {
+pub struct Told {
     /// The day, night, job, backend or pool.
     pub name: String,
     /// What it spent.
@@ -47,7 +47,7 @@ pub struct Held {
 
 impl Ledger {
     /// Sums of a project, or of all pools, the last or largest first.
-    pub fn spending(&self, project: &ProjectId, by: By, limit: u32) -> Result<Vec<Sum>> {
+    pub fn spending(&self, project: &ProjectId, by: By, limit: u32) -> Result<Vec<Told>> {
         let sums = "sum(calls), sum(tokens), sum(micros), sum(seconds), sum(ideas)";
         let sql = match by {
             By::Day => {
@@ -97,7 +97,7 @@ impl Ledger {
                 for (unit, amount) in amounts.iter_mut().enumerate() {
                     *amount = line.get::<_, i64>(unit + 1)?.max(0).cast_unsigned();
                 }
-                Ok(Sum {
+                Ok(Told {
                     name: line.get(0)?,
                     spent: Amounts::from_array(amounts),
                     unstated_calls: line.get::<_, i64>(6)?.max(0).cast_unsigned(),

@@ -55,7 +55,7 @@ pub use cancel::{CANCEL_GRACE, Cancelled};
 pub use check::{Finding, Health};
 pub use events::Event;
 pub use grants::{Grant, Standing};
-pub use history::{By, Held, Sum};
+pub use history::{By, Held, Told};
 pub use jobs::{AHEAD, DueJob, JobRow, NewJob};
 pub use limits::Limited;
 pub use nights::{Night, NightId};

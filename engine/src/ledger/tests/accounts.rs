@@ -369,32 +369,6 @@ fn a_ledger_of_format_1_goes_on_with_its_live_reservations() {
         .reserve_request(&run, "x", one_call(), now())
         .unwrap()
         .unwrap();
-    // Back to format 1: what format 2 added is taken away again.
-    house
-        .ledger
-        .db
-        .execute_batch(
-            "DROP TABLE grants; DROP TABLE windows; DROP TABLE limits; DROP TABLE acks;
-             DROP TABLE escalations; ALTER TABLE requests DROP COLUMN money;
-             PRAGMA user_version = 1;",
-        )
-        .unwrap();
-    let shape = crate::ledger::format::shape(crate::ledger::format::STEPS, 1);
-    house
-        .ledger
-        .db
-        .execute("UPDATE care SET said = ?1 WHERE task = 'shape'", [shape])
-        .unwrap();
-    house.ledger = Ledger::in_memory().unwrap();
-    house.ledger = Ledger::open(&path).unwrap();
-    house.ledger.check().unwrap();
-    let standing = house.ledger.standing(&day, now()).unwrap();
-    assert_eq!((standing.reserved.calls, standing.left()[0]), (3, Some(2)));
-    assert!(
-        house
-            .enters("tidy", calls(3), std::slice::from_ref(&day))
-            .is_err()
-    );
     let spent = Spent::Known(one_call());
     ledger
         .settle_request(request, spent, Some(Money::Stated), "", now())
