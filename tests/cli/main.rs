@@ -10,6 +10,7 @@
 
 mod asleep;
 mod bad_input;
+mod budgets;
 mod commands;
 mod config;
 mod daemon;

@@ -88,14 +88,31 @@ impl Ledger {
                     )?
                     .execute([night])?;
                 if gone > 0 {
-                    tx.prepare_cached("DELETE FROM accounts WHERE level = 'night' AND key = ?1")?
-                        .execute([night.to_string()])?;
+                    for table in ["accounts", "grants"] {
+                        let sql = format!("DELETE FROM {table} WHERE level = 'night' AND key = ?1");
+                        tx.prepare_cached(&sql)?.execute([night.to_string()])?;
+                    }
                 }
             }
             for day in &plan.rows.days {
                 tx.prepare_cached(
                     "DELETE FROM accounts WHERE level = 'day' AND key = ?1 AND NOT EXISTS
                        (SELECT 1 FROM reservations WHERE level = 'day' AND key = ?1 AND open)",
+                )?
+                .execute([day])?;
+                for table in ["accounts", "grants"] {
+                    // A job's key has its name between the project and the date.
+                    let sql = format!(
+                        "DELETE FROM {table} WHERE level = 'job'
+                           AND key LIKE substr(?1, 1, 26) || ' % ' || substr(?1, 28)
+                           AND NOT EXISTS (SELECT 1 FROM reservations r
+                             WHERE r.level = 'job' AND r.key = {table}.key AND r.open)"
+                    );
+                    tx.prepare_cached(&sql)?.execute([day])?;
+                }
+                tx.prepare_cached(
+                    "DELETE FROM grants WHERE level = 'day' AND key = ?1 AND NOT EXISTS
+                       (SELECT 1 FROM accounts WHERE level = 'day' AND key = ?1)",
                 )?
                 .execute([day])?;
             }

@@ -347,54 +347,39 @@ fn an_acknowledgement_ends_a_row_of_failures_and_is_on_record() {
     }
 }
 
-/// The tables as the first format had them, with a run at work.
 #[test]
 fn a_ledger_of_format_1_goes_on_with_its_live_reservations() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("ledger.sqlite");
-    let ledger = Ledger::open(&path).unwrap();
-    let mut house = furnished(folder, ledger);
-    let day = pool_day(calls(5));
-    let run = house
-        .enters("dream", calls(3), std::slice::from_ref(&day))
-        .unwrap();
-    let open = house
-        .ledger
+    let frozen =
+        std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/format-1.db");
+    std::fs::copy(frozen, &path).unwrap();
+    let mut ledger = Ledger::open(&path).unwrap();
+    ledger.check().unwrap();
+    // Frozen with a run at work: ten calls are held of its day, one is out.
+    let run: RunId = "01M80087Y0000000000000003Z".parse().unwrap();
+    assert_eq!(ledger.holders().unwrap(), std::slice::from_ref(&run));
+    let key = "01M5JT1KR00000000000000001 2026-11-21".to_owned();
+    let day = Level::new(DAY, key.clone(), key, calls(12));
+    let standing = ledger.standing(&day, now()).unwrap();
+    assert_eq!((standing.reserved.calls, standing.left()[0]), (10, Some(2)));
+    assert_eq!(ledger.left_of(&run).unwrap().calls, 9);
+    ledger.grant(&grant_of(DAY, &day.key, 1, None)).unwrap();
+    let request = ledger
         .reserve_request(&run, "x", one_call(), now())
         .unwrap()
         .unwrap();
-    // Back to format 1: what format 2 added is taken away again.
-    house
-        .ledger
-        .db
-        .execute_batch(
-            "DROP TABLE grants; DROP TABLE windows; DROP TABLE limits; DROP TABLE acks;
-             DROP TABLE escalations; ALTER TABLE requests DROP COLUMN money;
-             PRAGMA user_version = 1;",
-        )
-        .unwrap();
-    let shape = crate::ledger::format::shape(crate::ledger::format::STEPS, 1);
-    house
-        .ledger
-        .db
-        .execute("UPDATE care SET said = ?1 WHERE task = 'shape'", [shape])
-        .unwrap();
-    house.ledger = Ledger::in_memory().unwrap();
-    house.ledger = Ledger::open(&path).unwrap();
-    house.ledger.check().unwrap();
-    let standing = house.ledger.standing(&day, now()).unwrap();
-    assert_eq!((standing.reserved.calls, standing.left()[0]), (3, Some(2)));
-    assert!(
-        house
-            .enters("tidy", calls(3), std::slice::from_ref(&day))
-            .is_err()
-    );
     let spent = Spent::Known(one_call());
-    house
-        .ledger
-        .settle_request(open, spent, Some(Money::Stated), "", now())
+    ledger
+        .settle_request(request, spent, Some(Money::Stated), "", now())
         .unwrap();
-    house.over(&run, later(1));
-    let standing = house.ledger.standing(&day, now()).unwrap();
-    assert_eq!((standing.used.calls, standing.left()[0]), (1, Some(4)));
+    let lost = Outcome::Lost {
+        why: "killed".to_owned(),
+    };
+    ledger
+        .settle_dead(&run, &lost, &Summary::default(), None, now())
+        .unwrap();
+    let standing = ledger.standing(&day, now()).unwrap();
+    assert_eq!((standing.used.calls, standing.left()[0]), (2, Some(11)));
+    assert!(ledger.holders().unwrap().is_empty());
 }
