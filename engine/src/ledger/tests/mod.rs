@@ -7,6 +7,7 @@ mod chain;
 mod entering;
 mod files;
 mod follow;
+mod glance;
 mod house;
 mod overlap;
 mod pause;
