@@ -110,7 +110,7 @@ fn forgetting_does_what_was_planned_or_nothing() {
     let project = house.project.clone();
     let run = house.requested("dream", "one");
     let plan = house.ledger.forgetting(&project).unwrap();
-    assert_eq!(plan.live, [run.clone()]);
+    assert_eq!(plan.live, std::slice::from_ref(&run));
     assert!(house.ledger.forget(&plan).is_err(), "it lives");
     house
         .ledger
