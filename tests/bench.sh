@@ -89,6 +89,8 @@ alphabet = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 jobs = "".join(f'[jobs.job{n}]\nkind = "command"\nprogram = "true"\ntrigger = "daily 0{n}:30"\n' for n in range(9))
 for n in range(int(sys.argv[1])):
     os.makedirs(f"p{n:04}/.git")
+    os.makedirs(f"p{n:04}/.runner/reports/2026-01-01")
+    open(f"p{n:04}/.runner/reports/2026-01-01/report.md", "w").close()
     id = "01KA5V7Q4B" + "".join(alphabet[n >> shift & 31] for shift in (15, 10, 5, 0)) + "0" * 12
     open(f"p{n:04}/runner.toml", "w").write(f'[project]\nid = "{id}"\n\n[day.budget]\ncalls = 100\n{jobs}')
 P

@@ -201,16 +201,11 @@ impl Ledger {
     /// have been stopped.
     pub fn failing_jobs(&self) -> Result<Vec<JobId>> {
         self.view(|db| {
-            // From job to job along the index, however many attempts each has.
+            // One look into the index a job, however many attempts each has.
             let sql = format!(
-                "WITH RECURSIVE tried (job) AS (
-                   SELECT min(job) FROM runs INDEXED BY runs_tried WHERE {TRIED}
-                   UNION ALL
-                   SELECT (SELECT min(job) FROM runs INDEXED BY runs_tried WHERE {TRIED} AND job > tried.job)
-                   FROM tried WHERE tried.job IS NOT NULL)
-                 SELECT job FROM tried WHERE job IS NOT NULL AND
+                "SELECT j.id FROM jobs j WHERE
                    (SELECT outcome ->> 'outcome' FROM runs INDEXED BY runs_tried
-                    WHERE {TRIED} AND job = tried.job ORDER BY rowid DESC LIMIT 1)
+                    WHERE {TRIED} AND job = j.id ORDER BY rowid DESC LIMIT 1)
                    IN ('failed', 'timed-out', 'lost')"
             );
             let mut statement = db.prepare_cached(&sql)?;

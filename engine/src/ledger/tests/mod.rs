@@ -10,6 +10,7 @@ mod entering;
 mod files;
 mod follow;
 mod formats;
+mod glance;
 mod house;
 mod overlap;
 mod pause;
