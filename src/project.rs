@@ -136,10 +136,11 @@ pub fn stamp(home: &Home, root: &Path) -> String {
         Err(_) => "-".to_owned(),
     };
     format!(
-        "{} {} {} {}",
+        "{} {} {} {} {}",
         env!("CARGO_PKG_VERSION"),
         TimeZone::system().iana_name().unwrap_or("-"),
         one(&home.user_config),
+        one(&root.join(config::FOREIGN_FILE)),
         one(&root.join(FILE))
     )
 }

@@ -61,6 +61,8 @@ pub fn make(home: &Home, dir: &Path) -> Result<(PathBuf, Vec<String>), Failure> 
     };
     let root = fs::canonicalize(&root)
         .map_err(|error| Failure::environment(format!("{}: {error}", root.display())))?;
+    // A mistake that is there already is told before anything is written.
+    config::load(&home.stack(Some(&root.join(project::FILE))))?;
     let mut written = Vec::new();
     config_file(home, &root, &mut written)?;
     let mut ignored = Vec::new();

@@ -1,0 +1,11 @@
+//! The part of the program that the targets are about: it is a program and no library.
+
+/// What the settings know of the terminal's side.
+pub mod cli {
+    #[path = "../../src/cli/failure.rs"]
+    mod failure;
+    pub use failure::Failure;
+}
+
+#[path = "../src/config/mod.rs"]
+pub mod config;
