@@ -1,5 +1,11 @@
 //! Settings as nobody would write them: good ones, broken in many ways, by chance.
 
+#![allow(
+    clippy::disallowed_methods,
+    clippy::print_stderr,
+    reason = "a test's own scale, seed and clock"
+)]
+
 use std::env;
 use std::time::Instant;
 

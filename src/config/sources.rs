@@ -33,12 +33,15 @@ pub(super) struct Mistake {
     pub(super) key: String,
     said: String,
     /// The file, and the line and column in it, counted from 1.
-    place: Option<(PathBuf, Option<(usize, usize)>)>,
+    place: Option<Box<Written>>,
     /// What is wrong, without the place and the name.
     why: String,
     drawing: Option<String>,
     exit: Exit,
 }
+
+/// A file, and the line and column in it.
+type Written = (PathBuf, Option<(usize, usize)>);
 
 /// A mistake as people and programs are told of it.
 #[derive(Clone, Debug, Serialize)]
@@ -86,7 +89,7 @@ impl From<Mistake> for Told {
             }
             None => (mistake.why.clone(), None),
         };
-        let (file, spot) = match mistake.place.clone() {
+        let (file, spot) = match mistake.place.clone().map(|place| *place) {
             Some((file, spot)) => (Some(file), spot),
             None => (None, None),
         };
@@ -144,7 +147,7 @@ impl Mistake {
         Self {
             key: String::new(),
             said: format!("{}: {why}", path.display()),
-            place: Some((path.to_owned(), None)),
+            place: Some(Box::new((path.to_owned(), None))),
             why: why.to_owned(),
             drawing: None,
             exit: Exit::Configuration,
@@ -167,7 +170,7 @@ impl Mistake {
                 spot.line,
                 spot.column
             ),
-            place: Some((path.to_owned(), Some((spot.line, spot.column)))),
+            place: Some(Box::new((path.to_owned(), Some((spot.line, spot.column))))),
             why: why.to_owned(),
             drawing: Some(spot.drawing),
             exit: Exit::Configuration,
