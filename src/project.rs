@@ -286,9 +286,14 @@ impl Stamps {
         }
     }
 
-    /// Of the project at `root`: one look at one file.
+    /// Of the project at `root`: a look at each of the two files that may set its jobs.
     pub fn of_project(&self, root: &Path) -> String {
-        format!("{} {}", self.common, stat(&root.join(FILE)))
+        format!(
+            "{} {} {}",
+            self.common,
+            stat(&root.join(config::FOREIGN_FILE)),
+            stat(&root.join(FILE))
+        )
     }
 }
 

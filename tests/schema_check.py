@@ -124,10 +124,8 @@ def main():
         if found:
             wrong.append(f"{name}: the schema refuses it: {found[0]}")
     for name, text in good.items():
-        # An example may name a job or backend that stands in another block.
-        alone = "block" not in name
         fine, said = taken_by_runner(text)
-        if alone and not fine:
+        if not fine:
             wrong.append(f"{name}: runner refuses it: {said}")
     for name, text in BAD.items():
         if validator.is_valid(tomllib.loads(text)):

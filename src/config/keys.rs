@@ -56,6 +56,58 @@ pub(super) enum Shape {
     Id,
 }
 
+impl Shape {
+    /// What a value of this shape is, for people: "it must be …".
+    pub(super) fn words(self) -> String {
+        let fixed = match self {
+            Self::Whole(least, most) if most >= i64::from(u32::MAX) => {
+                return format!("a whole number of at least {least}");
+            }
+            Self::Whole(least, most) => return format!("a whole number from {least} to {most}"),
+            Self::OneOf(words) => {
+                let words: Vec<String> = words.iter().map(|word| format!("{word:?}")).collect();
+                return format!("one of {}", words.join(", "));
+            }
+            Self::Text | Self::Id => "text in quotes",
+            Self::Flag => "true or false",
+            Self::Number(_) => "a number of at least 0",
+            Self::CountCap => "a whole number of at least 0, or \"unlimited\"",
+            Self::MoneyCap => "a number of at least 0, or \"unlimited\"",
+            Self::TimeCap => "a duration, like \"8h\", or \"unlimited\"",
+            Self::Age => "an age, like \"90d\"",
+            Self::AgeLimit => "an age, like \"90d\", or \"none\"",
+            Self::Texts => "a list of texts, like [\"a\", \"b\"]",
+            Self::Duration | Self::Wait => "a duration, like \"8h\"",
+            Self::Limit => "a duration, like \"8h\", or \"none\"",
+            Self::Waits => "a list of durations, like [\"1m\", \"5m\"]",
+            Self::Time => "a time of day, like \"02:30\"",
+            Self::Hours => "hours, like \"22:00-06:00\", or \"none\"",
+            Self::Zone => "a time zone, like \"Europe/Berlin\"",
+            Self::Size => "a size, like \"512KB\"",
+            Self::Trigger => "a trigger, like \"daily 02:30\"",
+            Self::Artifacts => "a list like [{ from = \"a.txt\", to = \"notes/a.txt\" }]",
+        };
+        fixed.to_owned()
+    }
+}
+
+/// The keys that only jobs of this kind have.
+pub(super) fn own_of(kind: &str) -> impl Iterator<Item = &'static str> {
+    let rows = match kind {
+        "dream" => DREAM,
+        "command" => COMMAND,
+        _ => PROMPT,
+    };
+    rows.iter().map(|(name, ..)| *name)
+}
+
+/// What a job of this kind may say under `key`.
+pub(super) fn of_job(kind: &str, key: &str) -> Option<Shape> {
+    let path = format!("jobs.*.{key}");
+    let fits = |it: &Key| it.path == path && (it.kinds.is_empty() || it.kinds.contains(&kind));
+    all().into_iter().find(fits).map(|it| it.shape)
+}
+
 /// One key.
 #[derive(Clone, Debug)]
 pub(super) struct Key {

@@ -1,13 +1,14 @@
 //! Configuration: layers of TOML resolved to what the program works with.
 //!
-//! Layers: the embedded `config/default.toml`, the user's file, the project's `runner.toml`, the
-//! environment, the command line. A later layer overrides key by key, tables merge. Unknown keys are
+//! Layers: the embedded `config/default.toml`, the user's file, the project's `.ctxrc`, which is not
+//! ours (`foreign.rs`), its `runner.toml`, the environment, the command line. A later layer overrides key by key, tables merge. Unknown keys are
 //! errors that name the place and the nearest known key. Must never guess a value that was given
 //! wrongly; only `edit` makes new text, and nothing here writes it.
 
 mod check;
 mod edit;
 mod followers;
+mod foreign;
 mod job;
 mod keys;
 mod overrides;
@@ -43,6 +44,7 @@ use sources::{Layer, Mistake, Sources, merge, parse, read, wrong};
 
 pub use check::mistakes;
 pub use edit::{Edit, edit};
+pub use foreign::FILE as FOREIGN_FILE;
 pub use job::Job;
 pub use overrides::{Overrides, Reach};
 pub use pools::Pool;
@@ -202,7 +204,13 @@ fn texts(stack: &Stack<'_>) -> Result<Sources, Mistake> {
         }],
         given: Vec::new(),
     };
-    for (name, path) in [("user", Some(stack.user)), ("project", stack.project)] {
+    let beside = stack.project.and_then(Path::parent);
+    let foreign = beside.map(|folder| folder.join(foreign::FILE));
+    for (name, path) in [
+        ("user", Some(stack.user)),
+        (foreign::NAME, foreign.as_deref()),
+        ("project", stack.project),
+    ] {
         let Some(path) = path else { continue };
         if let Some(text) = read(path)? {
             sources.layers.push(Layer {
@@ -357,6 +365,12 @@ fn night(mut table: Table, sources: &Sources) -> Result<Night, Mistake> {
 
 #[cfg(test)]
 mod edit_tests;
+#[cfg(test)]
+mod foreign_tests;
+#[cfg(any(test, fuzzing))]
+pub mod fuzzed;
+#[cfg(test)]
+mod fuzzed_tests;
 #[cfg(test)]
 mod keys_tests;
 #[cfg(test)]
