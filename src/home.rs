@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use runner_engine::files::write_atomic;
-use runner_engine::ids::OccurrenceId;
+use runner_engine::ids::{OccurrenceId, ProjectId};
 use runner_engine::ledger::{Ledger, LedgerError, Steps};
 use runner_engine::time::{Clock, Moment};
 use sd_notify::NotifyState;
@@ -231,6 +231,16 @@ impl Home {
     /// What the daemon says.
     pub fn daemon_log(&self) -> PathBuf {
         self.state.join("daemon.log")
+    }
+
+    /// Where a project's caches lie.
+    pub fn cache_folder(&self, project: &ProjectId) -> PathBuf {
+        self.state.join("projects").join(project.as_str())
+    }
+
+    /// A copy of the ledger in memory, to go through runs in.
+    pub fn ledger_to_rehearse(&self) -> Result<Ledger, Failure> {
+        Ok(Ledger::rehearsal(&self.ledger_path())?)
     }
 
     /// The private folder of a run, for its log and its children's files.

@@ -52,7 +52,7 @@ def examples():
 def taken_by_runner(text):
     """What `runner config check` says of it as a project's file; as the user's, with the daemon's table."""
     with tempfile.TemporaryDirectory() as folder:
-        users = "[daemon]" in text
+        users = "[daemon]" in text or "[retention]" in text
         path = pathlib.Path(folder, ".config/runner/config.toml" if users else "runner.toml")
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use runner_backends::{Backend, BackendError, NullSink, Phase, Reply, Request};
 use runner_engine::admission::Shortfall;
 use runner_engine::git::Git;
-use runner_engine::ledger::{Admitted, Amounts, Ledger, LedgerError, Money, Spent};
+use runner_engine::ledger::{Admitted, Amounts, Ledger, LedgerError, Money, RequestId, Spent};
 use runner_engine::policy::quota;
 use runner_engine::process::Cancel;
 use runner_engine::scope::Scope;
@@ -60,6 +60,8 @@ pub struct Context<'a> {
     pub(crate) backend: Arc<dyn Backend>,
     spending: Spending,
     asked: bool,
+    /// Nothing may be kept, caches neither.
+    pub(crate) rehearsal: bool,
 }
 
 /// How a run pays.
@@ -141,6 +143,7 @@ impl<'a> Context<'a> {
             backend,
             spending: Spending::default(),
             asked: false,
+            rehearsal: false,
         }
     }
 
@@ -148,6 +151,14 @@ impl<'a> Context<'a> {
     #[must_use]
     pub fn paying(mut self, spending: Spending) -> Self {
         self.spending = spending;
+        self
+    }
+
+    /// The same for a run that is only gone through: its ledger is a copy, and nothing may be asked
+    /// or kept.
+    #[must_use]
+    pub fn rehearsing(mut self) -> Self {
+        self.rehearsal = true;
         self
     }
 
@@ -181,15 +192,8 @@ impl<'a> Context<'a> {
     /// # Errors
     /// [`AskError::OverBudget`] before anything is asked; the others after.
     pub fn ask(&mut self, request: &Request, ideas: u64) -> Result<Reply, AskError> {
-        let run = self.admitted.run().clone();
-        let left = self.ledger.left_of(&run)?;
+        let (request_id, want) = self.reserve(request, ideas)?;
         let described = self.backend.describe();
-        let want = most(request, left, ideas, described.kind == "builtin");
-        let name = self.backend.name().to_owned();
-        let reserved = self
-            .ledger
-            .reserve_request(&run, &name, want, self.wall())?;
-        let request_id = reserved.map_err(AskError::OverBudget)?;
         self.asked = true;
         let price = described
             .model
@@ -201,6 +205,26 @@ impl<'a> Context<'a> {
         self.ledger
             .settle_request(request_id, spent, charge.money, &note, at)?;
         self.conclude(answer, heard)
+    }
+
+    /// Reserves what a request is charged at most, and says how much that is.
+    ///
+    /// # Errors
+    /// [`AskError::OverBudget`], [`AskError::Ledger`].
+    pub(crate) fn reserve(
+        &mut self,
+        request: &Request,
+        ideas: u64,
+    ) -> Result<(RequestId, Amounts), AskError> {
+        let run = self.admitted.run().clone();
+        let left = self.ledger.left_of(&run)?;
+        let free = self.backend.describe().kind == "builtin";
+        let want = most(request, left, ideas, free);
+        let name = self.backend.name().to_owned();
+        let reserved = self
+            .ledger
+            .reserve_request(&run, &name, want, self.wall())?;
+        Ok((reserved.map_err(AskError::OverBudget)?, want))
     }
 
     /// Asks under a meter, and until the run's own time is over.
@@ -353,13 +377,17 @@ impl<'a> Context<'a> {
     }
 }
 
+/// About how many tokens a request has: four bytes a token.
+pub(crate) fn tokens_of(request: &Request) -> u64 {
+    serde_json::to_vec(request).map_or(0, |text| text.len() as u64) / 4
+}
+
 /// The most that one request may use, and is charged where nobody says what it used: the call, and
 /// of tokens and money an even share of what the run has left, which is never nothing; of tokens at
 /// least its text and its longest answer (four bytes a token). A backend that is `free` asks nobody.
 /// Nothing is clamped to what is left: a request that may need more is refused before it is made.
 pub fn most(request: &Request, left: Amounts, ideas: u64, free: bool) -> Amounts {
-    let written = serde_json::to_vec(request).map_or(0, |text| text.len() as u64);
-    let needed = (written / 4).saturating_add(request.limits.max_output_tokens);
+    let needed = tokens_of(request).saturating_add(request.limits.max_output_tokens);
     let share = |left: u64, calls: u64| left / calls.max(1);
     Amounts {
         calls: 1,

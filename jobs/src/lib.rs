@@ -10,12 +10,15 @@ pub mod dream;
 pub mod evidence;
 pub mod failmark;
 pub mod meter;
+pub mod output;
 pub mod perform;
 pub mod prices;
 pub mod prompt;
+pub mod rehearse;
 pub mod report;
 pub mod spec;
 
 pub use context::{AskError, Context, Progress, Silent, Spending};
 pub use perform::{PerformError, Settled, perform};
+pub use rehearse::{Plan, rehearse};
 pub use spec::{Finished, JobError, JobSpec, KindSpec};

@@ -6,6 +6,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{ArgAction, Parser, Subcommand};
+use clap_complete::Shell;
 use runner_engine::outcome::Exit;
 
 pub use ledger::LedgerCommand;
@@ -33,7 +34,7 @@ pub fn parse(line: impl Iterator<Item = OsString>) -> Result<Args, Exit> {
     max_term_width = 100
 )]
 #[command(
-    after_help = "Exit codes: 0 done or skipped with a reason · 1 a run failed · 2 usage · 65 bad input · \
+    after_help = "Example: runner init && runner night\n\nExit codes: 0 done or skipped with a reason · 1 a run failed · 2 usage · 65 bad input · \
 69 not installed, rate-limited · 70 internal, damaged ledger · 73 cannot write · 75 deferred · 77 auth · \
 78 configuration · 130 cancelled"
 )]
@@ -81,6 +82,10 @@ pub enum Command {
     /// Run every enabled job of the project once, under one budget, and write one report
     #[command(after_help = "Example: runner night --json | jq '.runs[] | {job, outcome}'")]
     Night {
+        /// Say what would be asked, of whom, at most for how much, and whether it would start now; ask
+        /// nothing and write nothing
+        #[arg(long)]
+        dry_run: bool,
         #[command(flatten)]
         listing: Listing,
     },
@@ -92,9 +97,13 @@ pub enum Command {
         /// Run it once for this key, however often it is asked for
         #[arg(long)]
         key: Option<String>,
-        /// Print its log on standard output while it runs
+        /// Print its log, and what its program says, on standard output while it runs
         #[arg(long, conflicts_with = "json")]
         follow: bool,
+        /// Say what would be asked, of whom, at most for how much, and whether it would start now; ask
+        /// nothing and write nothing
+        #[arg(long, conflicts_with = "follow")]
+        dry_run: bool,
         #[command(flatten)]
         listing: Listing,
     },
@@ -253,12 +262,14 @@ pub enum Command {
         listing: Listing,
     },
     /// When jobs are due: the next moments, in words, or what a stretch of time would bring
+    #[command(after_help = "Example: runner schedule next dream")]
     Schedule {
         /// What to do
         #[command(subcommand)]
         command: ScheduleCommand,
     },
     /// The settings: look at them with their sources, check them, change one
+    #[command(after_help = "Example: runner config show --origin")]
     Config {
         /// What to do
         #[command(subcommand)]
@@ -271,10 +282,29 @@ pub enum Command {
         command: LedgerCommand,
     },
     /// The dream pass over changed ideas
+    #[command(after_help = "Example: runner dream run --dry-run")]
     Dream {
         /// What to do
         #[command(subcommand)]
         command: DreamCommand,
+    },
+    /// Print a script that completes command lines, to be loaded by a shell
+    #[command(
+        after_help = "Example: runner completions bash > ~/.local/share/bash-completion/completions/runner"
+    )]
+    Completions {
+        /// The shell
+        shell: Shell,
+    },
+    /// Write the manual, one page a command, into a folder
+    ///
+    /// A page that is there already is replaced when this command wrote it; any other file is left
+    /// alone, and then nothing is written at all.
+    #[command(after_help = "Example: runner man ~/.local/share/man/man1 && man runner-night")]
+    Man {
+        /// The folder; it is made when it is not there
+        #[arg(value_name = "DIR")]
+        into: PathBuf,
     },
 }
 
@@ -336,7 +366,7 @@ pub enum RunsCommand {
     Logs {
         /// Its id, or an unambiguous beginning of it
         run: String,
-        /// Print what is added until the run is over
+        /// Print what is added, and what its program says, until the run is over
         #[arg(long)]
         follow: bool,
     },
@@ -419,6 +449,10 @@ pub enum DreamCommand {
     /// Run one pass now
     #[command(after_help = "Example: runner dream run --json")]
     Run {
+        /// Say what would be asked, of whom, at most for how much, and whether it would start now; ask
+        /// nothing and write nothing
+        #[arg(long)]
+        dry_run: bool,
         #[command(flatten)]
         listing: Listing,
     },

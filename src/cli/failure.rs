@@ -143,7 +143,11 @@ impl From<LedgerError> for Failure {
             }
             LedgerError::InUse { .. } => Self::new(Exit::TryLater, what)
                 .mend("end the older runner (or wait for its runs), then repeat this"),
-            LedgerError::CannotWrite { .. } => Self::new(Exit::CannotWrite, what),
+            LedgerError::CannotWrite { path, .. } => Self::new(Exit::CannotWrite, what).mend(format!(
+                "df -h {0}; ls -l {1}*   (make room there, or chmod u+rw what is listed)",
+                path.parent().unwrap_or(path).display(),
+                path.display()
+            )),
             LedgerError::NotFound { .. } => Self::new(Exit::Data, what).mend("runner runs"),
             LedgerError::Missing { .. } => Self::new(Exit::Configuration, what).mend("runner init"),
             LedgerError::Lock { .. } => Self::cannot_write(error.to_string()),

@@ -58,7 +58,7 @@ fn complain_raw(text: &str) {
 }
 
 /// The text without what a terminal would obey: names, lock files and models' words are shown here.
-fn printable(text: &str) -> Cow<'_, str> {
+pub fn printable(text: &str) -> Cow<'_, str> {
     let obeyed = |c: char| c.is_control() && c != '\n' && c != '\t';
     if text.contains(obeyed) {
         Cow::Owned(text.replace(obeyed, "\u{fffd}"))

@@ -5,8 +5,10 @@ mod budget;
 mod config;
 mod daemon;
 mod demo;
+mod dry;
 mod init;
 mod ledger;
+mod manual;
 mod night;
 mod pause;
 mod perform;
@@ -31,6 +33,12 @@ use crate::home::Home;
 
 /// Carries out one command.
 pub fn run(args: &Args) -> Result<Exit, Failure> {
+    // Neither looks at anything of the user's.
+    match &args.command {
+        Command::Completions { shell } => return Ok(manual::completions(*shell)),
+        Command::Man { into } => return manual::write(into, args.quiet),
+        _ => {}
+    }
     let reach = reach(&args.command);
     if reach.is_none() && !args.config.is_empty() {
         return Err(Failure::usage(format!(
@@ -44,8 +52,22 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         home.overrides.honoured()?;
     }
     let done = dispatch(args, &home);
-    home.mark_damage(done.as_ref().err());
+    if !is_dry(&args.command) {
+        home.mark_damage(done.as_ref().err());
+    }
     done
+}
+
+/// Whether it must leave no trace, a mark of damage neither.
+fn is_dry(command: &Command) -> bool {
+    match command {
+        Command::Night { dry_run, .. }
+        | Command::Run { dry_run, .. }
+        | Command::Dream {
+            command: DreamCommand::Run { dry_run, .. },
+        } => *dry_run,
+        _ => false,
+    }
 }
 
 /// What `--config` may change for a command; `None` where nothing that it does would follow it.
@@ -72,6 +94,8 @@ fn reach(command: &Command) -> Option<Reach> {
         | Command::Status { .. }
         | Command::Ledger { .. }
         | Command::Report { .. }
+        | Command::Completions { .. }
+        | Command::Man { .. }
         | Command::Ack { .. }
         | Command::Budget {
             command: Some(BudgetCommand::Grant { .. } | BudgetCommand::History { .. }),
@@ -96,12 +120,24 @@ fn dispatch(args: &Args, home: &Home) -> Result<Exit, Failure> {
     match &args.command {
         Command::Init { dir } => init::run(home, dir.as_deref().unwrap_or(here), args.quiet),
         Command::Demo { dir } => demo::run(home, &here.join(dir), manner),
-        Command::Night { listing } => night::run(home, here, manner, *listing),
+        Command::Night {
+            dry_run: true,
+            listing,
+        } => dry::night(home, here, *listing),
+        Command::Night { listing, .. } => night::run(home, here, manner, *listing),
+        Command::Run {
+            job,
+            key,
+            dry_run: true,
+            listing,
+            ..
+        } => dry::run(home, here, job, key.as_deref(), *listing),
         Command::Run {
             job,
             key,
             follow,
             listing,
+            ..
         } => run::run(home, here, job, key.as_deref(), manner, *follow, *listing),
         Command::Daemon { drain } => daemon::run(home, drain.as_deref(), manner),
         Command::Enqueue {
@@ -137,6 +173,7 @@ fn dispatch(args: &Args, home: &Home) -> Result<Exit, Failure> {
         Command::Resume { job, listing, .. } => {
             pause::resume(home, here, job.as_deref(), args.quiet, *listing)
         }
+        Command::Completions { .. } | Command::Man { .. } => unreachable!("done before"),
         Command::Tick { listing } => tick::run(home, manner, *listing),
         Command::Perform { run } => perform::run(home, run, args.quiet, args.verbose),
         Command::Runs {
@@ -166,7 +203,14 @@ fn dispatch(args: &Args, home: &Home) -> Result<Exit, Failure> {
         Command::Schedule { command } => schedule::run(home, here, command),
         Command::Ledger { command } => ledger::run(home, command, args.quiet),
         Command::Dream {
-            command: DreamCommand::Run { listing },
+            command:
+                DreamCommand::Run {
+                    dry_run: true,
+                    listing,
+                },
+        } => dry::dream(home, here, *listing),
+        Command::Dream {
+            command: DreamCommand::Run { listing, .. },
         } => run::dream(home, here, manner, *listing),
     }
 }

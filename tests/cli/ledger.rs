@@ -111,7 +111,7 @@ fn a_ledger_is_checked_copied_and_told_of() {
     aged.run(&["run", "note"]).ends(0);
     let health = aged.run(&["ledger", "check", "--json"]).ends(0).json();
     assert_eq!(health["findings"].as_array().unwrap().len(), 0, "{health}");
-    assert_eq!(health["format"], 1);
+    assert_eq!(health["format"], 2);
     assert_eq!(health["rows"]["runs"], 1);
     let target = aged.house.root().join("copy.db");
     let name = target.to_str().unwrap();
@@ -279,6 +279,7 @@ fn damage_is_met_and_a_backup_mends_it() {
         let length = bytes.len() as u64;
         let cut = round < rounds;
         let mut must = true;
+        let mut whole = Vec::new();
         if cut {
             let at = match round {
                 0 => 0,
@@ -305,6 +306,7 @@ fn damage_is_met_and_a_backup_mends_it() {
             )
             .unwrap();
             let kept = fs::read(&log).unwrap();
+            whole = content(&aged.ledger());
             drop(held);
             fs::write(aged.ledger(), &bytes).unwrap();
             fs::write(&log, kept).unwrap();
@@ -314,6 +316,15 @@ fn damage_is_met_and_a_backup_mends_it() {
         let found = [0, 70, 78].contains(&check.code);
         assert!(found, "round {round}: {check:?}");
         match (must, check.code) {
+            // What was cut lay in the log, or was nothing but zeros.
+            (true, 0) if !whole.is_empty() => {
+                assert_eq!(
+                    content(&aged.ledger()),
+                    whole,
+                    "round {round}: something is lost"
+                );
+                unseen += 1;
+            }
             (true, 0) => panic!("round {round}: not seen: {check:?}"),
             (_, 0) => unseen += 1,
             _ => seen += 1,
@@ -575,6 +586,38 @@ fn each_way_of_being_unusable_has_its_message_and_its_code() {
     assert!(!fresh.join("runner.toml").exists() && !fresh.join("ideas").exists());
     fs::write(&path, &sound).unwrap();
     aged.run(&["ledger", "check"]).ends(0);
+}
+
+#[test]
+fn a_ledger_that_may_not_be_written_says_so() {
+    let mut aged = Aged::new();
+    let root = aged.house.root().to_owned();
+    let given = std::process::Command::new("chown")
+        .args(["-R", "65534:65534"])
+        .arg(&root)
+        .stderr(std::process::Stdio::null())
+        .status();
+    if !given.is_ok_and(|status| status.success()) {
+        tell("skipped 1: files cannot be given to another user here");
+        return;
+    }
+    aged.house.uid = Some(65_534);
+    aged.run(&["tick"]).ends(0);
+    for (path, closed, open) in [
+        (aged.ledger(), 0o400, 0o600),
+        (aged.house.state(), 0o500, 0o700),
+    ] {
+        fs::set_permissions(&path, fs::Permissions::from_mode(closed)).unwrap();
+        let said = aged.run(&["pause", "late"]).ends(73);
+        assert!(said.err.contains("cannot write the ledger"), "{said:?}");
+        fs::set_permissions(&path, fs::Permissions::from_mode(open)).unwrap();
+        // SQLite has given the mode of the file to those that it made beside it.
+        for ending in ["-wal", "-shm"] {
+            let beside = format!("{}{ending}", aged.ledger().display());
+            let _absent = fs::set_permissions(beside, fs::Permissions::from_mode(0o600));
+        }
+        aged.run(&["pause", "late"]).ends(0);
+    }
 }
 
 #[test]

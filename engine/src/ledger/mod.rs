@@ -29,6 +29,7 @@ mod placements;
 mod projects;
 mod prune;
 mod queue;
+mod rehearsal;
 mod reserve;
 mod restore;
 mod retention;

@@ -19,7 +19,7 @@ const OLDEST_SQLITE: i32 = 3_051_003;
 /// How long a writer waits for another's transaction; each of ours is short.
 pub(super) const BUSY: Duration = Duration::from_secs(20);
 /// All of a tick's statements are kept prepared: preparing one costs several times its execution.
-const STATEMENTS: usize = 128;
+pub(super) const STATEMENTS: usize = 128;
 
 impl Ledger {
     /// Opens the ledger for writing, making or migrating it where that is needed.

@@ -54,15 +54,8 @@ pub fn run(
     if !listing.json {
         say_plan(&json, plan.unfinished);
     }
-    if !yes && !listing.json && io::stdin().is_terminal() {
-        show::say(false, "Do it? [y/N]");
-        let mut answer = String::new();
-        let _no_answer_is_no = io::stdin().lock().read_line(&mut answer);
-        if !matches!(answer.trim(), "y" | "Y" | "yes") {
-            show::say(quiet, "nothing was changed");
-            return Ok(Exit::Done);
-        }
-    } else if !yes {
+    let asks = io::stdin().is_terminal() && !listing.json;
+    if !yes && (!asks || !confirmed()) {
         match listing.json {
             true => show::json(&json),
             false => show::say(quiet, "nothing was changed; with --yes it is done"),
@@ -87,6 +80,14 @@ pub fn run(
         ));
     }
     Ok(Exit::Done)
+}
+
+/// Asks the terminal; no answer is no.
+fn confirmed() -> bool {
+    show::say(false, "Do it? [y/N]");
+    let mut answer = String::new();
+    let _no_answer_is_no = io::stdin().lock().read_line(&mut answer);
+    matches!(answer.trim(), "y" | "Y" | "yes")
 }
 
 fn say_plan(json: &RestoreJson, unfinished: bool) {

@@ -9,6 +9,7 @@
 //! The locks are held until the outcome is committed and swept after. A run that was never admitted
 //! is only ever *declined*: if another process has admitted it meanwhile, its outcome is not ours.
 
+pub mod rehearsal;
 mod setting;
 
 use std::path::{Path, PathBuf};
@@ -17,11 +18,12 @@ use std::thread;
 
 use jiff::SignedDuration;
 use runner_backends::{Backend, Surroundings, build};
+use runner_engine::admission::Facts;
 use runner_engine::files::beneath;
 use runner_engine::git::Git;
 use runner_engine::ids::RunId;
 use runner_engine::ledger::{
-    Admission, Admitted, Enter, Ledger, Origin, RunRow, RunState, Summary,
+    Admission, Admitted, Enter, Ledger, Level, Origin, RunRow, RunState, Summary,
 };
 use runner_engine::locks::{ContractLock, Holder, JobLock, LockError, job_lock_path};
 use runner_engine::outcome::{Class, Exit, Outcome};
@@ -188,17 +190,11 @@ fn take_locks(
     setting: &Setting<'_>,
     holder: &Holder,
 ) -> Result<(JobLock, Option<ContractLock>), Stop> {
-    let contract = match &setting.spec.kind {
-        KindSpec::Dream(dream) => {
-            let path = Path::new(&dream.dreams).join(".lock");
-            let path = beneath(&setting.here.root, &path)
-                .map_err(|error| refuse(Class::Environment, error.to_string()))?;
-            Some(
-                ContractLock::take(&path, holder, holder.since)
-                    .map_err(|it| not_ours(setting, it))?,
-            )
-        }
-        _ => None,
+    let contract = match contract_lock_path(setting)? {
+        Some(path) => Some(
+            ContractLock::take(&path, holder, holder.since).map_err(|it| not_ours(setting, it))?,
+        ),
+        None => None,
     };
     // By the ledger's own names: recovery looks for it there.
     let path = job_lock_path(&home.state, &setting.row.project, &setting.row.job_name);
@@ -215,6 +211,17 @@ fn take_locks(
         tracing::warn!(left, "another program's old lock file was replaced");
     }
     Ok((lock, contract))
+}
+
+/// Where the contract's lock file lies, for kinds that have one.
+fn contract_lock_path(setting: &Setting<'_>) -> Result<Option<PathBuf>, Stop> {
+    let KindSpec::Dream(dream) = &setting.spec.kind else {
+        return Ok(None);
+    };
+    let path = Path::new(&dream.dreams).join(".lock");
+    beneath(&setting.here.root, &path)
+        .map(Some)
+        .map_err(|error| refuse(Class::Environment, error.to_string()))
 }
 
 /// How soon a run whose configuration cannot be read is tried again.
@@ -258,30 +265,20 @@ fn locked(
         here, spec, row, ..
     } = setting;
     bury_the_dead(home, ledger, row, me)?;
-    let git = Git::new(&here.root, &setting.environment, row.id.as_str());
-    let Some(backend) = here.config.backends.get(&spec.backend) else {
-        return Err(refuse(
-            Class::Environment,
-            format!("there is no [backends.{}]", spec.backend),
-        ));
-    };
-    let around = Surroundings {
-        env: &setting.environment,
-        confine: None,
-    };
-    let backend =
-        build(backend, &around).map_err(|error| refuse(error.class(), error.to_string()))?;
-    let cancel = Cancel::new()
-        .map_err(|error| Failure::internal(format!("cannot make a cancel token: {error}")))?;
+    let Ready {
+        git,
+        backend,
+        facts,
+        levels,
+    } = Ready::of(home, ledger, setting)?;
+    let cancel = cancel_token()?;
     cancel_on_signals(&cancel);
-    let facts = setting.facts(ledger, &git, backend.as_ref())?;
     let staging = setting.staging();
-    let cache = home.state.join("projects").join(here.id.as_str());
+    let cache = home.cache_folder(&here.id);
     std::fs::create_dir_all(&cache).map_err(|error| {
         let what = format!("cannot make {}: {error}", cache.display());
         refuse(Class::Environment, what)
     })?;
-    let levels = setting.levels(ledger, home.wall()?)?;
     let entered = ledger.admit(&Enter {
         run: &row.id,
         owner: me,
@@ -311,6 +308,47 @@ fn locked(
             )
         }
     }
+}
+
+/// What decides on admission, and who would be asked.
+struct Ready {
+    git: Git,
+    backend: Arc<dyn Backend>,
+    facts: Facts,
+    levels: Vec<Level>,
+}
+
+impl Ready {
+    /// Looks at all of it; changes nothing.
+    fn of(home: &Home, ledger: &Ledger, setting: &Setting<'_>) -> Result<Self, Stop> {
+        let Setting {
+            here, spec, row, ..
+        } = setting;
+        let git = Git::new(&here.root, &setting.environment, row.id.as_str());
+        let Some(backend) = here.config.backends.get(&spec.backend) else {
+            return Err(refuse(
+                Class::Environment,
+                format!("there is no [backends.{}]", spec.backend),
+            ));
+        };
+        let around = Surroundings {
+            env: &setting.environment,
+            confine: None,
+        };
+        let backend =
+            build(backend, &around).map_err(|error| refuse(error.class(), error.to_string()))?;
+        let facts = setting.facts(ledger, &git, backend.as_ref())?;
+        Ok(Self {
+            git,
+            facts,
+            levels: setting.levels(ledger, home.wall()?)?,
+            backend,
+        })
+    }
+}
+
+fn cancel_token() -> Result<Cancel, Failure> {
+    Cancel::new().map_err(|error| Failure::internal(format!("cannot make a cancel token: {error}")))
 }
 
 /// An earlier run of this job whose process died is settled before another is admitted: it may hold

@@ -61,6 +61,10 @@ fn made(format: usize, path: &Path) {
 }
 
 #[test]
+#[allow(
+    clippy::disallowed_methods,
+    reason = "whether a fixture is made is said by the environment"
+)]
 fn the_steps_still_make_what_was_frozen() {
     #[allow(clippy::disallowed_methods)] // A person's switch, and no part of what is tested.
     let update = std::env::var_os("RUNNER_UPDATE_FIXTURES").is_some();
@@ -200,4 +204,52 @@ fn a_ledger_of_a_build_between_releases_is_named_as_what_it_is() {
             );
         }
     }
+}
+
+/// Runs itself again as the process that dies.
+#[test]
+#[allow(
+    clippy::disallowed_methods,
+    reason = "the process that dies is told so by its environment"
+)]
+fn a_kill_at_any_step_of_a_migration_leaves_the_old_or_the_new() {
+    const STEP: &str = "RUNNER_TEST_DIE_AT";
+    const PATH: &str = "RUNNER_TEST_LEDGER";
+    let number = |text: std::ffi::OsString| text.into_string().unwrap().parse::<u32>().unwrap();
+    if let (Some(step), Some(path)) = (std::env::var_os(STEP), std::env::var_os(PATH)) {
+        let path = PathBuf::from(path);
+        let mut db = Connection::open(&path).unwrap();
+        let mut dying = Steps::dying_after(number(step));
+        migrate_file(&mut db, &path, &next(), &mut dying).unwrap();
+        return;
+    }
+    let mut died = 0;
+    for step in 0..20 {
+        let (_folder, path) = frozen(PRESENT);
+        let before = content(&Connection::open(&path).unwrap());
+        let name =
+            "ledger::tests::formats::a_kill_at_any_step_of_a_migration_leaves_the_old_or_the_new";
+        let output = std::process::Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", name])
+            .env(STEP, step.to_string())
+            .env(PATH, &path)
+            .output()
+            .unwrap();
+        let mut db = Connection::open(&path).unwrap();
+        let version: i64 = db
+            .pragma_query_value(None, "user_version", |row| row.get(0))
+            .unwrap();
+        if version == PRESENT {
+            assert_eq!(content(&db), before, "step {step}");
+            migrate_file(&mut db, &path, &next(), &mut Steps::default()).unwrap();
+        }
+        let kept = Connection::open(kept_as(&path, PRESENT)).unwrap();
+        assert_eq!(content(&kept), before, "step {step}");
+        if output.status.success() {
+            break;
+        }
+        assert_eq!(output.status.code(), None, "step {step}: {output:?}");
+        died += 1;
+    }
+    assert_eq!(died, 4);
 }

@@ -4,6 +4,7 @@ mod accounts;
 mod backwards;
 mod budgets;
 mod cancel;
+mod care;
 mod chain;
 mod entering;
 mod files;
@@ -12,7 +13,9 @@ mod formats;
 mod house;
 mod overlap;
 mod pause;
+mod prune;
 mod queue;
+mod restore;
 mod retry;
 mod settle;
 
