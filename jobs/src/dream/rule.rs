@@ -22,26 +22,29 @@ use super::features::{Declared, Features};
 use super::proposal::{Action, Confidence, Status};
 
 /// From this strength on a commit has done it (see [`Candidate::strength`]).
-pub const IMPLEMENTED: f64 = 0.25;
-/// The same, where the idea calls itself done or has all of its boxes ticked, or the commit has
-/// the [`WHOLE`] name.
-pub const IMPLEMENTED_DECLARED: f64 = 0.20;
+pub const IMPLEMENTED: f64 = 0.45;
+/// The same, where the idea calls itself done or has all of its boxes ticked.
+pub const IMPLEMENTED_DECLARED: f64 = 0.40;
 /// The same, where the idea calls itself a draft or a proposal, or is work in phases.
-pub const IMPLEMENTED_OPEN: f64 = 0.40;
+pub const IMPLEMENTED_OPEN: f64 = 0.60;
 /// From this strength on a commit that touches documents only has done it.
-pub const DESCRIBED: f64 = 0.40;
-/// From this share on a message has the whole name, if that is [`MATCHED`] words at least.
-pub const WHOLE: f64 = 0.95;
-/// A commit that shares fewer words of the idea's name than this has done something else.
+pub const DESCRIBED: f64 = 0.60;
+/// A commit that shares fewer words of the idea's name than this has done something else...
 pub const NAMED: f64 = 0.25;
-/// So many words of the name have to meet...
+/// ...and so has one with fewer words of it...
 pub const MATCHED: usize = 2;
-/// ...unless they are so much of it by their rarity.
+/// ...unless they are so much of it by their rarity...
 pub const MOSTLY: f64 = 0.5;
+/// ...or it touched this share of the places that the idea names...
+pub const THERE: f64 = 0.20;
+/// ...and they weigh so much.
+pub const WEIGHT: f64 = 1.0;
 /// From this strength on there is hardly any doubt.
-pub const CERTAIN: f64 = 0.80;
+pub const CERTAIN: f64 = 0.90;
+/// From this strength on it is more likely than not by far.
+pub const LIKELY: f64 = 0.70;
 /// A further commit is cited if it is at least this share as strong as the best.
-pub const ALSO: f64 = 0.35;
+pub const ALSO: f64 = 0.25;
 /// How many commits are cited at most.
 pub const CITED: usize = 3;
 /// From this similarity on two ideas hardly differ.
@@ -233,13 +236,15 @@ fn implemented<'a>(
 
 /// How sure it is that this commit did it, if it did.
 fn did(features: &Features, best: &Candidate) -> Option<Confidence> {
-    let whole = best.named >= WHOLE && best.matched.len() >= MATCHED;
+    // Whoever ticks boxes and has left some open is not done.
+    if features.half_ticked() {
+        return None;
+    }
     let threshold = match features.declared {
         Some(Declared::Open) => IMPLEMENTED_OPEN,
+        _ if features.phased() => IMPLEMENTED_OPEN,
         Some(Declared::Done) => IMPLEMENTED_DECLARED,
         None if features.all_ticked() => IMPLEMENTED_DECLARED,
-        None if whole && !features.phased() => IMPLEMENTED_DECLARED,
-        None if features.phased() => IMPLEMENTED_OPEN,
         None => IMPLEMENTED,
     };
     let threshold = if best.built {
@@ -247,13 +252,14 @@ fn did(features: &Features, best: &Candidate) -> Option<Confidence> {
     } else {
         threshold.max(DESCRIBED)
     };
-    let meets = best.named >= MOSTLY || best.named >= NAMED && best.matched.len() >= MATCHED;
-    if !(best.cited || meets) || best.strength < threshold {
+    let named = best.named >= MOSTLY || best.named >= NAMED && best.matched.len() >= MATCHED;
+    let there = best.overlap.share >= THERE && best.overlap.weight >= WEIGHT;
+    if !(best.cited || named || there) || best.strength < threshold {
         return None;
     }
     Some(if best.strength >= CERTAIN || best.cited {
         Confidence::High
-    } else if best.strength >= 1.5 * threshold {
+    } else if best.strength >= LIKELY {
         Confidence::Med
     } else {
         Confidence::Low
@@ -341,6 +347,7 @@ mod tests {
                 body: String::new(),
                 paths: paths.iter().map(|path| (*path).to_owned()).collect(),
                 touched: paths.len(),
+                created: Vec::new(),
             });
         Room::of(all.collect(), Vec::new()).unwrap()
     }

@@ -18,8 +18,10 @@ pub mod candidates;
 pub mod history;
 pub mod index;
 pub mod neighbours;
+pub mod overlap;
 pub mod places;
 pub mod references;
+pub mod written;
 
 use std::collections::HashSet;
 
@@ -30,9 +32,11 @@ pub use history::{Bounds, Commit};
 pub use index::IndexError;
 pub use neighbours::Neighbour;
 pub use references::{Checked, Reference};
+pub use written::When;
 
 use candidates::candidates;
 use index::Index;
+use overlap::Touched;
 use places::Tracked;
 
 /// How many candidates a note gets.
@@ -55,6 +59,7 @@ pub enum EvidenceError {
 pub struct Room {
     history: Vec<Commit>,
     index: Index,
+    touched: Touched,
     tracked: Tracked,
     /// Asked for commits that are not in `history`.
     git: Option<Git>,
@@ -101,6 +106,7 @@ impl Room {
     pub fn of(history: Vec<Commit>, tracked: Vec<String>) -> Result<Self, IndexError> {
         let index = Index::build(&history)?;
         Ok(Self {
+            touched: Touched::build(&history),
             history,
             index,
             tracked: Tracked::new(tracked),
@@ -116,7 +122,8 @@ impl Room {
     /// [`IndexError`].
     pub fn about(&self, path: &str, text: &str) -> Result<Grounds, IndexError> {
         let words = Words::of(path, text);
-        let candidates = candidates(&self.index, &self.history, (path, text), &words, CANDIDATES)?;
+        let indexes = (&self.index, &self.touched);
+        let candidates = candidates(indexes, &self.history, (path, text), &words, CANDIDATES)?;
         let own = |paths: Vec<&str>| -> Vec<String> {
             paths
                 .into_iter()

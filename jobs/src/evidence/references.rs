@@ -164,6 +164,7 @@ mod tests {
             body: String::new(),
             paths: Vec::new(),
             touched: 0,
+            created: Vec::new(),
         };
         Room::of(vec![commit], vec!["specs/a.md".into(), "src/b.rs".into()]).unwrap()
     }
@@ -185,6 +186,7 @@ mod tests {
                 body: String::new(),
                 paths: Vec::new(),
                 touched: 0,
+                created: Vec::new(),
             };
             let room = Room::of(vec![commit], Vec::new()).unwrap();
             for text in [

@@ -1,0 +1,246 @@
+//! Which commits touched the files and folders that a note names.
+//!
+//! A note that asks for work names where the work is to be done, and the commit that did it was
+//! there: that holds whatever either of them says in words. A name counts by its rarity, so that a
+//! file that every commit touches says little. Must never look at a file or at a word of a message.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use super::history::Commit;
+use super::places;
+
+/// How many places one name may mean; a name that means more means none.
+const MEANT: usize = 3;
+/// How many different names of a note are looked up.
+const NAMES: usize = 400;
+/// How many commits are proposed for a closer look.
+const PROPOSED: usize = 20;
+/// A commit over so many files more than the named ones counts half as much.
+const BREADTH: f64 = 8.0;
+
+/// Every place that the history knows, and who touched it.
+#[derive(Debug, Default)]
+pub struct Touched {
+    /// All files, sorted.
+    files: Vec<Box<str>>,
+    /// The commits that touched each of them, the newest first.
+    by: Vec<Vec<u32>>,
+    /// The newest commit that created each of them.
+    born: Vec<Option<u32>>,
+    /// Files and folders by their last part.
+    by_name: HashMap<Box<str>, Vec<Place>>,
+    commits: usize,
+}
+
+/// A file, or a folder as the files beneath it; places in `Touched::files`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Place {
+    from: u32,
+    to: u32,
+    /// How long its path is, in bytes of the first file's.
+    length: u32,
+}
+
+/// What a note names, as far as the history knows it.
+#[derive(Debug, Default)]
+pub struct Named {
+    /// What each commit that touched some of it weighs.
+    weights: BTreeMap<usize, f64>,
+    /// What all of it weighs.
+    whole: f64,
+    /// How many places are named.
+    places: usize,
+}
+
+/// How much of what a note names a commit touched.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Overlap {
+    /// The weight of the named places that it touched, less the broader it is: about 1 for one
+    /// place that one commit in 50 touches.
+    pub weight: f64,
+    /// Their share of all places that the note names, by rarity.
+    pub share: f64,
+}
+
+impl Touched {
+    /// Indexes what these commits touched.
+    pub fn build(commits: &[Commit]) -> Self {
+        let mut files: BTreeMap<&str, (Vec<u32>, Option<u32>)> = BTreeMap::new();
+        for (at, commit) in commits.iter().enumerate().take(u32::MAX as usize) {
+            for path in &commit.paths {
+                files.entry(path).or_default().0.push(at as u32);
+            }
+            let created = commit.created.iter();
+            for path in created.filter_map(|place| commit.paths.get(*place as usize)) {
+                files.entry(path).or_default().1.get_or_insert(at as u32);
+            }
+        }
+        let mut by_name: HashMap<Box<str>, Vec<Place>> = HashMap::new();
+        let mut open: Vec<(usize, u32)> = Vec::new();
+        let mut before: &str = "";
+        let mut add = |path: &str, from: u32, to: u32| {
+            let name = path.rsplit('/').next().unwrap_or(path);
+            let place = Place {
+                from,
+                to,
+                length: path.len() as u32,
+            };
+            by_name.entry(name.into()).or_default().push(place);
+        };
+        let paths: Vec<&str> = files.keys().copied().collect();
+        for (at, path) in paths.iter().enumerate() {
+            let at = at as u32;
+            add(path, at, at + 1);
+            // Folders that end here, and those that begin.
+            while let Some((length, from)) = open.pop_if(|(length, _)| {
+                path.get(..=*length) != before.get(..=*length)
+            }) {
+                add(&before[..length], from, at);
+            }
+            for (length, _) in path.match_indices('/') {
+                if open.last().is_none_or(|(last, _)| *last < length) {
+                    open.push((length, at));
+                }
+            }
+            before = path;
+        }
+        for (length, from) in open {
+            add(&before[..length], from, paths.len() as u32);
+        }
+        let paths = paths.into_iter().map(Box::from).collect();
+        let (by, born) = files.into_values().unzip();
+        Self {
+            files: paths,
+            by,
+            born,
+            by_name,
+            commits: commits.len(),
+        }
+    }
+
+    /// What a text names: by whole path, by the end of one, or by a file's name that few have.
+    pub fn named_in(&self, text: &str) -> Named {
+        let mut seen = HashSet::new();
+        let mut places: BTreeMap<Place, f64> = BTreeMap::new();
+        for piece in places::mentioned(text) {
+            let piece = piece.trim_end_matches('/').trim_start_matches("./");
+            if piece.is_empty() || !seen.insert(piece) {
+                continue;
+            }
+            if seen.len() > NAMES {
+                break;
+            }
+            let meant = self.meant(piece);
+            for place in &meant {
+                let share = 1.0 / meant.len() as f64;
+                let known = places.entry(*place).or_default();
+                *known = known.max(share);
+            }
+        }
+        let mut named = Named {
+            places: places.len(),
+            ..Named::default()
+        };
+        for (place, share) in places {
+            let commits = self.commits_of(place);
+            let weight = share * self.rarity(commits.len());
+            named.whole += weight;
+            for at in commits {
+                *named.weights.entry(at as usize).or_default() += weight;
+            }
+        }
+        named
+    }
+
+    /// The newest commit that created the one file that this piece of text means.
+    pub fn born(&self, piece: &str) -> Option<usize> {
+        let [place] = self.meant(piece)[..] else {
+            return None;
+        };
+        let file = &self.files[place.from as usize];
+        let whole = file.len() == place.length as usize;
+        (self.born[place.from as usize].filter(|_| whole)).map(|at| at as usize)
+    }
+
+    /// The newest commit that created this very path.
+    pub fn born_exactly(&self, path: &str) -> Option<usize> {
+        let at = self.files.binary_search_by(|file| (**file).cmp(path)).ok()?;
+        self.born[at].map(|at| at as usize)
+    }
+
+    /// The places that a piece of text may mean; none where it may mean too many.
+    fn meant(&self, piece: &str) -> Vec<Place> {
+        let name = piece.rsplit('/').next().unwrap_or(piece);
+        let known = self.by_name.get(name).map_or(&[][..], Vec::as_slice);
+        let mut files = Vec::new();
+        let mut folders = Vec::new();
+        for place in known {
+            let file = &self.files[place.from as usize];
+            let path = &file[..place.length as usize];
+            let ends = path
+                .strip_suffix(piece)
+                .is_some_and(|before| before.is_empty() || before.ends_with('/'));
+            if ends && path.len() == file.len() {
+                files.push(*place);
+            } else if ends && piece.contains('/') {
+                folders.push(*place);
+            }
+        }
+        let meant = if files.is_empty() { folders } else { files };
+        if meant.len() <= MEANT {
+            meant
+        } else {
+            Vec::new()
+        }
+    }
+
+    /// The commits that touched a place, each once.
+    fn commits_of(&self, place: Place) -> Vec<u32> {
+        let lists = &self.by[place.from as usize..place.to as usize];
+        match lists {
+            [one] => one.clone(),
+            _ => {
+                let mut all: Vec<u32> = lists.iter().flatten().copied().collect();
+                all.sort_unstable();
+                all.dedup();
+                all
+            }
+        }
+    }
+
+    /// How much a place tells apart that so many commits touched.
+    fn rarity(&self, having: usize) -> f64 {
+        ((1.0 + self.commits as f64) / (1.0 + having as f64)).ln()
+    }
+}
+
+impl Named {
+    /// How many places the note names.
+    pub fn places(&self) -> usize {
+        self.places
+    }
+
+    /// How much of it this commit touched.
+    pub fn by(&self, at: usize, commit: &Commit) -> Overlap {
+        let weight = self.weights.get(&at).copied().unwrap_or(0.0);
+        if weight <= 0.0 || self.whole <= 0.0 {
+            return Overlap::default();
+        }
+        Overlap {
+            weight: weight / (BREADTH + commit.touched as f64).ln(),
+            share: weight / self.whole,
+        }
+    }
+
+    /// The commits that touched most of it, best first, the newer of equals first.
+    pub fn best(&self, history: &[Commit]) -> Vec<usize> {
+        let mut all: Vec<(f64, usize)> = self
+            .weights
+            .keys()
+            .map(|at| (self.by(*at, &history[*at]).weight, *at))
+            .collect();
+        all.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
+        all.truncate(PROPOSED);
+        all.into_iter().map(|(_, at)| at).collect()
+    }
+}
