@@ -3,6 +3,7 @@
 mod config;
 mod daemon;
 mod demo;
+mod dream_bench;
 mod init;
 mod night;
 mod pause;
@@ -147,5 +148,13 @@ fn dispatch(args: &Args, home: &Home) -> Result<Exit, Failure> {
         Command::Dream {
             command: DreamCommand::Run { listing },
         } => run::dream(home, here, manner, *listing),
+        Command::Dream {
+            command:
+                DreamCommand::Bench {
+                    truth,
+                    past,
+                    listing,
+                },
+        } => dream_bench::run(home, here, truth, *past, *listing),
     }
 }

@@ -10,6 +10,7 @@
 //! reply. It must never call an idea triaged without a valid answer about the very content that is
 //! still there at the end.
 
+pub mod bench;
 pub mod decisions;
 pub mod delta;
 mod dirty;

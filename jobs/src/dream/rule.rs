@@ -9,26 +9,44 @@
 //! else ─────────────────────────────────────────────────────> sidenote, keep
 //! ```
 //!
-//! The first that holds counts. The thresholds below were chosen on 204 notes of one project with
-//! 1,308 commits (`examples/dream_bench.rs` prints the table); each is a share, so that it does not
-//! depend on the size of a repository. There, 77 of the 105 notes with known commits are called
-//! implemented, 76 with a true commit among the cited, and none of the 16 open ones. To archive a
-//! live idea is the harmful error: wherever the rule doubts, it keeps. It must never look further
-//! than its arguments.
+//! The first that holds counts. Every threshold is a share, so that it does not depend on the size
+//! of a repository. They were chosen on the notes of one project, half of them judged by what was
+//! chosen on the other half (`runner dream bench --past`; figures in docs/guide/evidence.md). To
+//! archive a live idea is the harmful error: wherever the rule doubts, it keeps. It must never look
+//! further than its arguments.
 
 use crate::evidence::{Candidate, Grounds, Neighbour, Room};
 
 use super::features::{Declared, Features};
 use super::proposal::{Action, Confidence, Status};
 
-/// From this strength on a commit has done it (see [`Candidate::strength`]).
-pub const IMPLEMENTED: f64 = 0.45;
-/// The same, where the idea calls itself done or has all of its boxes ticked.
-pub const IMPLEMENTED_DECLARED: f64 = 0.40;
-/// The same, where the idea calls itself a draft or a proposal, or is work in phases.
-pub const IMPLEMENTED_OPEN: f64 = 0.60;
-/// From this strength on a commit that touches documents only has done it.
-pub const DESCRIBED: f64 = 0.60;
+/// From which strength on a commit has done it (see [`Candidate::strength`]).
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Bar {
+    /// An idea of which nothing else is known.
+    pub plain: f64,
+    /// One that calls itself done or has all of its boxes ticked.
+    pub declared: f64,
+    /// One that calls itself a draft or a proposal.
+    pub open: f64,
+    /// One in phases, which a single commit hardly ends.
+    pub phased: f64,
+    /// Any, where the commit touches documents only.
+    pub described: f64,
+}
+
+impl Default for Bar {
+    fn default() -> Self {
+        Self {
+            plain: 0.45,
+            declared: 0.40,
+            open: 0.60,
+            phased: 0.80,
+            described: 0.60,
+        }
+    }
+}
+
 /// A commit that shares fewer words of the idea's name than this has done something else...
 pub const NAMED: f64 = 0.25;
 /// ...and so has one with fewer words of it...
@@ -145,7 +163,7 @@ pub fn judge(
             "a text to be published",
         );
     }
-    if let Some((best, confidence)) = implemented(features, grounds) {
+    if let Some((best, confidence)) = implemented(features, grounds, &Bar::default()) {
         let evidence = cite(grounds, best, |one| commit(room, one));
         let bare = cite(grounds, best, |one| room.commit(one).short().to_owned());
         return worded(
@@ -228,29 +246,30 @@ fn publishable(features: &Features) -> Option<Confidence> {
 fn implemented<'a>(
     features: &Features,
     grounds: &'a Grounds,
+    bar: &Bar,
 ) -> Option<(&'a Candidate, Confidence)> {
     // A commit that only plans is shown, and decides nothing.
     let mut working = grounds.candidates.iter().filter(|one| !one.planning);
-    working.find_map(|one| Some((one, did(features, one)?)))
+    working.find_map(|one| Some((one, did(features, one, bar)?)))
 }
 
 /// How sure it is that this commit did it, if it did.
-fn did(features: &Features, best: &Candidate) -> Option<Confidence> {
+fn did(features: &Features, best: &Candidate, bar: &Bar) -> Option<Confidence> {
     // Whoever ticks boxes and has left some open is not done.
     if features.half_ticked() {
         return None;
     }
     let threshold = match features.declared {
-        Some(Declared::Open) => IMPLEMENTED_OPEN,
-        _ if features.phased() => IMPLEMENTED_OPEN,
-        Some(Declared::Done) => IMPLEMENTED_DECLARED,
-        None if features.all_ticked() => IMPLEMENTED_DECLARED,
-        None => IMPLEMENTED,
+        _ if features.phased() => bar.phased,
+        Some(Declared::Open) => bar.open,
+        Some(Declared::Done) => bar.declared,
+        None if features.all_ticked() => bar.declared,
+        None => bar.plain,
     };
     let threshold = if best.built {
         threshold
     } else {
-        threshold.max(DESCRIBED)
+        threshold.max(bar.described)
     };
     let named = best.named >= MOSTLY || best.named >= NAMED && best.matched.len() >= MATCHED;
     let there = best.overlap.share >= THERE && best.overlap.weight >= WEIGHT;
@@ -266,11 +285,34 @@ fn did(features: &Features, best: &Candidate) -> Option<Confidence> {
     })
 }
 
-/// The commits that carry the verdict, the one that decided first, each as `say` says it.
-fn cite(grounds: &Grounds, best: &Candidate, say: impl Fn(&Candidate) -> String) -> String {
+/// The commits that did it, the one that decided first; none where the rule finds it not done, or
+/// never looks. With another bar than [`judge`]'s it tells what that would have said.
+pub fn done_by<'a>(features: &Features, grounds: &'a Grounds, bar: &Bar) -> Vec<&'a Candidate> {
+    if never_archived(features) {
+        return Vec::new();
+    }
+    match implemented(features, grounds, bar) {
+        Some((best, _)) => carrying(grounds, best).collect(),
+        None => Vec::new(),
+    }
+}
+
+/// Whether it is a kind of text of which no commit is asked.
+fn never_archived(features: &Features) -> bool {
+    let part = features.parent.is_some();
+    features.template || part || features.marked || publishable(features).is_some()
+}
+
+/// The commits that carry a verdict, the one that decided first.
+fn carrying<'a>(grounds: &'a Grounds, best: &'a Candidate) -> impl Iterator<Item = &'a Candidate> {
     let others = grounds.candidates.iter();
     let others = others.filter(|one| one.at != best.at && one.strength >= ALSO * best.strength);
-    let cited = std::iter::once(best).chain(others).take(CITED);
+    std::iter::once(best).chain(others).take(CITED)
+}
+
+/// The same in words, each as `say` says it.
+fn cite(grounds: &Grounds, best: &Candidate, say: impl Fn(&Candidate) -> String) -> String {
+    let cited = carrying(grounds, best);
     let mut text = cited.map(say).collect::<Vec<_>>().join("; ");
     if let Some(namesake) = grounds.namesakes.first() {
         text.push_str(&format!("; {namesake} is named like it"));

@@ -50,7 +50,9 @@ const PLANNING: &[&str] = &[
 const PLANNED: f64 = 0.4;
 /// First words of a commit that ends something, as terms: it plans nothing, though it be about a
 /// plan.
-const ENDING: &[&str] = &["archiv", "clos", "complet", "conclud", "finish", "retir", "ship"];
+const ENDING: &[&str] = &[
+    "archiv", "clos", "complet", "conclud", "finish", "retir", "ship",
+];
 /// What a commit that builds something and names the note's file in its message is worth at least.
 const NAMED: f64 = 0.95;
 
@@ -274,7 +276,10 @@ fn plans(subject: &str) -> bool {
         _ => ("", subject),
     };
     let rest = terms(rest);
-    if rest.first().is_some_and(|term| ENDING.contains(&term.as_str())) {
+    if rest
+        .first()
+        .is_some_and(|term| ENDING.contains(&term.as_str()))
+    {
         return false;
     }
     terms(prefix).iter().any(is_plan)
@@ -347,7 +352,14 @@ mod tests {
         let history = history();
         let index = Index::build(&history).unwrap();
         let touched = Touched::build(&history);
-        candidates((&index, &touched), &history, (path, text), &Words::of(path, text), 3).unwrap()
+        candidates(
+            (&index, &touched),
+            &history,
+            (path, text),
+            &Words::of(path, text),
+            3,
+        )
+        .unwrap()
     }
 
     #[test]

@@ -92,9 +92,9 @@ impl Touched {
             let at = at as u32;
             add(path, at, at + 1);
             // Folders that end here, and those that begin.
-            while let Some((length, from)) = open.pop_if(|(length, _)| {
-                path.get(..=*length) != before.get(..=*length)
-            }) {
+            while let Some((length, from)) =
+                open.pop_if(|(length, _)| path.get(..=*length) != before.get(..=*length))
+            {
                 add(&before[..length], from, at);
             }
             for (length, _) in path.match_indices('/') {
@@ -164,7 +164,10 @@ impl Touched {
 
     /// The newest commit that created this very path.
     pub fn born_exactly(&self, path: &str) -> Option<usize> {
-        let at = self.files.binary_search_by(|file| (**file).cmp(path)).ok()?;
+        let at = self
+            .files
+            .binary_search_by(|file| (**file).cmp(path))
+            .ok()?;
         self.born[at].map(|at| at as usize)
     }
 
@@ -242,5 +245,105 @@ impl Named {
         all.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
         all.truncate(PROPOSED);
         all.into_iter().map(|(_, at)| at).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn commit(paths: &[&str]) -> Commit {
+        Commit {
+            hash: "d".repeat(40),
+            at: 0,
+            subject: String::new(),
+            body: String::new(),
+            paths: paths.iter().map(|path| (*path).to_owned()).collect(),
+            touched: paths.len(),
+            created: (0..paths.len() as u32).collect(),
+        }
+    }
+
+    fn history() -> Vec<Commit> {
+        vec![
+            commit(&["src/net/retry.rs", "src/net/mod.rs"]),
+            commit(&["src/net-x/a.rs", "README.md"]),
+            commit(&["src/net/retry.rs"]),
+            commit(&["docs/README.md", "a/mod.rs", "b/mod.rs", "src/term.rs"]),
+            commit(&["Cargo.toml", "src/net.rs"]),
+        ]
+    }
+
+    fn touching(text: &str) -> Vec<usize> {
+        let history = history();
+        let mut found = Touched::build(&history).named_in(text).best(&history);
+        found.sort_unstable();
+        found
+    }
+
+    #[test]
+    fn files_and_folders_are_found_as_people_write_them() {
+        assert_eq!(touching("see `src/net/retry.rs`."), [0, 2]);
+        assert_eq!(touching("retry.rs:12 and ./src/term.rs"), [0, 2, 3]);
+        assert_eq!(
+            touching("everything in src/net/"),
+            [0, 2],
+            "no net-x, no net.rs"
+        );
+        assert_eq!(touching("README.md"), [1, 3], "one of two");
+        assert_eq!(touching("docs/README.md"), [3]);
+        assert_eq!(
+            touching("mod.rs"),
+            [0, 3],
+            "three of that name are still told apart"
+        );
+        assert_eq!(touching("net, term and nothing.rs; and/or"), [0; 0]);
+    }
+
+    #[test]
+    fn a_name_that_means_too_many_means_none() {
+        let paths = ["a/x.rs", "b/x.rs", "c/x.rs", "d/x.rs"];
+        let history = [commit(&paths)];
+        let touched = Touched::build(&history);
+        assert_eq!(touched.named_in("x.rs").places(), 0);
+        assert_eq!(touched.named_in("b/x.rs").places(), 1);
+    }
+
+    #[test]
+    fn more_of_the_named_and_less_of_the_rest_weighs_more() {
+        let history = history();
+        let touched = Touched::build(&history);
+        let named = touched.named_in("src/net/retry.rs, src/net/mod.rs, src/term.rs");
+        let by = |at: usize| named.by(at, &history[at]);
+        assert!(by(0).share > by(2).share && by(0).weight > by(2).weight);
+        assert!((0.0..=1.0).contains(&by(0).share));
+        assert_eq!(by(1), Overlap::default());
+        let narrow = touched.named_in("src/net/retry.rs");
+        assert!(narrow.by(2, &history[2]).weight > narrow.by(0, &history[0]).weight);
+        assert!((narrow.by(2, &history[2]).share - 1.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn what_brought_a_file_is_known() {
+        let touched = Touched::build(&history());
+        assert_eq!(
+            touched.born("net/retry.rs"),
+            Some(0),
+            "the newest that created it"
+        );
+        assert_eq!(touched.born_exactly("src/term.rs"), Some(3));
+        assert_eq!(touched.born_exactly("term.rs"), None);
+        assert_eq!(touched.born("mod.rs"), None, "several");
+        assert_eq!(touched.born("src/net"), None, "a folder");
+    }
+
+    #[test]
+    fn hostile_texts_and_paths_cost_little() {
+        let deep = "a/".repeat(2000) + "é.rs";
+        let history = [commit(&[&deep, "a", "a/b", "aé/b", "é"])];
+        let touched = Touched::build(&history);
+        assert_eq!(touched.named_in(&deep).places(), 1);
+        let many: String = (0..100_000).map(|at| format!("x/{at}.rs ")).collect();
+        assert_eq!(touched.named_in(&many).places(), 0);
     }
 }
