@@ -15,7 +15,7 @@
 //! archive a live idea is the harmful error: wherever the rule doubts, it keeps. It must never look
 //! further than its arguments.
 
-use crate::evidence::{Candidate, Grounds, Neighbour, Room};
+use crate::evidence::{Candidate, Grounds, Neighbour, Room, When, places};
 
 use super::features::{Declared, Features};
 use super::proposal::{Action, Confidence, Status};
@@ -89,6 +89,8 @@ pub struct Verdict {
     pub evidence: String,
     /// The same in hashes, paths and figures alone: no word of a commit or of an idea.
     pub bare: String,
+    /// The commits that it rests on, as they are offered; none but for `implemented`.
+    pub commits: Vec<String>,
     /// How sure.
     pub confidence: Confidence,
     /// Why, in one line.
@@ -111,6 +113,7 @@ pub fn judge(
             into: None,
             evidence,
             bare,
+            commits: Vec::new(),
             confidence,
             rationale,
         }
@@ -166,13 +169,18 @@ pub fn judge(
     if let Some((best, confidence)) = implemented(features, grounds, &Bar::default()) {
         let evidence = cite(grounds, best, |one| commit(room, one));
         let bare = cite(grounds, best, |one| room.commit(one).short().to_owned());
-        return worded(
-            Status::Implemented,
-            Action::Archive,
-            confidence,
-            (evidence, bare),
-            "commits did what it asks for",
-        );
+        let why = "commits did what it asks for";
+        let cited = carrying(grounds, best).map(|one| room.commit(one).short().to_owned());
+        return Verdict {
+            commits: cited.collect(),
+            ..worded(
+                Status::Implemented,
+                Action::Archive,
+                confidence,
+                (evidence, bare),
+                why,
+            )
+        };
     }
     if let Some(near) = into {
         let confidence = if near.similarity >= SAME {
@@ -255,8 +263,9 @@ fn implemented<'a>(
 
 /// How sure it is that this commit did it, if it did.
 fn did(features: &Features, best: &Candidate, bar: &Bar) -> Option<Confidence> {
-    // Whoever ticks boxes and has left some open is not done.
-    if features.half_ticked() {
+    // Whoever ticks boxes and has left some open is not done; and what was there before the idea
+    // was written has not done it, unless it says so.
+    if features.half_ticked() || best.when == When::Before && !best.cited {
         return None;
     }
     let threshold = match features.declared {
@@ -314,7 +323,9 @@ fn carrying<'a>(grounds: &'a Grounds, best: &'a Candidate) -> impl Iterator<Item
 fn cite(grounds: &Grounds, best: &Candidate, say: impl Fn(&Candidate) -> String) -> String {
     let cited = carrying(grounds, best);
     let mut text = cited.map(say).collect::<Vec<_>>().join("; ");
-    if let Some(namesake) = grounds.namesakes.first() {
+    // One that no reader of the evidence would find as a whole is left out.
+    let found = |path: &&String| places::mentioned(path).eq([path.as_str()]);
+    if let Some(namesake) = grounds.namesakes.iter().find(found) {
         text.push_str(&format!("; {namesake} is named like it"));
     }
     text
@@ -362,131 +373,4 @@ fn own_features(features: &Features) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::evidence::Commit;
-
-    const SPEC: &str = "# Retry policy with jitter\n\n## Problem\n\nCalls fail at night, and a person has to start \
-                        them again by hand in the morning, which nobody likes to do.\n\n## Proposal\n\n- Add jitter \
-                        to each wait\n- Cap the wait at an hour\n- Write every retry to the report\n";
-
-    fn room(subjects: &[(&str, &[&str])]) -> Room {
-        let filler = [
-            ("chore: newer tools", &["Cargo.toml"][..]),
-            ("docs: tidy the readme", &["README.md"]),
-            ("fix: off by one in parser", &["src/parse.rs"]),
-            ("feat: coloured output", &["src/term.rs"]),
-            ("refactor: split the main module", &["src/main.rs"]),
-        ];
-        let all = subjects
-            .iter()
-            .chain(&filler)
-            .enumerate()
-            .map(|(at, (subject, paths))| Commit {
-                hash: format!("{at:x}").repeat(40),
-                at: 1_700_000_000 - at as i64,
-                subject: (*subject).to_owned(),
-                body: String::new(),
-                paths: paths.iter().map(|path| (*path).to_owned()).collect(),
-                touched: paths.len(),
-                created: Vec::new(),
-            });
-        Room::of(all.collect(), Vec::new()).unwrap()
-    }
-
-    fn judged(room: &Room, path: &str, text: &str) -> Verdict {
-        let features = Features::of(text, path);
-        judge(room, &features, &room.about(path, text).unwrap(), None)
-    }
-
-    #[test]
-    fn done_only_when_a_commit_did_it() {
-        let path = "ideas/retry-policy.md";
-        let open = judged(&room(&[]), path, SPEC);
-        assert_eq!(
-            (open.status, open.action),
-            (Status::Meritorious, Action::Promote),
-            "{open:?}"
-        );
-        let done = room(&[("feat: retry policy with jitter", &["src/retry.rs"])]);
-        let found = judged(&done, path, SPEC);
-        assert_eq!(
-            (found.status, found.action),
-            (Status::Implemented, Action::Archive),
-            "{found:?}"
-        );
-        assert!(
-            found
-                .evidence
-                .starts_with("000000000000 2023-11-14 feat: retry policy"),
-            "{found:?}"
-        );
-        assert_eq!(found.bare, "000000000000", "no word of a commit");
-        for weaker in [
-            ("spec: retry policy with jitter", &["docs/retry.md"][..]),
-            ("idea: retry policy with jitter", &["ideas/retry-policy.md"]),
-            ("fix: policy link in the footer", &["src/footer.rs"]),
-            ("feat: retry the upload", &["src/upload.rs"]),
-            ("feat: retry policy", &["src/retry.rs"]),
-            (
-                "docs: explain the retry policy with jitter",
-                &["docs/retry.md"],
-            ),
-            ("feat: add a retry policy to the client", &["src/retry.rs"]),
-        ] {
-            let found = judged(&room(&[weaker]), path, SPEC);
-            assert_eq!(found.status, Status::Meritorious, "{weaker:?} {found:?}");
-        }
-    }
-
-    #[test]
-    fn parts_forms_and_posts_are_never_archived() {
-        let done = room(&[("feat: retry policy with jitter", &["src/retry.rs"])]);
-        let part = SPEC.replacen("\n\n", "\n\n**Spec:** specs/retry.md\n\n", 1);
-        let form = SPEC.replacen("jitter", "{jitter}", 1);
-        let post = SPEC.replacen("# ", "# Blog: ", 1);
-        for (text, status) in [
-            (part, Status::Sidenote),
-            (form, Status::Sidenote),
-            (post, Status::BlogCandidate),
-        ] {
-            let found = judged(&done, "ideas/retry-policy.md", &text);
-            assert_eq!(found.status, status, "{text} {found:?}");
-            assert_ne!(found.action, Action::Archive);
-        }
-    }
-
-    #[test]
-    fn notes_stories_and_twins_have_their_places() {
-        let room = room(&[]);
-        let note = judged(&room, "ideas/n.md", "Coffee is better in the morning.\n");
-        assert_eq!(
-            (note.status, note.confidence),
-            (Status::Sidenote, Confidence::High)
-        );
-        assert!(!note.evidence.is_empty());
-        let story = format!(
-            "# The night it broke\n\n{}",
-            "I was asleep when we lost the database and my phone rang for an hour. ".repeat(20)
-        );
-        assert_eq!(judged(&room, "ideas/s.md", &story).action, Action::MarkBlog);
-        let marked = story + "<!-- ctx-dream: blog-candidate -->\n";
-        assert_eq!(judged(&room, "ideas/s.md", &marked).action, Action::Keep);
-        let twin = Neighbour {
-            path: "ideas/b.md".into(),
-            similarity: 0.9,
-            containment: 1.0,
-        };
-        let features = Features::of(SPEC, "a");
-        let grounds = room.about("ideas/a.md", SPEC).unwrap();
-        let found = judge(&room, &features, &grounds, Some(&twin));
-        assert_eq!(
-            (found.status, found.into.as_deref()),
-            (Status::Duplicate, Some("ideas/b.md"))
-        );
-        assert!(
-            found.evidence.contains("ideas/b.md: similarity 0.90"),
-            "{found:?}"
-        );
-    }
-}
+mod tests;

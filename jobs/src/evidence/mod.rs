@@ -192,4 +192,9 @@ impl Room {
     pub fn has_path(&self, path: &str) -> bool {
         self.tracked.has(path)
     }
+
+    /// Whether this path is in the history that was read, be it there or not, or is a folder of such.
+    pub fn had_path(&self, path: &str) -> bool {
+        self.touched.has(path)
+    }
 }

@@ -68,7 +68,11 @@ impl Touched {
         let mut files: BTreeMap<&str, (Vec<u32>, Option<u32>)> = BTreeMap::new();
         for (at, commit) in commits.iter().enumerate().take(u32::MAX as usize) {
             for path in &commit.paths {
-                files.entry(path).or_default().0.push(at as u32);
+                let by = &mut files.entry(path).or_default().0;
+                // A path that is there twice was touched once.
+                if by.last() != Some(&(at as u32)) {
+                    by.push(at as u32);
+                }
             }
             let created = commit.created.iter();
             for path in created.filter_map(|place| commit.paths.get(*place as usize)) {
@@ -160,6 +164,16 @@ impl Touched {
         let file = &self.files[place.from as usize];
         let whole = file.len() == place.length as usize;
         (self.born[place.from as usize].filter(|_| whole)).map(|at| at as usize)
+    }
+
+    /// Whether this very path was ever touched, or is a folder of such.
+    pub fn has(&self, path: &str) -> bool {
+        let path = path.trim_end_matches('/');
+        let folder = format!("{path}/");
+        let from = |wanted: &str| self.files.partition_point(|file| &**file < wanted);
+        let at = |at: usize| self.files.get(at);
+        at(from(path)).is_some_and(|file| **file == *path)
+            || at(from(&folder)).is_some_and(|file| file.starts_with(&folder))
     }
 
     /// The newest commit that created this very path.
@@ -335,6 +349,8 @@ mod tests {
         assert_eq!(touched.born_exactly("term.rs"), None);
         assert_eq!(touched.born("mod.rs"), None, "several");
         assert_eq!(touched.born("src/net"), None, "a folder");
+        assert!(touched.has("src/net/") && touched.has("README.md") && touched.has("src"));
+        assert!(!touched.has("src/ne") && !touched.has("") && !touched.has("x.rs"));
     }
 
     #[test]
