@@ -201,6 +201,12 @@ fn words(told: &Told) -> String {
             ),
         );
     }
+    if !figures.curve.is_empty() {
+        let points = figures.curve.iter();
+        let points = points.map(|it| format!("{:.2}:{}/{}", it.threshold, it.cited, it.archived));
+        let points = points.collect::<Vec<_>>().join(" ");
+        line("threshold:cited/open archived", points);
+    }
     line(
         "called implemented, unlabelled",
         figures.unlabelled_implemented.len().to_string(),

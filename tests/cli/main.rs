@@ -15,6 +15,7 @@ mod config;
 mod daemon;
 mod deaths;
 mod demo;
+mod dream_bench;
 mod dst;
 mod house;
 mod kills;

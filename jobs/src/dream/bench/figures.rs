@@ -76,6 +76,36 @@ pub struct Past {
     pub rate: Option<f64>,
 }
 
+/// What one threshold for a plain idea does, the others moved along with it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Point {
+    /// The threshold.
+    pub threshold: f64,
+    /// Ideas called implemented with a true commit among at most three.
+    pub cited: usize,
+    /// Open ideas, those of the past included, that were proposed for archive.
+    pub archived: usize,
+}
+
+/// What each threshold would do.
+pub(super) fn curve(room: &Room, cases: &[Case<'_>]) -> Vec<Point> {
+    let all: Vec<&Case<'_>> = cases.iter().collect();
+    let point = |threshold: f64| {
+        let found = tried(room, &all, threshold);
+        Point {
+            threshold,
+            cited: found.cited,
+            archived: found.archived,
+        }
+    };
+    bars().map(point).collect()
+}
+
+/// The thresholds that are tried.
+fn bars() -> impl Iterator<Item = f64> {
+    (6..=16).map(|step| f64::from(step * 5) / 100.0)
+}
+
 /// What a threshold does that was chosen on the other half of the ideas.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct HeldOut {
@@ -112,13 +142,12 @@ pub(super) fn held_out(room: &Room, cases: &[Case<'_>]) -> HeldOut {
     let (one, other): (Vec<&Case<'_>>, Vec<&Case<'_>>) = cases.iter().partition(half);
     let mut all = HeldOut::default();
     for (seen, unseen) in [(&one, &other), (&other, &one)] {
-        let bars = (6..=16).map(|step| f64::from(step) * 0.05);
         let worth = |plain: &f64| {
             let found = tried(room, seen, *plain);
             found.cited as i64 - HARM * found.archived as i64
         };
         // The highest of equals: whoever doubts keeps.
-        let Some(plain) = bars.max_by_key(worth) else {
+        let Some(plain) = bars().max_by_key(worth) else {
             continue;
         };
         let found = tried(room, unseen, plain);

@@ -21,7 +21,7 @@ use super::proposal::Action;
 use super::rule::{self, Bar};
 use super::verdicts::One;
 use crate::evidence::{Grounds, IndexError, Room, places};
-pub use figures::{Classes, HeldOut, Past};
+pub use figures::{Classes, HeldOut, Past, Point};
 use truth::Label;
 
 /// Everything that was measured.
@@ -61,6 +61,8 @@ pub struct Figures {
     pub past: Option<Past>,
     /// With a threshold chosen on other ideas.
     pub held_out: Option<HeldOut>,
+    /// What other thresholds would do; empty without the past.
+    pub curve: Vec<Point>,
 }
 
 /// A labelled idea, as far as the rule looks at it.
@@ -117,6 +119,7 @@ pub fn measure(
     if past {
         figures.past = Some(figures::past(&cases, &Bar::default()));
         figures.held_out = Some(figures::held_out(room, &cases));
+        figures.curve = figures::curve(room, &cases);
     }
     Ok(figures)
 }

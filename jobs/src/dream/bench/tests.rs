@@ -85,6 +85,15 @@ fn right_answers_are_told_from_wrong_ones() {
         (1, 0),
         "no one had done it then"
     );
+    assert!(
+        found
+            .curve
+            .windows(2)
+            .all(|two| two[0].threshold < two[1].threshold
+                && two[0].cited >= two[1].cited
+                && two[0].archived >= two[1].archived)
+    );
+    assert_eq!((found.curve.len(), found.curve[0].cited), (11, 1));
     let held_out = found.held_out.unwrap();
     assert_eq!(
         (held_out.known, held_out.live, held_out.archived),
