@@ -10,8 +10,7 @@ const OPEN: &str = "# Zebra crossing\n\n## Problem\n\nThe zebra crossing in `src
 
 /// A project of one idea that was done and one that was not, and the commit that did it.
 fn house() -> (House, String) {
-    let house =
-        House::with("[jobs.dream]\nkind = \"dream\"\ntrigger = \"manual\"\nbackend = \"rule\"\n");
+    let house = House::with("[jobs.dream]\nkind = \"dream\"\ntrigger = \"manual\"\n");
     for (path, subject) in [
         ("Cargo.toml", "chore: newer tools"),
         ("src/parse.rs", "fix: off by one in parser"),

@@ -53,6 +53,10 @@ const PLANNED: f64 = 0.4;
 const ENDING: &[&str] = &[
     "archiv", "clos", "complet", "conclud", "finish", "retir", "ship",
 ];
+/// From this share on a message has the whole name, if that is two words at least...
+const WHOLE: f64 = 0.95;
+/// ...and then the note counts as speaking of this share of its subject.
+const TOLD: f64 = 0.8;
 /// What a commit that builds something and names the note's file in its message is worth at least.
 const NAMED: f64 = 0.95;
 
@@ -219,7 +223,10 @@ fn compare(
     let cited = built && index.citing(path).any(|citing| citing == at);
     let planning = !built && plans(&commit.subject);
     let overlap = places.by(at, commit);
-    let mut strength = likelihood(fit, named, about, overlap, when);
+    // A message that has the whole name may say what else the commit did, too.
+    let whole = named >= WHOLE && matched.len() >= 2;
+    let told = if whole { about.max(TOLD) } else { about };
+    let mut strength = likelihood(fit, named, told, overlap, when);
     if cited {
         strength = strength.max(NAMED);
     }
