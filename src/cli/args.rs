@@ -509,6 +509,22 @@ pub enum DreamCommand {
         #[command(flatten)]
         listing: Listing,
     },
+    /// Measure the answer by rule on ideas of which the answer is known; proposes nothing
+    #[command(
+        after_help = "FILE is a JSON array. Each element has `idea`, a path, and what is known of it: \
+                            `commits`, the hashes that did it; or `status`, one of the five; or `open`, true \
+                            where it is alive.\n\nExample: runner dream bench --truth labels.json --past"
+    )]
+    Bench {
+        /// The labels
+        #[arg(long, value_name = "FILE")]
+        truth: PathBuf,
+        /// Judge each idea that was done on the history before that too: an open idea each
+        #[arg(long)]
+        past: bool,
+        #[command(flatten)]
+        listing: Listing,
+    },
 }
 
 /// Looks at the settings, or changes one.

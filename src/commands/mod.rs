@@ -5,6 +5,7 @@ mod budget;
 mod config;
 mod daemon;
 mod demo;
+mod dream_bench;
 mod dry;
 mod init;
 mod ledger;
@@ -230,6 +231,14 @@ fn dispatch(args: &Args, home: &Home) -> Result<Exit, Failure> {
         Command::Dream {
             command: DreamCommand::Run { listing, .. },
         } => run::dream(home, here, manner, *listing),
+        Command::Dream {
+            command:
+                DreamCommand::Bench {
+                    truth,
+                    past,
+                    listing,
+                },
+        } => dream_bench::run(home, here, truth, *past, *listing),
     }
 }
 

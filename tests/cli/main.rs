@@ -17,6 +17,7 @@ mod daemon;
 mod deaths;
 mod demo;
 mod docs;
+mod dream_bench;
 mod dry;
 mod dst;
 mod following;

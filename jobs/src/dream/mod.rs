@@ -10,6 +10,7 @@
 //! reply. It must never call an idea triaged without a valid answer about the very content that is
 //! still there at the end.
 
+pub mod bench;
 pub mod decisions;
 pub mod delta;
 mod dirty;
@@ -41,7 +42,7 @@ use runner_text::json_extract::extract_array;
 use runner_text::redact::Redactor;
 use serde_json::Value;
 
-use crate::evidence::{Bounds, EvidenceError, Room, references};
+use crate::evidence::{Bounds, EvidenceError, Reference, Room, references};
 use crate::{Context, Finished, JobError};
 pub use dirty::dirty;
 pub use spec::{Dirty, DreamSpec};
@@ -97,7 +98,7 @@ pub fn run(ctx: &mut Context<'_>, spec: &DreamSpec) -> Result<Finished, JobError
     let proposals: Vec<Proposal> = proposals
         .into_iter()
         .map(|proposal| proposal.redacted(&ctx.redactor))
-        .map(|proposal| grounded(&room, proposal, &mut told.downgraded))
+        .map(|proposal| grounded(&room, &judged.offer, proposal, &mut told.downgraded))
         .map(|proposal| worded(&judged, proposal, &ctx.redactor))
         .collect();
     let answered = |one: &verdicts::One| proposals.iter().any(|it| it.targets[0] == one.path);
@@ -424,23 +425,27 @@ fn worded(judged: &Judged, proposal: Proposal, redactor: &Redactor) -> Proposal 
 }
 
 /// What is proposed to go must rest on what exists; without, nothing is proposed to happen.
-fn grounded(room: &Room, proposal: Proposal, downgraded: &mut usize) -> Proposal {
+fn grounded(room: &Room, offer: &Offer, proposal: Proposal, downgraded: &mut usize) -> Proposal {
     if proposal.action != Action::Archive {
         return proposal;
     }
-    let own: Vec<&str> = proposal.targets.iter().map(String::as_str).collect();
-    if references::check(room, &proposal.evidence, &own).resolves() {
+    let note = |path: &str| offer.digests.contains_key(path);
+    let checked = references::check(room, &proposal.evidence, note);
+    if checked.resolves() {
         return proposal;
     }
     *downgraded += 1;
     let mut kept = proposal.with_action(Action::Keep);
-    kept.rationale = proposal::clean(
-        &format!(
-            "kept, for the evidence does not resolve; {}",
-            kept.rationale
-        ),
-        2000,
+    let why = match checked.missing.first() {
+        Some(Reference::Commit(hash)) => format!("there is no commit {hash} here"),
+        Some(Reference::Path(path)) => format!("there is no {path} here and never was"),
+        None => "it cites no commit and no path".to_owned(),
+    };
+    let why = format!(
+        "kept, for the evidence does not resolve: {why}; {}",
+        kept.rationale
     );
+    kept.rationale = proposal::clean(&why, 2000);
     kept
 }
 
