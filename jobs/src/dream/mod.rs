@@ -17,6 +17,7 @@ pub mod features;
 pub mod leak;
 pub mod proposal;
 pub mod request;
+pub mod review;
 pub mod rule;
 mod spec;
 pub mod stat_cache;
@@ -32,6 +33,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use runner_backends::Reply;
+use runner_engine::admission::AT_WORK;
 use runner_engine::digest::Digest;
 use runner_engine::files::write_atomic;
 use runner_engine::outcome::Class;
@@ -96,7 +98,7 @@ pub fn run(ctx: &mut Context<'_>, spec: &DreamSpec) -> Result<Finished, JobError
         && let Some((until, names)) =
             dirty::just_changed(&survey.ideas, &delta.selected, spec.quiet_minutes, ctx.now)
     {
-        let why = format!("work is in progress: {}", named(&names));
+        let why = format!("{AT_WORK}: {}", named(&names));
         return Err(JobError::Wait { until, why });
     }
     let folder = pass_folder(ctx, spec);
