@@ -129,12 +129,12 @@ impl Git {
         }
     }
 
-    /// What git prints, where exit code 1 says that there is nothing to print.
+    /// What git prints when it reads `stdin`, where exit code 1 says that there is nothing to print.
     ///
     /// # Errors
     /// [`GitError::Failed`] for any exit code but 0 and 1.
-    pub fn ask_if_any(&self, args: &[&str]) -> Result<Vec<u8>, GitError> {
-        let (status, stdout, stderr) = self.call(args, Stdin::Null)?;
+    pub fn ask_if_any(&self, args: &[&str], stdin: Stdin) -> Result<Vec<u8>, GitError> {
+        let (status, stdout, stderr) = self.call(args, stdin)?;
         match status {
             Status::Exit(0) => Ok(stdout),
             Status::Exit(1) => Ok(Vec::new()),

@@ -8,6 +8,7 @@ use runner_backends::{Backend, BackendError, NullSink, Reply, Request};
 use runner_engine::admission::Shortfall;
 use runner_engine::git::Git;
 use runner_engine::ledger::{Admitted, Amounts, Ledger, LedgerError, Spent};
+use runner_engine::locks::JobLock;
 use runner_engine::process::Cancel;
 use runner_engine::scope::Scope;
 use runner_engine::time::{Clock, Moment};
@@ -55,6 +56,8 @@ pub struct Context<'a> {
     pub(crate) ledger: &'a mut Ledger,
     pub(crate) backend: Arc<dyn Backend>,
     asked: bool,
+    /// Kept until the run is settled, and dropped with it.
+    pub(crate) held: Option<JobLock>,
 }
 
 /// Why a question got no answer.
@@ -109,6 +112,17 @@ impl<'a> Context<'a> {
             ledger,
             backend,
             asked: false,
+            held: None,
+        }
+    }
+
+    /// Holds a lock from now until the run is settled, if it is to be had within a few seconds: for
+    /// what others do to the same files in between. Without it, what changed meanwhile is still
+    /// never overwritten; it only costs the run.
+    pub fn hold(&mut self, lock: &Path) {
+        match JobLock::take_for_run(lock, |_| false) {
+            Ok(lock) => self.held = Some(lock),
+            Err(error) => tracing::warn!(%error, "goes on without the lock on its files"),
         }
     }
 

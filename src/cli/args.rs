@@ -6,6 +6,8 @@ use std::path::PathBuf;
 use clap::{ArgAction, Parser, Subcommand};
 use runner_engine::outcome::Exit;
 
+pub use super::dream::DreamCommand;
+
 /// Reads a command line. Help and mistakes are printed here; the error is the exit code.
 pub fn parse(line: impl Iterator<Item = OsString>) -> Result<Args, Exit> {
     Args::try_parse_from(line).map_err(|error| {
@@ -234,7 +236,7 @@ pub enum Command {
         #[command(subcommand)]
         command: ConfigCommand,
     },
-    /// The dream pass over changed ideas
+    /// The dream pass over changed ideas, and the review of what it proposes
     Dream {
         /// What to do
         #[command(subcommand)]
@@ -333,17 +335,6 @@ pub struct What {
     /// The IANA zone [default: the job's, else this machine's]
     #[arg(long)]
     pub zone: Option<String>,
-}
-
-/// The dream pass.
-#[derive(Debug, Subcommand)]
-pub enum DreamCommand {
-    /// Run one pass now
-    #[command(after_help = "Example: runner dream run --json")]
-    Run {
-        #[command(flatten)]
-        listing: Listing,
-    },
 }
 
 /// Looks at the settings, or changes one.

@@ -2,8 +2,10 @@
 //! what a run's log gets. Must never know what a command does.
 
 pub mod args;
+pub mod dream;
 mod failure;
 pub mod log;
+pub mod safe;
 pub mod show;
 pub mod when;
 

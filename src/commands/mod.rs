@@ -3,6 +3,7 @@
 mod config;
 mod daemon;
 mod demo;
+mod dream;
 mod init;
 mod night;
 mod pause;
@@ -20,7 +21,7 @@ use std::path::Path;
 use runner_engine::outcome::Exit;
 
 use crate::cli::Failure;
-use crate::cli::args::{Args, Command, ConfigCommand, DreamCommand, RunsCommand};
+use crate::cli::args::{Args, Command, ConfigCommand, RunsCommand};
 use crate::config::Reach;
 use crate::drive::Manner;
 use crate::home::Home;
@@ -144,8 +145,6 @@ fn dispatch(args: &Args, home: &Home) -> Result<Exit, Failure> {
         Command::Report { night, listing } => report::run(home, here, night.as_deref(), *listing),
         Command::Config { command } => config::run(home, here, command, args.quiet),
         Command::Schedule { command } => schedule::run(home, here, command),
-        Command::Dream {
-            command: DreamCommand::Run { listing },
-        } => run::dream(home, here, manner, *listing),
+        Command::Dream { command } => dream::run(home, here, command, manner),
     }
 }

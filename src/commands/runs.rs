@@ -9,6 +9,7 @@ use jiff::Timestamp;
 use runner_engine::ids::RunId;
 use runner_engine::ledger::{Filter, Ledger, RunRow, RunState};
 use runner_engine::outcome::{Exit, Outcome};
+use runner_jobs::dream::review;
 use serde::Serialize;
 
 use crate::cli::Failure;
@@ -100,12 +101,20 @@ pub fn list(
         let job = match (&project, job) {
             (Some(project), Some(name)) => {
                 project.config.job(name).map(|_| ()).or_else(|failure| {
-                    if name == runner_engine::tick::REPORT_JOB {
+                    if name == runner_engine::tick::REPORT_JOB || name == review::JOB {
                         Ok(())
                     } else {
                         Err(failure)
                     }
                 })?;
+                if name == review::JOB && !ledger.jobs(&project.id)?.iter().any(|job| job.name == name) {
+                    if listing.json {
+                        show::json(&rows.iter().map(RunJson::of).collect::<Vec<_>>());
+                    } else {
+                        show::out("nothing was decided yet; `runner dream list` has what is proposed\n");
+                    }
+                    return Ok(Exit::Done);
+                }
                 Some(ledger.job(&project.id, name)?.id)
             }
             (None, Some(_)) => {
@@ -117,6 +126,8 @@ pub fn list(
             project: project.map(|project| project.id),
             job,
             limit,
+            // What people decided is in the decisions; asked for by name it is listed here too.
+            but_kind: Some(review::KIND),
             ..Filter::default()
         };
         rows = ledger.runs(&filter)?;

@@ -1,7 +1,7 @@
 //! The dream pass: reads the changed ideas, grounds and classifies each, and leaves proposals.
 //!
 //! ```text
-//! survey ──> delta ──> evidence ──> rule ──> ask ──> check ──> hash again ──> stage
+//! survey ──> delta ──> evidence ──> rule ──> ask ──> check ──> lock ──> hash again ──> stage
 //!            │ none: skipped                           │ none good: malformed
 //! ```
 //!
@@ -164,6 +164,8 @@ pub fn run(ctx: &mut Context<'_>, spec: &DreamSpec) -> Result<Finished, JobError
         .collect();
     let answered = |one: &verdicts::One| proposals.iter().any(|it| it.targets[0] == one.path);
     told.unanswered = judged.shown.iter().filter(|one| !answered(one)).count();
+    // From here on nobody's decision comes between what is seen and what is placed.
+    ctx.hold(&review::files_lock(ctx.cache));
     let changed = changed_meanwhile(&reader, &judged.offer, &proposals);
     let changes = changes(&judged, &proposals, &changed, ctx.now);
     let kept = undecided(proposals, &changed, &decisions(ctx, spec)?, &mut told);
@@ -172,8 +174,16 @@ pub fn run(ctx: &mut Context<'_>, spec: &DreamSpec) -> Result<Finished, JobError
     text.push('\n');
     ctx.scope
         .stage(&proposals_path, text.as_bytes(), Expect::Absent)?;
+    // People may have decided while the question was open: what they left there is kept.
+    let (later_bytes, later) = read_state(ctx, spec)?;
+    let text = if later == expect {
+        state.with(&changes)
+    } else {
+        let state = State::parse(&later_bytes).map_err(|bad| bad_state(spec, &bad))?;
+        state.with(&changes)
+    };
     ctx.scope
-        .stage(&spec.state_path(), state.with(&changes).as_bytes(), expect)?;
+        .stage(&spec.state_path(), text.as_bytes(), later)?;
     Ok(told.finish(&kept, judged.shown.len(), survey.ideas.len(), &folder))
 }
 

@@ -318,7 +318,7 @@ impl Desk<'_> {
     /// The don't-leak and canonical rules for everything that a plan writes.
     pub(super) fn guard(&self, plan: &Plan) -> Result<(), ReviewError> {
         let (decisions, state) = (self.spec.decisions_path(), self.spec.state_path());
-        let backup = format!("{}/.undo", self.spec.dreams);
+        let backup = format!("{}/.undo/act.json", self.spec.dreams);
         let mut paths = vec![decisions.as_str()];
         if !plan.changes.is_empty() {
             paths.push(&backup);

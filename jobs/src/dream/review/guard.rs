@@ -9,6 +9,7 @@ use std::collections::BTreeSet;
 
 use runner_engine::git::{Git, GitError};
 use runner_engine::placement::{RealFs, RelPath};
+use runner_engine::process::Stdin;
 
 use super::super::dirty::literal;
 use super::super::spec::DreamSpec;
@@ -61,9 +62,12 @@ pub(super) fn check(
              `git rm --cached {path}` leaves it to runner"
         ));
     }
-    let mut ask = vec!["check-ignore", "-z", "--"];
-    ask.extend(all.iter().copied());
-    let ignored: BTreeSet<String> = names(&git.ask_if_any(&ask)?).into_iter().collect();
+    let listed: String = all.iter().map(|path| format!("{path}\0")).collect();
+    let answer = git.ask_if_any(
+        &["check-ignore", "-z", "--stdin"],
+        Stdin::Bytes(listed.into_bytes()),
+    )?;
+    let ignored: BTreeSet<String> = names(&answer).into_iter().collect();
     let private = from.iter().any(|path| ignored.contains(*path));
     let own = format!("{}/", spec.dreams);
     for path in paths.iter().filter(|path| !ignored.contains(**path)) {
