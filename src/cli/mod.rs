@@ -6,6 +6,7 @@ pub mod dream;
 mod failure;
 pub mod log;
 pub mod safe;
+pub mod screen;
 pub mod show;
 pub mod when;
 

@@ -119,7 +119,10 @@ pub fn retry(home: &Home, run: &str, quiet: bool, listing: Listing) -> Result<Ex
     let mut ledger = home.ledger()?;
     let row = runs::find(&ledger, run)?;
     if row.kind == review::KIND {
-        let what = format!("run {} was a person's decision; it cannot be tried again", row.id);
+        let what = format!(
+            "run {} was a person's decision; it cannot be tried again",
+            row.id
+        );
         return Err(Failure::usage(what).mend("runner dream list"));
     }
     if ledger.occurrence(&row.occurrence)?.outcome.is_none() {

@@ -107,11 +107,15 @@ pub fn list(
                         Err(failure)
                     }
                 })?;
-                if name == review::JOB && !ledger.jobs(&project.id)?.iter().any(|job| job.name == name) {
+                if name == review::JOB
+                    && !ledger.jobs(&project.id)?.iter().any(|job| job.name == name)
+                {
                     if listing.json {
                         show::json(&rows.iter().map(RunJson::of).collect::<Vec<_>>());
                     } else {
-                        show::out("nothing was decided yet; `runner dream list` has what is proposed\n");
+                        show::out(
+                            "nothing was decided yet; `runner dream list` has what is proposed\n",
+                        );
                     }
                     return Ok(Exit::Done);
                 }

@@ -336,9 +336,8 @@ impl<'a> Keys<'a> {
 
     /// A key's value, as it is written.
     fn get(&self, key: &str) -> Option<&str> {
-        let named = |name: &str| {
-            serde_json::from_str::<Cow<'_, str>>(name).is_ok_and(|name| name == key)
-        };
+        let named =
+            |name: &str| serde_json::from_str::<Cow<'_, str>>(name).is_ok_and(|name| name == key);
         let found = self.0.iter().find(|(name, _)| named(name));
         found.map(|(_, value)| value.as_ref())
     }
@@ -351,10 +350,18 @@ impl<'a> Keys<'a> {
             self.0.push((format!("{key:?}").into(), list.into()));
             return;
         };
-        let Some(open) = old.trim_end().strip_suffix(']').filter(|_| old.starts_with('[')) else {
+        let Some(open) = old
+            .trim_end()
+            .strip_suffix(']')
+            .filter(|_| old.starts_with('['))
+        else {
             return;
         };
-        let comma = if open.trim_start_matches('[').trim().is_empty() { "" } else { "," };
+        let comma = if open.trim_start_matches('[').trim().is_empty() {
+            ""
+        } else {
+            ","
+        };
         let list = format!("{}{comma}{element}]", open.trim_end());
         for (name, value) in &mut self.0 {
             if serde_json::from_str::<Cow<'_, str>>(name).is_ok_and(|name| name == key) {
@@ -527,14 +534,20 @@ mod tests {
         ]);
         let text = state.marked(&marks);
         assert!(text.contains("\"n\": 1e999"), "{text}");
-        assert!(text.contains(r#""history": [ {"at":1},{"at":2}]"#), "{text}");
+        assert!(
+            text.contains(r#""history": [ {"at":1},{"at":2}]"#),
+            "{text}"
+        );
         let again = State::parse(text.as_bytes()).unwrap();
         let archived = Some("archived".to_owned());
         for path in ["a.md", "b.md", "c.md"] {
             assert_eq!(again.standing(path).unwrap().status, archived, "{path}");
         }
         assert!(text.contains("\"hash\": \"x\""), "{text}");
-        assert!(text.contains("\"history\": \"none\""), "a foreign history stays: {text}");
+        assert!(
+            text.contains("\"history\": \"none\""),
+            "a foreign history stays: {text}"
+        );
         assert!(text.contains(r#""history": [{"at":2}]"#), "{text}");
         assert_eq!(again.standing("d.md"), None);
     }

@@ -49,7 +49,12 @@ pub(super) fn list(
         .filter(|item| wanted(item, filter))
         .collect();
     if listing.json {
-        show::json(&items.iter().map(|item| ItemJson::of(item)).collect::<Vec<_>>());
+        show::json(
+            &items
+                .iter()
+                .map(|item| ItemJson::of(item))
+                .collect::<Vec<_>>(),
+        );
         return Ok(Exit::Done);
     }
     if items.is_empty() {
@@ -144,10 +149,17 @@ pub(super) fn show(room: &mut Room<'_>, id: &str, listing: Listing) -> Result<Ex
     let proposal = &item.proposal;
     let mut rows = vec![
         vec!["proposal".to_owned(), proposal.id.clone()],
-        vec!["idea".to_owned(), safe::line(&proposal.targets.join(" into "))],
+        vec![
+            "idea".to_owned(),
+            safe::line(&proposal.targets.join(" into ")),
+        ],
         vec![
             "found".to_owned(),
-            format!("{} ({})", proposal.status.word(), word(&proposal.confidence)),
+            format!(
+                "{} ({})",
+                proposal.status.word(),
+                word(&proposal.confidence)
+            ),
         ],
         vec!["action".to_owned(), proposal.action.word().to_owned()],
         vec!["evidence".to_owned(), safe::line(&proposal.evidence)],

@@ -2,6 +2,7 @@
 
 mod decide;
 mod list;
+mod review;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,15 +11,15 @@ use runner_engine::git::Git;
 use runner_engine::ledger::Ledger;
 use runner_engine::outcome::Exit;
 use runner_engine::owner::Owner;
+use runner_jobs::KindSpec;
 use runner_jobs::dream::DreamSpec;
 use runner_jobs::dream::review::{Book, BookError, Desk, Item, ReviewError, Verdict};
-use runner_jobs::KindSpec;
 use runner_text::redact::Redactor;
 
 use super::run as by_hand;
 use crate::cli::args::{DreamCommand, Listing};
 use crate::cli::dream::{Filter, Which};
-use crate::cli::{Failure, safe, show};
+use crate::cli::{Failure, safe, screen, show};
 use crate::drive::Manner;
 use crate::home::{self, Home};
 use crate::project::Here;
@@ -53,15 +54,30 @@ pub fn run(
             listing,
         } => {
             let how = decide::How::new(&one.id, Verdict::Accept, note, force.force);
-            decide::decide(Room::open(home, here, &one.which)?, &how, manner.quiet, *listing)
+            decide::decide(
+                Room::open(home, here, &one.which)?,
+                &how,
+                manner.quiet,
+                *listing,
+            )
         }
         DreamCommand::Reject { one, note, listing } => {
             let how = decide::How::new(&one.id, Verdict::Reject, note, false);
-            decide::decide(Room::open(home, here, &one.which)?, &how, manner.quiet, *listing)
+            decide::decide(
+                Room::open(home, here, &one.which)?,
+                &how,
+                manner.quiet,
+                *listing,
+            )
         }
         DreamCommand::Skip { one, note, listing } => {
             let how = decide::How::new(&one.id, Verdict::Skip, note, false);
-            decide::decide(Room::open(home, here, &one.which)?, &how, manner.quiet, *listing)
+            decide::decide(
+                Room::open(home, here, &one.which)?,
+                &how,
+                manner.quiet,
+                *listing,
+            )
         }
         DreamCommand::Amend {
             one,
@@ -76,7 +92,12 @@ pub fn run(
                 into: into.clone(),
             };
             let how = decide::How::new(&one.id, verdict, note, force.force);
-            decide::decide(Room::open(home, here, &one.which)?, &how, manner.quiet, *listing)
+            decide::decide(
+                Room::open(home, here, &one.which)?,
+                &how,
+                manner.quiet,
+                *listing,
+            )
         }
         DreamCommand::Undo {
             one,
@@ -86,7 +107,16 @@ pub fn run(
             let room = Room::open(home, here, &one.which)?;
             decide::undo(room, &one.id, force.force, manner.quiet, *listing)
         }
-        DreamCommand::Review { .. } => Err(Failure::usage("not yet")),
+        DreamCommand::Review { filter, which } => {
+            if !screen::there_is_one() {
+                return Err(
+                    Failure::usage("a review needs a terminal, and this is none").mend(
+                        "runner dream list --json, then runner dream accept|reject|amend|skip ID",
+                    ),
+                );
+            }
+            review::run(&Room::open(home, here, which)?, filter)
+        }
     }
 }
 

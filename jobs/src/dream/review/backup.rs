@@ -66,7 +66,11 @@ pub(super) fn folder(spec: &DreamSpec, id: &str) -> String {
 }
 
 /// The backup of a plan, and the contents that belong to it.
-pub(super) fn of<'p>(plan: &'p Plan, decision: &Decision, state: Vec<Stood>) -> (Act, Vec<&'p Source>) {
+pub(super) fn of<'p>(
+    plan: &'p Plan,
+    decision: &Decision,
+    state: Vec<Stood>,
+) -> (Act, Vec<&'p Source>) {
     let mut kept: Vec<&Source> = Vec::new();
     let mut hold = |source: &'p Source| {
         let file = kept.len().to_string();

@@ -331,7 +331,11 @@ impl Desk<'_> {
         for change in &plan.changes {
             match change {
                 Change::Remove(source) => from.push(&source.path),
-                Change::Put { over: Some(_), path, .. } => from.push(path),
+                Change::Put {
+                    over: Some(_),
+                    path,
+                    ..
+                } => from.push(path),
                 Change::Put { over: None, .. } => {}
             }
         }

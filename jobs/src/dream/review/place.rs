@@ -76,7 +76,10 @@ impl Desk<'_> {
     /// Rolls forward what died half-way in this project: acts, and passes whose artifacts are
     /// recorded. Everything else about a dead run is the next tick's.
     fn bury_the_dead(&mut self) -> Result<(), ReviewError> {
-        let now = self.clock.read().map_err(|error| ReviewError::Disk(error.to_string()))?;
+        let now = self
+            .clock
+            .read()
+            .map_err(|error| ReviewError::Disk(error.to_string()))?;
         let driver = Driver {
             world: Box::new(Host { state: self.state }),
             me: self.me,
@@ -92,7 +95,8 @@ impl Desk<'_> {
                 if after.state != RunState::Settled {
                     return Err(ReviewError::Unfinished {
                         run: row.id,
-                        why: "an earlier decision is half placed and cannot be finished yet".to_owned(),
+                        why: "an earlier decision is half placed and cannot be finished yet"
+                            .to_owned(),
                     });
                 }
                 sweep(self.ledger, &after, now.wall)?;
@@ -140,7 +144,10 @@ impl Desk<'_> {
         held.act
             .sign(&holder)
             .map_err(|error| ReviewError::Disk(format!("cannot write the lock file: {error}")))?;
-        let moment = self.clock.read().map_err(|error| ReviewError::Disk(error.to_string()))?;
+        let moment = self
+            .clock
+            .read()
+            .map_err(|error| ReviewError::Disk(error.to_string()))?;
         let staging = self.staging(run.as_str());
         let nothing = Budget {
             calls: Some(0),
@@ -208,7 +215,10 @@ impl Desk<'_> {
             Err(error) => return Err(self.nothing_placed(admitted, error, summary, now)),
         };
         let entries = &ready.manifest.entries;
-        summary.artifacts = entries.iter().map(|entry| entry.target.to_string()).collect();
+        summary.artifacts = entries
+            .iter()
+            .map(|entry| entry.target.to_string())
+            .collect();
         let placed = ready.place(&mut self.ledger.placement_log(Some(&summary), now));
         let Err(error) = placed else {
             return Ok(());
@@ -224,13 +234,17 @@ impl Desk<'_> {
             )
             .into()),
             PlaceError::Conflict(_) | PlaceError::Staged { .. } => {
-                let why = format!("{}; what was to be placed is kept in {staging}", whole(&error));
+                let why = format!(
+                    "{}; what was to be placed is kept in {staging}",
+                    whole(&error)
+                );
                 let outcome = Outcome::Failed {
                     class: Class::Guard,
                     why: why.clone(),
                 };
                 let (run, fence) = (admitted.run(), admitted.fence());
-                self.ledger.settle_conflict(run, fence, &outcome, &summary, now)?;
+                self.ledger
+                    .settle_conflict(run, fence, &outcome, &summary, now)?;
                 Err(ReviewError::Conflict(why).into())
             }
             error => {
@@ -289,14 +303,21 @@ impl Desk<'_> {
     ) -> Result<(), ReviewError> {
         let state = scope.look(&self.spec.state_path(), LONGEST)?;
         let state_bytes = state.as_ref().map_or(&[][..], |(bytes, _)| bytes);
-        let marks = plan.marks.iter().map(|(path, mark)| (path.as_str(), mark.clone()));
+        let marks = plan
+            .marks
+            .iter()
+            .map(|(path, mark)| (path.as_str(), mark.clone()));
         let marks: std::collections::BTreeMap<&str, Mark> = marks.collect();
         let parsed = State::parse(state_bytes).map_err(|bad| ReviewError::State {
             path: self.spec.state_path(),
             why: bad.to_string(),
         });
         // What is only noted there is no reason to hold up a decision that touches no idea.
-        let parsed = if marks.is_empty() { None } else { Some(parsed?) };
+        let parsed = if marks.is_empty() {
+            None
+        } else {
+            Some(parsed?)
+        };
         if !plan.changes.is_empty() {
             let stood = |path: &&str| {
                 let standing = parsed.as_ref()?.standing(path);

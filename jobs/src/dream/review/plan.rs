@@ -302,7 +302,10 @@ fn merged(source: &Source, into: &Source, stamp: Stamp<'_>) -> Result<Vec<u8>, S
     let head = format!("{end}<!-- ctx-dream: merged from {path} on {day} ({id}) -->{end}{end}");
     bytes.extend_from_slice(head.as_bytes());
     let body = front_matter::split(from).body();
-    bytes.extend_from_slice(&ended(body.trim_start_matches(['\r', '\n']).as_bytes(), end));
+    bytes.extend_from_slice(&ended(
+        body.trim_start_matches(['\r', '\n']).as_bytes(),
+        end,
+    ));
     Ok(bytes)
 }
 
@@ -374,18 +377,32 @@ mod tests {
         assert_eq!(put(&plan, 0), ("ideas/done/sub/a.b.md", "text"));
         assert_eq!(plan.changes[1], Change::Remove(one.clone()));
         assert_eq!(plan.marks[0].1.status, "archived");
-        assert!(matches!(&plan.changes[0], Change::Put { looks: Some(looks), .. } if *looks == one.looks));
+        assert!(
+            matches!(&plan.changes[0], Change::Put { looks: Some(looks), .. } if *looks == one.looks)
+        );
         let taken = ["ideas/done/sub/a.b.md", "ideas/done/sub/a.b-2.md"];
         let plan = made(Action::Archive, &one, None, &taken);
         assert_eq!(put(&plan, 0).0, "ideas/done/sub/a.b-3.md");
-        let bare = made(Action::Archive, &source("ideas/.a/b", "x"), None, &["ideas/done/.a/b"]);
+        let bare = made(
+            Action::Archive,
+            &source("ideas/.a/b", "x"),
+            None,
+            &["ideas/done/.a/b"],
+        );
         assert_eq!(put(&bare, 0).0, "ideas/done/.a/b-2");
         let all = plan_of_all_taken(&one);
         assert!(all.unwrap_err().contains("ideas/done"));
     }
 
     fn plan_of_all_taken(one: &Source) -> Result<Plan, String> {
-        plan(Action::Archive, one, None, &DreamSpec::default(), STAMP, |_| true)
+        plan(
+            Action::Archive,
+            one,
+            None,
+            &DreamSpec::default(),
+            STAMP,
+            |_| true,
+        )
     }
 
     #[test]
@@ -399,11 +416,21 @@ mod tests {
             text,
             "# B\r\nno end\r\n\r\n<!-- ctx-dream: merged from ideas/a- -b.md on 1970-01-01 (00ff) -->\r\n\r\n# A\nlast\r\n"
         );
-        assert_eq!(put(&plan, 1), ("ideas/done/a--b.md", "---\nt: 1\n---\n\n# A\nlast"));
+        assert_eq!(
+            put(&plan, 1),
+            ("ideas/done/a--b.md", "---\nt: 1\n---\n\n# A\nlast")
+        );
         assert_eq!(plan.changes.len(), 3);
         let added = plan.preview.iter().filter(|line| line.kind == Kind::Added);
         assert_eq!(added.count(), 5);
-        let nowhere = super::plan(Action::Merge, &one, None, &DreamSpec::default(), STAMP, |_| false);
+        let nowhere = super::plan(
+            Action::Merge,
+            &one,
+            None,
+            &DreamSpec::default(),
+            STAMP,
+            |_| false,
+        );
         assert!(nowhere.is_err());
     }
 
@@ -417,9 +444,15 @@ mod tests {
         let fronted = source("ideas/a.md", "\u{feff}---\r\ntitle: x\r\n---\r\nbody");
         let fronted = made(Action::Promote, &fronted, None, &[]);
         let text = put(&fronted, 0).1;
-        assert!(text.starts_with("\u{feff}---\r\ntitle: x\r\npromoted_from: "), "{text}");
+        assert!(
+            text.starts_with("\u{feff}---\r\ntitle: x\r\npromoted_from: "),
+            "{text}"
+        );
         assert!(text.ends_with("\"\r\n---\r\nbody"), "{text}");
-        assert_eq!(front_matter::split(text).get("promoted_from"), Some("ideas/a.md"));
+        assert_eq!(
+            front_matter::split(text).get("promoted_from"),
+            Some("ideas/a.md")
+        );
     }
 
     #[test]

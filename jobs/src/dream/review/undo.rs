@@ -108,7 +108,10 @@ impl Desk<'_> {
         let folder = backup::folder(self.spec, &decision.proposal_id);
         let fs = RealFs::open(self.root).map_err(book::BookError::from)?;
         let rel = RelPath::new(&folder).map_err(|bad| ReviewError::Guard(bad.to_string()))?;
-        let mut runs = fs.list(&rel).map_err(book::BookError::from)?.unwrap_or_default();
+        let mut runs = fs
+            .list(&rel)
+            .map_err(book::BookError::from)?
+            .unwrap_or_default();
         // The newest first: ids sort by time.
         runs.sort_unstable_by(|a, b| b.cmp(a));
         let reader = Reader::open(self.root, LONGEST).map_err(book::BookError::from)?;
