@@ -10,7 +10,7 @@ use crate::cli::screen::{Look, Row};
 
 /// What a decision is made by, for wide and for narrow terminals.
 const CARD_KEYS: [&str; 2] = [
-    "a accept  r reject  m amend  s skip  u undo  n/p next/previous  f filter  ? help  q quit",
+    "a accept · r reject · m amend · s skip · u undo · n p · f filter · ? · q quit",
     "a r m s · u · n p · f · ? · q",
 ];
 const LIST_KEYS: [&str; 2] = [
@@ -66,6 +66,7 @@ fn title(review: &Review) -> String {
     let shown = review.shown().len();
     let (open, decided) = review.counts();
     let mut title = match shown {
+        0 if review.sieve.is_on() => " none".to_owned(),
         0 => format!(" {open} undecided"),
         _ => format!(" {} of {shown}", review.at + 1),
     };
@@ -297,7 +298,7 @@ fn cut(text: &str, width: usize) -> String {
 /// The lines of a text, broken between words where they can be.
 fn wrapped(look: Look, text: &str, width: usize) -> Vec<Row> {
     let mut rows = Vec::new();
-    for line in text.lines() {
+    for line in text.split('\n') {
         let mut rest = line;
         loop {
             let (row, more) = broken(rest, width.max(2));
