@@ -227,7 +227,7 @@ fn unchanged(root: &Path) -> Done {
     let parsed = start.elapsed();
     let second = survey(root, &spec, &folder.join("cache"))?;
     let surveyed = start.elapsed();
-    let delta = delta::select(&second.ideas, &state, spec.max_ideas);
+    let delta = delta::select(&second.ideas, &state, &Parked::default(), spec.max_ideas);
     println!(
         "second pass: state of {} entries {parsed:.0?}, survey {:.0?} ({} read, cache written: {}), delta {:.0?}, all {:.0?}, \
          {} selected, peak {} MB",

@@ -13,6 +13,7 @@
 pub mod decisions;
 pub mod delta;
 mod dirty;
+pub mod parked;
 pub mod features;
 pub mod leak;
 pub mod proposal;
@@ -49,6 +50,7 @@ pub use dirty::dirty;
 pub use spec::{Dirty, DreamSpec};
 
 use decisions::Decisions;
+use parked::Parked;
 use proposal::{Action, Checked, Offer, Proposal, Refused};
 use state::{Change, State, Triaged};
 use survey::Reader;
@@ -86,11 +88,18 @@ pub fn run(ctx: &mut Context<'_>, spec: &DreamSpec) -> Result<Finished, JobError
         .map_err(|_| JobError::failed(Class::Internal, "the state file could not be parsed"))?
         .map_err(|bad| bad_state(spec, &bad))?;
     let survey = survey?;
-    let delta = delta::select(&survey.ideas, &state, spec.max_ideas);
+    let mut parked = Parked::load(ctx.cache);
+    let delta = delta::select(&survey.ideas, &state, &parked, spec.max_ideas);
+    let aside: Vec<String> = delta
+        .parked
+        .iter()
+        .map(|at| survey.ideas[*at].path.to_string())
+        .collect();
     if delta.selected.is_empty() {
         return Err(JobError::Nothing(nothing(
             delta.unchanged,
             survey.own,
+            &aside,
             &survey.troubles,
         )));
     }
@@ -118,6 +127,7 @@ pub fn run(ctx: &mut Context<'_>, spec: &DreamSpec) -> Result<Finished, JobError
         troubles: survey.troubles,
         own: survey.own,
         waiting: delta.waiting,
+        parked: aside,
         ..Told::default()
     };
     let room = Room::open(&ctx.git, &Bounds::default()).map_err(|error| match error {
@@ -150,8 +160,22 @@ pub fn run(ctx: &mut Context<'_>, spec: &DreamSpec) -> Result<Finished, JobError
     let reply = ask(ctx, &room, &judged)?;
     told.notes = room.notes().to_vec();
     told.notes.extend_from_slice(&reply.notes);
-    fits(&reply, judged.shown.len())?;
-    let Checked { proposals, refused } = proposal::check(elements(&reply), &judged.offer);
+    let fits = fits(&reply, judged.shown.len());
+    let Checked { proposals, refused } = match &fits {
+        Ok(()) => proposal::check(elements(&reply), &judged.offer),
+        Err(_) => Checked::default(),
+    };
+    for one in &judged.shown {
+        let valid = proposals.iter().any(|it| it.targets[0] == one.path);
+        parked.note(&one.path, one.digest, valid);
+        if parked.holds(&one.path, &one.digest) {
+            told.parked.push(one.path.clone());
+        }
+    }
+    if let Err(error) = parked.save(ctx.cache) {
+        tracing::warn!(%error, "it could not be kept which answers were in vain");
+    }
+    fits?;
     if proposals.is_empty() {
         return Err(JobError::failed(Class::Malformed, none_good(&refused)));
     }
@@ -244,9 +268,13 @@ fn decisions(ctx: &Context<'_>, spec: &DreamSpec) -> Result<Decisions, JobError>
     ))
 }
 
-fn nothing(unchanged: usize, own: usize, troubles: &[Trouble]) -> String {
+fn nothing(unchanged: usize, own: usize, parked: &[String], troubles: &[Trouble]) -> String {
     let mut why = format!("no delta ({unchanged} ideas unchanged)");
-    if unchanged == 0 && troubles.is_empty() {
+    if let Some(aside) = told::set_aside(parked) {
+        why.push_str("; ");
+        why.push_str(&aside);
+    }
+    if unchanged == 0 && troubles.is_empty() && parked.is_empty() {
         why.push_str("; there is no note to look at");
     }
     if let Some(left_out) = told::left_out(own) {

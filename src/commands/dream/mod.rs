@@ -5,6 +5,7 @@ mod list;
 mod review;
 
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use runner_engine::git::Git;
@@ -13,6 +14,7 @@ use runner_engine::outcome::Exit;
 use runner_engine::owner::Owner;
 use runner_jobs::KindSpec;
 use runner_jobs::dream::DreamSpec;
+use runner_jobs::dream::parked::Parked;
 use runner_jobs::dream::review::{Book, BookError, Desk, Item, ReviewError, Verdict};
 use runner_text::redact::Redactor;
 
@@ -160,13 +162,24 @@ fn pass(
     home: &Home,
     here: &Path,
     max: Option<u32>,
-    _retry_parked: bool,
+    retry_parked: bool,
     which: &Which,
     manner: Manner,
     listing: Listing,
 ) -> Result<Exit, Failure> {
     let project = Here::load(home, here)?;
     let (job, _) = dream_job(&project, which)?;
+    if retry_parked {
+        let cache = home.state.join("projects").join(project.id.as_str());
+        let path = Parked::path(&cache);
+        match fs::remove_file(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                let what = format!("cannot remove {}: {error}", path.display());
+                return Err(Failure::cannot_write(what));
+            }
+            _ => {}
+        }
+    }
     let settings = max.map(|max| ("max_ideas".to_owned(), max.to_string()));
     let how = by_hand::How {
         manner,
