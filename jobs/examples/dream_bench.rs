@@ -18,6 +18,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use runner_engine::git::Git;
+use runner_jobs::dream::parked::Parked;
 use runner_jobs::dream::proposal::{Action, Status};
 use runner_jobs::dream::state::{Change, State, Triaged};
 use runner_jobs::dream::survey::{Reader, survey};

@@ -177,6 +177,9 @@ mod tests {
         assert!(read(root, &spec).is_none(), "that is ordinary");
         update(root, &spec, &run, &deferred, 3, now).unwrap();
         let mark = read(root, &spec).unwrap();
-        assert_eq!(mark.message, "put off 3 times in a row: work is in progress: a.md");
+        assert_eq!(
+            mark.message,
+            "put off 3 times in a row: work is in progress: a.md"
+        );
     }
 }

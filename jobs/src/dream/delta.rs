@@ -94,7 +94,13 @@ mod tests {
     fn going_back_to_old_content_is_a_change_too() {
         let file = format!("[{}]", entry("a.md", "new", "2026-01-01T00:00:00Z"));
         let state = State::parse(file.as_bytes()).unwrap();
-        assert_eq!(select(&[idea("a.md", "old")], &state, &Parked::default(), 9).selected, [0]);
-        assert_eq!(select(&[idea("a.md", "new")], &state, &Parked::default(), 9).selected, [0; 0]);
+        assert_eq!(
+            select(&[idea("a.md", "old")], &state, &Parked::default(), 9).selected,
+            [0]
+        );
+        assert_eq!(
+            select(&[idea("a.md", "new")], &state, &Parked::default(), 9).selected,
+            [0; 0]
+        );
     }
 }

@@ -13,9 +13,9 @@
 pub mod decisions;
 pub mod delta;
 mod dirty;
-pub mod parked;
 pub mod features;
 pub mod leak;
+pub mod parked;
 pub mod proposal;
 pub mod request;
 pub mod review;

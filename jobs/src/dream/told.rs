@@ -170,7 +170,11 @@ pub(super) fn set_aside(parked: &[String]) -> Option<String> {
     let names: Vec<String> = parked.iter().map(|it| proposal::clean(it, 200)).collect();
     Some(format!(
         "set aside until {} or `runner dream run --retry-parked`, for {PARKED_AFTER} answers could not be used: {}",
-        if parked.len() == 1 { "it changes" } else { "they change" },
+        if parked.len() == 1 {
+            "it changes"
+        } else {
+            "they change"
+        },
         names.join(", ")
     ))
 }

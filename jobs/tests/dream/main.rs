@@ -9,6 +9,9 @@
 
 mod hostile;
 mod place;
+mod review;
+mod sequences;
+mod traps;
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
