@@ -24,6 +24,7 @@ mod nights;
 mod on_time;
 mod policies;
 mod queue;
+mod review;
 mod schedule;
 mod served;
 mod surroundings;

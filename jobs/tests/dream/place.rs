@@ -293,6 +293,11 @@ impl Place {
         }
     }
 
+    /// The project's cache folder.
+    pub fn cache(&self) -> PathBuf {
+        self.folder.path().join("cache")
+    }
+
     /// How many runs are not settled.
     pub fn unsettled(&self) -> usize {
         self.ledger.live().unwrap().len()
