@@ -14,6 +14,7 @@ use std::fs;
 use std::path::Path;
 use std::time::Instant;
 
+use runner_jobs::dream::parked::Parked;
 use runner_jobs::dream::state::{Change, State, Triaged};
 use runner_jobs::dream::survey::survey;
 use runner_jobs::dream::{DreamSpec, delta};
@@ -84,7 +85,7 @@ fn unchanged(root: &Path) -> Done {
     let parsed = start.elapsed();
     let second = survey(root, &spec, &folder.join("cache"))?;
     let surveyed = start.elapsed();
-    let delta = delta::select(&second.ideas, &state, spec.max_ideas);
+    let delta = delta::select(&second.ideas, &state, &Parked::default(), spec.max_ideas);
     println!(
         "second pass: state of {} entries {parsed:.0?}, survey {:.0?} ({} read, cache written: {}), delta {:.0?}, all {:.0?}, \
          {} selected, peak {} MB",

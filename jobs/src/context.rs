@@ -8,6 +8,7 @@ use runner_backends::{Backend, BackendError, NullSink, Phase, Reply, Request};
 use runner_engine::admission::Shortfall;
 use runner_engine::git::Git;
 use runner_engine::ledger::{Admitted, Amounts, Ledger, LedgerError, Money, RequestId, Spent};
+use runner_engine::locks::JobLock;
 use runner_engine::policy::quota;
 use runner_engine::process::Cancel;
 use runner_engine::scope::Scope;
@@ -62,6 +63,8 @@ pub struct Context<'a> {
     asked: bool,
     /// Nothing may be kept, caches neither.
     pub(crate) rehearsal: bool,
+    /// Kept until the run is settled, and dropped with it.
+    pub(crate) held: Option<JobLock>,
 }
 
 /// How a run pays.
@@ -144,6 +147,17 @@ impl<'a> Context<'a> {
             spending: Spending::default(),
             asked: false,
             rehearsal: false,
+            held: None,
+        }
+    }
+
+    /// Holds a lock from now until the run is settled, if it is to be had within a few seconds: for
+    /// what others do to the same files in between. Without it, what changed meanwhile is still
+    /// never overwritten; it only costs the run.
+    pub fn hold(&mut self, lock: &Path) {
+        match JobLock::take_for_run(lock, |_| false) {
+            Ok(lock) => self.held = Some(lock),
+            Err(error) => tracing::warn!(%error, "goes on without the lock on its files"),
         }
     }
 

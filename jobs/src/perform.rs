@@ -70,6 +70,7 @@ pub fn perform(mut ctx: Context<'_>, spec: &JobSpec) -> Result<Settled, PerformE
         scope,
         ledger,
         redactor,
+        held: _until_settled,
         ..
     } = ctx;
     let run = admitted.run();

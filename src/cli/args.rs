@@ -9,6 +9,7 @@ use clap::{ArgAction, Parser, Subcommand};
 use clap_complete::Shell;
 use runner_engine::outcome::Exit;
 
+pub use super::dream::DreamCommand;
 pub use ledger::LedgerCommand;
 
 /// Reads a command line. Help and mistakes are printed here; the error is the exit code.
@@ -302,8 +303,7 @@ pub enum Command {
         #[command(subcommand)]
         command: LedgerCommand,
     },
-    /// The dream pass over changed ideas
-    #[command(after_help = "Example: runner dream run --dry-run")]
+    /// The dream pass over changed ideas, and the review of what it proposes
     Dream {
         /// What to do
         #[command(subcommand)]
@@ -494,37 +494,6 @@ pub struct What {
     /// The IANA zone [default: the job's, else that of the project's night, else this machine's]
     #[arg(long)]
     pub zone: Option<String>,
-}
-
-/// The dream pass.
-#[derive(Debug, Subcommand)]
-pub enum DreamCommand {
-    /// Run one pass now
-    #[command(after_help = "Example: runner dream run --json")]
-    Run {
-        /// Say what would be asked, of whom, at most for how much, and whether it would start now; ask
-        /// nothing and write nothing
-        #[arg(long)]
-        dry_run: bool,
-        #[command(flatten)]
-        listing: Listing,
-    },
-    /// Measure the answer by rule on ideas of which the answer is known; proposes nothing
-    #[command(
-        after_help = "FILE is a JSON array. Each element has `idea`, a path, and what is known of it: \
-                            `commits`, the hashes that did it; or `status`, one of the five; or `open`, true \
-                            where it is alive.\n\nExample: runner dream bench --truth labels.json --past"
-    )]
-    Bench {
-        /// The labels
-        #[arg(long, value_name = "FILE")]
-        truth: PathBuf,
-        /// Judge each idea that was done on the history before that too: an open idea each
-        #[arg(long)]
-        past: bool,
-        #[command(flatten)]
-        listing: Listing,
-    },
 }
 
 /// Looks at the settings, or changes one.

@@ -5,6 +5,7 @@ mod budget;
 mod config;
 mod daemon;
 mod demo;
+mod dream;
 mod dream_bench;
 mod dry;
 mod init;
@@ -28,7 +29,7 @@ use runner_engine::ledger::LedgerError;
 use runner_engine::outcome::Exit;
 
 use crate::cli::Failure;
-use crate::cli::args::{Args, BudgetCommand, Command, ConfigCommand, DreamCommand, RunsCommand};
+use crate::cli::args::{Args, BudgetCommand, Command, ConfigCommand, RunsCommand};
 use crate::config::Reach;
 use crate::drive::Manner;
 use crate::home::Home;
@@ -66,7 +67,7 @@ fn is_dry(command: &Command) -> bool {
         Command::Night { dry_run, .. }
         | Command::Run { dry_run, .. }
         | Command::Dream {
-            command: DreamCommand::Run { dry_run, .. },
+            command: crate::cli::dream::DreamCommand::Run { dry_run, .. },
         } => *dry_run,
         _ => false,
     }
@@ -221,24 +222,7 @@ fn dispatch(args: &Args, home: &Home) -> Result<Exit, Failure> {
         Command::Config { command } => config::run(home, here, command, args.quiet),
         Command::Schedule { command } => schedule::run(home, here, command),
         Command::Ledger { command } => ledger::run(home, command, args.quiet),
-        Command::Dream {
-            command:
-                DreamCommand::Run {
-                    dry_run: true,
-                    listing,
-                },
-        } => dry::dream(home, here, *listing),
-        Command::Dream {
-            command: DreamCommand::Run { listing, .. },
-        } => run::dream(home, here, manner, *listing),
-        Command::Dream {
-            command:
-                DreamCommand::Bench {
-                    truth,
-                    past,
-                    listing,
-                },
-        } => dream_bench::run(home, here, truth, *past, *listing),
+        Command::Dream { command } => dream::run(home, here, command, manner),
     }
 }
 

@@ -31,6 +31,7 @@ mod on_time;
 mod policies;
 mod projects;
 mod queue;
+mod review;
 mod schedule;
 mod served;
 mod status;

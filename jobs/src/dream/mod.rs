@@ -1,7 +1,7 @@
 //! The dream pass: reads the changed ideas, grounds and classifies each, and leaves proposals.
 //!
 //! ```text
-//! survey ──> delta ──> evidence ──> rule ──> ask ──> check ──> hash again ──> stage
+//! survey ──> delta ──> evidence ──> rule ──> ask ──> check ──> lock ──> hash again ──> stage
 //!            │ none: skipped                           │ none good: malformed
 //! ```
 //!
@@ -16,8 +16,10 @@ pub mod delta;
 mod dirty;
 pub mod features;
 pub mod leak;
+pub mod parked;
 pub mod proposal;
 pub mod request;
+pub mod review;
 pub mod rule;
 mod spec;
 pub mod stat_cache;
@@ -33,6 +35,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use runner_backends::{Reply, Request};
+use runner_engine::admission::AT_WORK;
 use runner_engine::digest::Digest;
 use runner_engine::files::write_atomic;
 use runner_engine::outcome::Class;
@@ -48,6 +51,7 @@ pub use dirty::dirty;
 pub use spec::{Dirty, DreamSpec};
 
 use decisions::Decisions;
+use parked::Parked;
 use proposal::{Action, Checked, Offer, Proposal, Refused};
 use state::{Change, State, Triaged};
 use survey::Reader;
@@ -82,6 +86,7 @@ pub fn run(ctx: &mut Context<'_>, spec: &DreamSpec) -> Result<Finished, JobError
         reader,
         room,
         judged,
+        mut parked,
         mut told,
     } = ground(ctx, spec, &state_bytes)?;
     let proposals_path = proposals_path(&folder);
@@ -89,8 +94,22 @@ pub fn run(ctx: &mut Context<'_>, spec: &DreamSpec) -> Result<Finished, JobError
     let reply = ctx.ask(&request, judged.shown.len() as u64)?;
     told.notes = room.notes().to_vec();
     told.notes.extend_from_slice(&reply.notes);
-    fits(&reply, judged.shown.len())?;
-    let Checked { proposals, refused } = proposal::check(elements(&reply), &judged.offer);
+    let fits = fits(&reply, judged.shown.len());
+    let Checked { proposals, refused } = match &fits {
+        Ok(()) => proposal::check(elements(&reply), &judged.offer),
+        Err(_) => Checked::default(),
+    };
+    for one in &judged.shown {
+        let valid = proposals.iter().any(|it| it.targets[0] == one.path);
+        parked.note(&one.path, one.digest, valid);
+        if parked.holds(&one.path, &one.digest) {
+            told.parked.push(one.path.clone());
+        }
+    }
+    if let Err(error) = parked.save(ctx.cache) {
+        tracing::warn!(%error, "it could not be kept which answers were in vain");
+    }
+    fits?;
     if proposals.is_empty() {
         return Err(JobError::failed(Class::Malformed, none_good(&refused)));
     }
@@ -103,6 +122,8 @@ pub fn run(ctx: &mut Context<'_>, spec: &DreamSpec) -> Result<Finished, JobError
         .collect();
     let answered = |one: &verdicts::One| proposals.iter().any(|it| it.targets[0] == one.path);
     told.unanswered = judged.shown.iter().filter(|one| !answered(one)).count();
+    // From here on nobody's decision comes between what is seen and what is placed.
+    ctx.hold(&review::files_lock(ctx.cache));
     let changed = changed_meanwhile(&reader, &judged.offer, &proposals);
     let changes = changes(&judged, &proposals, &changed, ctx.now);
     let kept = undecided(proposals, &changed, &decisions(ctx, spec)?, &mut told);
@@ -111,8 +132,16 @@ pub fn run(ctx: &mut Context<'_>, spec: &DreamSpec) -> Result<Finished, JobError
     text.push('\n');
     ctx.scope
         .stage(&proposals_path, text.as_bytes(), Expect::Absent)?;
+    // People may have decided while the question was open: what they left there is kept.
+    let (later_bytes, later) = read_state(ctx, spec)?;
+    let text = if later == expect {
+        state.with(&changes)
+    } else {
+        let state = State::parse(&later_bytes).map_err(|bad| bad_state(spec, &bad))?;
+        state.with(&changes)
+    };
     ctx.scope
-        .stage(&spec.state_path(), state.with(&changes).as_bytes(), expect)?;
+        .stage(&spec.state_path(), text.as_bytes(), later)?;
     Ok(told.finish(&kept, judged.shown.len(), ideas, &folder))
 }
 
@@ -125,6 +154,7 @@ struct Grounded<'a> {
     reader: Reader,
     room: Room,
     judged: Judged,
+    parked: Parked,
     told: Told,
 }
 
@@ -160,11 +190,18 @@ fn ground<'a>(
         .map_err(|_| JobError::failed(Class::Internal, "the state file could not be parsed"))?
         .map_err(|bad| bad_state(spec, &bad))?;
     let survey = survey?;
-    let delta = delta::select(&survey.ideas, &state, spec.max_ideas);
+    let parked = Parked::load(ctx.cache);
+    let delta = delta::select(&survey.ideas, &state, &parked, spec.max_ideas);
+    let aside: Vec<String> = delta
+        .parked
+        .iter()
+        .map(|at| survey.ideas[*at].path.to_string())
+        .collect();
     if delta.selected.is_empty() {
         return Err(JobError::Nothing(nothing(
             delta.unchanged,
             survey.own,
+            &aside,
             &survey.troubles,
         )));
     }
@@ -172,7 +209,7 @@ fn ground<'a>(
         && let Some((until, names)) =
             dirty::just_changed(&survey.ideas, &delta.selected, spec.quiet_minutes, ctx.now)
     {
-        let why = format!("work is in progress: {}", named(&names));
+        let why = format!("{AT_WORK}: {}", named(&names));
         return Err(JobError::Wait { until, why });
     }
     let folder = pass_folder(ctx, spec);
@@ -191,6 +228,7 @@ fn ground<'a>(
         troubles: survey.troubles,
         own: survey.own,
         waiting: delta.waiting,
+        parked: aside,
         ..Told::default()
     };
     let room = Room::open(&ctx.git, &Bounds::default()).map_err(|error| match error {
@@ -227,6 +265,7 @@ fn ground<'a>(
         reader,
         room,
         judged,
+        parked,
         told,
     })
 }
@@ -297,9 +336,13 @@ fn decisions(ctx: &Context<'_>, spec: &DreamSpec) -> Result<Decisions, JobError>
     ))
 }
 
-fn nothing(unchanged: usize, own: usize, troubles: &[Trouble]) -> String {
+fn nothing(unchanged: usize, own: usize, parked: &[String], troubles: &[Trouble]) -> String {
     let mut why = format!("no delta ({unchanged} ideas unchanged)");
-    if unchanged == 0 && troubles.is_empty() {
+    if let Some(aside) = told::set_aside(parked) {
+        why.push_str("; ");
+        why.push_str(&aside);
+    }
+    if unchanged == 0 && troubles.is_empty() && parked.is_empty() {
         why.push_str("; there is no note to look at");
     }
     if let Some(left_out) = told::left_out(own) {

@@ -306,10 +306,12 @@ pub fn id(targets: &[String], status: Status, action: Action) -> String {
 
 /// Over the contents of the targets, in order.
 fn targets_hash(targets: &[String], offer: &Offer) -> String {
-    let digests: Vec<Option<&Digest>> = targets
-        .iter()
-        .map(|target| offer.digests.get(target))
-        .collect();
+    hash_of(targets.iter().map(|target| offer.digests.get(target)))
+}
+
+/// The hash over the contents of targets in order, as a proposal and a decision carry it.
+pub fn hash_of<'d>(digests: impl IntoIterator<Item = Option<&'d Digest>>) -> String {
+    let digests: Vec<Option<&Digest>> = digests.into_iter().collect();
     Digest::of(&serde_json::to_vec(&digests).expect("hex is JSON")).to_string()
 }
 

@@ -167,8 +167,9 @@ fn attempt(
         }
     };
     let now = home.wall()?;
-    if let Err(error) = failmark::update(&setting.here.root, &setting.spec, &row.id, &outcome, now)
-    {
+    let deferrals = drive::deferrals(ledger, row, &outcome)?;
+    let (root, spec) = (&setting.here.root, &setting.spec);
+    if let Err(error) = failmark::update(root, spec, &row.id, &outcome, deferrals, now) {
         tracing::error!(%error, "the failmark could not be written");
         show::complain(&format!(
             "the failmark of {} could not be written: {error}",
