@@ -72,6 +72,11 @@ pub(crate) fn attempt(
                 excerpt: String::new(),
             })
         }
+        Reason::Quota => Err(BackendError::Crash {
+            status: ended.status.to_string(),
+            why: format!("{program} filled its folder beyond what is given"),
+            stderr_tail: secrets.tail(&ended.stderr, STDERR_TAIL),
+        }),
         Reason::Exited if ended.status == Status::Exit(0) => Ok(ended),
         Reason::Exited => Err(BackendError::Crash {
             status: ended.status.to_string(),
@@ -90,7 +95,7 @@ pub(crate) fn spawn_error(error: &SpawnError) -> BackendError {
                 hint: error.to_string(),
             }
         }
-        SpawnError::Cwd { .. } => BackendError::Rejected {
+        SpawnError::Cwd { .. } | SpawnError::Walls { .. } => BackendError::Rejected {
             why: error.to_string(),
         },
         SpawnError::Cancelled { why } => BackendError::Cancelled { why: why.clone() },

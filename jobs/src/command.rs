@@ -121,7 +121,9 @@ pub fn run(ctx: &mut Context<'_>, spec: &CommandSpec) -> Result<Finished, JobErr
 fn not_started(error: SpawnError) -> JobError {
     let class = match error {
         SpawnError::NotFound { .. } | SpawnError::NotExecutable { .. } => Class::NotInstalled,
-        SpawnError::Cwd { .. } | SpawnError::Io { .. } => Class::Environment,
+        SpawnError::Cwd { .. } | SpawnError::Io { .. } | SpawnError::Walls { .. } => {
+            Class::Environment
+        }
         SpawnError::Cancelled { why } => return JobError::Cancelled { why },
     };
     JobError::failed(class, error.to_string())
@@ -164,6 +166,12 @@ fn judge(ctx: &Context<'_>, ended: &Ended) -> Result<(), JobError> {
             return Err(JobError::failed(
                 Class::Crash,
                 "it wrote more output than is taken, and was ended",
+            ));
+        }
+        Reason::Quota => {
+            return Err(JobError::failed(
+                Class::Crash,
+                "it filled its folder beyond what is given, and was ended",
             ));
         }
         Reason::Exited => {}
