@@ -65,8 +65,19 @@ pub struct Walls {
     pub note: Option<PathBuf>,
     /// How much of the machine it may use.
     pub caps: Caps,
+    /// How much may lie in a folder while the child runs; whoever started it looks now and then.
+    pub quota: Option<Quota>,
     /// What the walls are made of.
     pub means: Means,
+}
+
+/// A folder, and how much may be in it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Quota {
+    /// The folder.
+    pub folder: PathBuf,
+    /// The most, in bytes, of all that is beneath.
+    pub bytes: u64,
 }
 
 /// How much of the machine one child may use.

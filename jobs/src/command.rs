@@ -3,8 +3,7 @@
 //! The program runs in the project's folder and leaves its artifacts in the private folder that it
 //! finds in `RUNNER_OUT`. An exit code proves nothing: the run has succeeded when the program ended
 //! with 0 *and* every declared artifact is there and parses. What is placed are bytes that we read
-//! after its whole tree was dead; a file of the child's is never moved into place. Until the walls
-//! exist the child is unconfined, and its report says so.
+//! after its whole tree was dead; a file of the child's is never moved into place.
 
 use std::ffi::OsString;
 use std::fs;
@@ -20,6 +19,7 @@ use runner_engine::time::boot_time;
 use serde::Deserialize;
 use serde_json::json;
 
+use crate::context::OUT_FOLDER;
 use crate::{Context, Finished, JobError};
 
 /// The largest artifact that is placed, in bytes.
@@ -42,6 +42,9 @@ pub struct CommandSpec {
     /// What it must leave.
     #[serde(default)]
     pub artifacts: Vec<Artifact>,
+    /// What of the project it may write itself, besides; `.` is nearly all.
+    #[serde(default)]
+    pub writes: Option<Vec<String>>,
 }
 
 /// One file that a run must produce.
@@ -59,7 +62,7 @@ pub struct Artifact {
 /// # Errors
 /// Each way in which it did not do what it declared.
 pub fn run(ctx: &mut Context<'_>, spec: &CommandSpec) -> Result<Finished, JobError> {
-    let out = ctx.run_dir.join("out");
+    let out = ctx.run_dir.join(OUT_FOLDER);
     fs::create_dir_all(&out).map_err(|source| JobError::Io {
         doing: "create",
         path: out.clone(),
@@ -78,12 +81,13 @@ pub fn run(ctx: &mut Context<'_>, spec: &CommandSpec) -> Result<Finished, JobErr
             ..Limits::default()
         },
         marker: ctx.admitted.run().to_string(),
-        confine: None,
+        confine: ctx.confine.cloned(),
     };
     ctx.progress.step(&spec.program, 0, 1);
     let ended =
         process::run(&child, &ctx.cancel, &mut |_, _| Verdict::Continue).map_err(not_started)?;
     ctx.progress.step(&spec.program, 1, 1);
+    ctx.contained(ended.containment.as_ref());
     keep_output(ctx, &ended)?;
     judge(ctx, &ended)?;
     let mut finished = Finished {

@@ -11,7 +11,13 @@ use runner_engine::ledger::{Admitted, Amounts, Ledger, LedgerError, Spent};
 use runner_engine::process::Cancel;
 use runner_engine::scope::Scope;
 use runner_engine::time::{Clock, Moment};
+use runner_engine::walls::{Confine, Containment};
 use runner_text::redact::Redactor;
+
+/// The part of a run's folder in which children of backends work.
+pub const CHILD_FOLDER: &str = "child";
+/// The part in which a command leaves its artifacts.
+pub const OUT_FOLDER: &str = "out";
 
 /// Where a run tells how far it is.
 pub trait Progress {
@@ -51,6 +57,10 @@ pub struct Context<'a> {
     pub redactor: Redactor,
     /// The environment that children may have.
     pub env: &'a std::collections::BTreeMap<String, String>,
+    /// What a program of the job itself starts behind.
+    pub confine: Option<&'a Confine>,
+    /// What held the last of them, in words, and what that did not cover.
+    pub(crate) held: Option<(String, Vec<&'static str>)>,
     pub(crate) clock: &'a Clock,
     pub(crate) ledger: &'a mut Ledger,
     pub(crate) backend: Arc<dyn Backend>,
@@ -105,11 +115,23 @@ impl<'a> Context<'a> {
             progress: tools.progress,
             redactor: tools.redactor,
             env: tools.env,
+            confine: tools.confine,
+            held: None,
             clock: tools.clock,
             ledger,
             backend,
             asked: false,
         }
+    }
+
+    /// Remembers what held a program of the job.
+    pub(crate) fn contained(&mut self, containment: Option<&Containment>) {
+        self.held = containment.map(|it| (it.to_string(), it.gaps()));
+    }
+
+    /// Where a child of a backend works: the only part of the run's folder that it may write.
+    pub fn child_dir(&self) -> PathBuf {
+        self.run_dir.join(CHILD_FOLDER)
     }
 
     /// Whether the backend was asked anything.
@@ -243,6 +265,8 @@ pub struct Tools<'a> {
     pub redactor: Redactor,
     /// The environment that children may have.
     pub env: &'a std::collections::BTreeMap<String, String>,
+    /// What a program of the job itself starts behind.
+    pub confine: Option<&'a Confine>,
     /// Both clocks.
     pub clock: &'a Clock,
 }

@@ -70,7 +70,7 @@ pub fn run(ctx: &mut Context<'_>, spec: &PromptSpec) -> Result<Finished, JobErro
             total: ctx.left(),
             ..RequestLimits::default()
         },
-        run_dir: Some(ctx.run_dir.to_owned()),
+        run_dir: Some(ctx.child_dir()),
     };
     let reply = ctx.ask(&request, 0)?;
     let text = match &reply.value {

@@ -137,6 +137,7 @@ fn values(key: &Key) -> (&'static str, Vec<&'static str>) {
                 "builtin" => "\"builtin\"",
                 "none" => "\"last\"",
                 "skip" => "\"queue\"",
+                "on" => "\"off\"",
                 "dream" => "\"command\"",
                 _ => "\"strict\"",
             },
@@ -314,7 +315,7 @@ fn the_default_documents_every_key_and_no_other() {
     let shared = |key: &Key| {
         key.path.starts_with("jobs.*.budget.")
             || key.path.starts_with("jobs.*.")
-                && (keys::is_policy(last(key)) || last(key) == "zone")
+                && (keys::is_shared(last(key)) || last(key) == "zone")
     };
     let wanted: BTreeSet<String> = all()
         .iter()

@@ -9,8 +9,8 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::time::Duration;
 
-use super::spec::Quota;
 use crate::time::boot_time;
+use crate::walls::Quota;
 
 const EVERY: Duration = Duration::from_secs(2);
 const SHARE: u32 = 20;

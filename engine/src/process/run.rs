@@ -335,9 +335,9 @@ impl<'a> Session<'a> {
             chunk: vec![0; CHUNK],
             launcher,
             room: spec
-                .limits
-                .quota
-                .clone()
+                .confine
+                .as_ref()
+                .and_then(|confine| confine.walls.quota.clone())
                 .map(|quota| Room::new(quota, started)),
         })
     }

@@ -73,17 +73,6 @@ pub struct Limits {
     pub kill_wait: Duration,
     /// How many bytes of each stream are kept; one more ends the child. Default: 64 MiB.
     pub output_cap: usize,
-    /// How much it may fill of a folder. Default: not bounded.
-    pub quota: Option<Quota>,
-}
-
-/// A folder, and how much may be in it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Quota {
-    /// The folder.
-    pub folder: PathBuf,
-    /// The most, in bytes, of all that is beneath.
-    pub bytes: u64,
 }
 
 impl Default for Limits {
@@ -97,7 +86,6 @@ impl Default for Limits {
             drain: Duration::from_millis(200),
             kill_wait: Duration::from_secs(10),
             output_cap: 64 * 1024 * 1024,
-            quota: None,
         }
     }
 }

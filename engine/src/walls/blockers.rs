@@ -14,6 +14,9 @@ use std::fs;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
+/// The note's name in the folder of a run.
+pub const NOTE: &str = "walls.json";
+
 /// What a file that git reads says in place of nothing.
 const COMMON: &[u8] = b".\n";
 
@@ -25,7 +28,7 @@ pub fn make(missing: &[PathBuf], note: Option<&Path>, made: &mut Vec<PathBuf>) -
     }
     for path in missing {
         let done = if is_common(path) {
-            fs::File::create_new(path).and_then(|mut file| file.write_all(COMMON))
+            whole_file(path)
         } else {
             fs::create_dir(path)
         };
@@ -37,6 +40,17 @@ pub fn make(missing: &[PathBuf], note: Option<&Path>, made: &mut Vec<PathBuf>) -
         }
     }
     Ok(())
+}
+
+/// Makes the file with all that is in it at once: git may look at any moment.
+fn whole_file(path: &Path) -> io::Result<()> {
+    let half = path.with_extension(format!("runner-{}", std::process::id()));
+    let mut file = fs::File::create_new(&half)?;
+    let done = file
+        .write_all(COMMON)
+        .and_then(|()| fs::hard_link(&half, path));
+    fs::remove_file(&half)?;
+    done
 }
 
 /// Removes them, and the note.

@@ -277,6 +277,7 @@ fn ask(ctx: &mut Context<'_>, room: &Room, judged: &Judged) -> Result<Reply, Job
             verdict: &one.verdict,
         })
         .collect();
+    let child_dir = ctx.child_dir();
     let frame = request::Frame {
         id: format!("{}/1", ctx.admitted.run()),
         seed: ctx.admitted.seed(),
@@ -284,7 +285,7 @@ fn ask(ctx: &mut Context<'_>, room: &Room, judged: &Judged) -> Result<Reply, Job
             .left()
             .saturating_sub(AFTERWARDS)
             .max(Duration::from_secs(1)),
-        run_dir: ctx.run_dir,
+        run_dir: &child_dir,
         redactor: &ctx.redactor,
     };
     let request = request::build(frame, room, &shown, &judged.offer);
