@@ -3,6 +3,8 @@
 //!
 //! Everything goes through the built program (`runner __launch`) as in a run.
 
+mod attempts;
+mod escapes;
 mod launch;
 
 use std::collections::BTreeMap;
