@@ -3,6 +3,7 @@
 mod config;
 mod daemon;
 mod demo;
+mod guard;
 mod init;
 mod night;
 mod pause;
@@ -66,7 +67,8 @@ fn reach(command: &Command) -> Option<Reach> {
         | Command::Resume { .. }
         | Command::Runs { .. }
         | Command::Status { .. }
-        | Command::Report { .. } => None,
+        | Command::Report { .. }
+        | Command::Guard { .. } => None,
     }
 }
 
@@ -142,6 +144,7 @@ fn dispatch(args: &Args, home: &Home) -> Result<Exit, Failure> {
         } => runs::logs::logs(home, run, *follow),
         Command::Status { listing } => status::run(home, here, args.at.is_some(), *listing),
         Command::Report { night, listing } => report::run(home, here, night.as_deref(), *listing),
+        Command::Guard { command } => guard::run(home, here, command),
         Command::Config { command } => config::run(home, here, command, args.quiet),
         Command::Schedule { command } => schedule::run(home, here, command),
         Command::Dream {

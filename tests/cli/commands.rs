@@ -243,7 +243,7 @@ fn a_command_backend_answers_a_prompt() {
         (row["backend"].as_str(), row["model_calls"].as_i64()),
         (Some("mine"), Some(1))
     );
-    assert_confined(&row);
+    assert_confined(row);
 }
 
 /// The guide's smallest backend, word for word, as both kinds of job would use it.

@@ -27,3 +27,4 @@ mod queue;
 mod schedule;
 mod served;
 mod surroundings;
+mod walls;

@@ -262,7 +262,7 @@ const SINGLE: &[(&str, About, &str)] = &[
     ("hidden: run it", Files, "$S/tool"),
     // Other processes.
     ("kill another", Files, "kill -9 $V"),
-    ("kill all", Kernel, "kill -9 -1"),
+    ("kill all", Kernel, "kill -0 -1 && echo THROUGH"),
     (
         "kill the launcher",
         Files,
@@ -491,7 +491,7 @@ const SINGLE: &[(&str, About, &str)] = &[
     (
         "kernel settings",
         Kernel,
-        "echo '|/bin/sh' > /proc/sys/kernel/core_pattern && echo THROUGH",
+        "p=$(cat /proc/sys/kernel/core_pattern); echo \"$p\" > /proc/sys/kernel/core_pattern && echo THROUGH",
     ),
     (
         "sysrq",
@@ -501,7 +501,7 @@ const SINGLE: &[(&str, About, &str)] = &[
     (
         "sysfs",
         Kernel,
-        "echo 0 > /sys/kernel/mm/ksm/run && echo THROUGH",
+        ": >> /sys/kernel/mm/ksm/run && echo THROUGH",
     ),
     (
         "load a module",
@@ -536,12 +536,12 @@ const SINGLE: &[(&str, About, &str)] = &[
     (
         "the clock",
         Kernel,
-        "perl -e 'my $t = pack(\"qq\", 1, 0); syscall(164, $t, 0); print \"THROUGH\\n\" if $! != 1'",
+        "perl -e 'my $t = pack(\"qq\", 1, -1); syscall(164, $t, 0); print \"THROUGH\\n\" if $! != 1'",
     ),
     (
         "the host's name",
         Kernel,
-        "perl -e 'print \"THROUGH\\n\" if syscall(170, \"evil\", 4) == 0'",
+        "perl -e 'syscall(170, \"evil\", 999); print \"THROUGH\\n\" if $! != 1'",
     ),
     (
         "accounting",
@@ -671,7 +671,7 @@ const SINGLE: &[(&str, About, &str)] = &[
     (
         "cron",
         Kernel,
-        "for f in /etc/cron.d/escape /etc/crontab /var/spool/cron/crontabs/escape /etc/cron.daily/escape; do { echo '* * * * * root true' >> $f; } && echo THROUGH; done",
+        "for f in /etc/cron.d/escape /etc/crontab /var/spool/cron/crontabs/escape /etc/cron.daily/escape; do { : >> $f; } && echo THROUGH; done",
     ),
     ("at", Kernel, "echo true | at now && echo THROUGH"),
     (
@@ -688,7 +688,7 @@ const SINGLE: &[(&str, About, &str)] = &[
     (
         "the loader",
         Kernel,
-        "echo $W/evil.so > /etc/ld.so.preload && echo THROUGH",
+        ": >> /etc/ld.so.preload && echo THROUGH",
     ),
     (
         "shared memory of the host",
@@ -759,7 +759,7 @@ const SINGLE: &[(&str, About, &str)] = &[
     (
         "thaw and kill others",
         Kernel,
-        "for g in /sys/fs/cgroup/unified/*/ /sys/fs/cgroup/*/; do { echo 1 > $g/cgroup.kill; } && echo THROUGH; done",
+        "for g in /sys/fs/cgroup/unified/*/ /sys/fs/cgroup/*/; do { : >> $g/cgroup.kill; } && echo THROUGH; done",
     ),
     (
         "a core",

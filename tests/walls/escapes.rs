@@ -72,6 +72,8 @@ impl House {
             .env_clear()
             .env("SECRET", "correct-horse")
             .stdin(Stdio::null())
+            .stdout(open.try_clone().unwrap())
+            .stderr(Stdio::null())
             .spawn()
             .unwrap();
         Self {

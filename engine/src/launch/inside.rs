@@ -15,7 +15,10 @@ use std::process::{Child, Command, Stdio};
 
 use rustix::event::{PollFd, PollFlags};
 use rustix::io::Errno;
-use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, kill_process_group, wait as wait_any};
+use rustix::process::{
+    DumpableBehavior, Pid, Signal, WaitOptions, WaitStatus, kill_process_group,
+    set_dumpable_behavior, wait as wait_any,
+};
 use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities, set_no_new_privs};
 use signal_hook::consts::SIGCHLD;
 
@@ -42,6 +45,11 @@ pub(super) fn attend(channel: &Channel, plan: &Plan, streams: Vec<OwnedFd>) -> i
     let Ok(signals) = Signals::catch(&[SIGCHLD]) else {
         return refuse(Refusal::Other("cannot catch signals".to_owned()));
     };
+    // The program has the same user: it must not read or write this process's memory and
+    // descriptors.
+    if let Err(error) = set_dumpable_behavior(DumpableBehavior::NotDumpable) {
+        return refuse(Refusal::at("close this process to others", error));
+    }
     let seen = inside.real.write.iter().chain(&inside.real.keep);
     if let Some(place) = seen.into_iter().find(|place| !unchanged(place)) {
         return refuse(Refusal::Walls(format!(

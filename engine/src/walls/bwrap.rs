@@ -96,6 +96,8 @@ pub fn options(view: &View<'_>) -> Vec<OsString> {
     }
     // No mount is made in these later: not even by a name that nobody has yet.
     line.add(["--remount-ro", "/run"]);
+    // Root's own files in it (`/proc/sys`, `sysrq-trigger`) heed no capability.
+    line.add(["--remount-ro", "/proc"]);
     line.add(["--chdir", "/"]);
     line.0
 }
