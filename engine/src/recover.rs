@@ -34,7 +34,7 @@ use crate::owner::Owner;
 use crate::placement::{self, PlaceError, PlacementLog as _, RealFs, Recovery, RelPath};
 use crate::process::tree::{self, Killed};
 use crate::time::Moment;
-use crate::walls::blockers::{NOTE, clear_noted};
+use crate::walls::blockers::{FOLDER, clear_abandoned};
 
 /// How long after its total deadline a run may take to end by itself.
 pub const OVERRUN_GRACE: Duration = Duration::from_secs(30);
@@ -89,7 +89,7 @@ impl World for Host<'_> {
         // The groups first: who forks faster than we look is in one.
         clear_marked(run.as_str());
         let killed = tree::kill_marked(run.as_str());
-        clear_noted(&self.state.join("runs").join(run.as_str()).join(NOTE));
+        clear_abandoned(&self.state.join(FOLDER));
         killed
     }
 }

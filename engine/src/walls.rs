@@ -60,9 +60,9 @@ pub struct Walls {
     /// A private folder for temporary files: its `TMPDIR`, and its `/tmp` where it has a view of its
     /// own. It is made if it is not there.
     pub temp: Option<PathBuf>,
-    /// Where it is noted, while the child runs, what was put in the place of kept paths that are
-    /// not there; recovery clears that away after a death.
-    pub note: Option<PathBuf>,
+    /// A folder that no child sees, where it is registered what stands in the place of kept paths
+    /// that are not there; recovery clears that away after a death. Needed where one is missing.
+    pub blockers: Option<PathBuf>,
     /// How much of the machine it may use.
     pub caps: Caps,
     /// How much may lie in a folder while the child runs; whoever started it looks now and then.

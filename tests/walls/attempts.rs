@@ -262,7 +262,7 @@ const SINGLE: &[(&str, About, &str)] = &[
     ("hidden: run it", Files, "$S/tool"),
     // Other processes.
     ("kill another", Files, "kill -9 $V"),
-    ("kill all", Kernel, "kill -0 -1 && echo THROUGH"),
+    ("kill all", Kernel, "kill -CONT -1"),
     (
         "kill the launcher",
         Files,

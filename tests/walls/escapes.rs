@@ -14,6 +14,7 @@ use std::process::{Child, Command, Stdio};
 use runner_engine::process::{Cancel, Verdict, run};
 use runner_engine::walls::{Caps, Means, Walls};
 use rustix::io::{FdFlags, fcntl_setfd};
+use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 
 use super::attempts::{About, Attempt, all};
 use super::{RUNNER, means, shell, ulid};
@@ -76,6 +77,10 @@ impl House {
             .stderr(Stdio::null())
             .spawn()
             .unwrap();
+        // Stopped: any signal that reaches it shows.
+        let pid = Pid::from_child(&victim);
+        kill_process(pid, Signal::STOP).unwrap();
+        waitpid(Some(pid), WaitOptions::UNTRACED).unwrap();
         Self {
             _folder: folder,
             root,
@@ -106,6 +111,7 @@ impl House {
             hide: vec![at("secret"), at("run")],
             network: about == About::Abstract,
             temp: Some(at("tmp")),
+            blockers: Some(at("blockers")),
             caps: Caps {
                 file_bytes: 1 << 25,
                 ..Caps::default()
@@ -180,6 +186,10 @@ impl House {
         }
         if !matches!(self.victim.try_wait(), Ok(None)) {
             return Some("the other process is dead".to_owned());
+        }
+        let stat = fs::read_to_string(format!("/proc/{}/stat", self.victim.id())).unwrap();
+        if !stat.contains(") T ") {
+            return Some(format!("the other process goes on: {stat}"));
         }
         let left = self.left();
         (!left.is_empty()).then(|| format!("processes are left: {left:?}"))

@@ -29,6 +29,7 @@ use super::inside::{self, Streams, code, reap, signal_group};
 use super::limits;
 use super::plan::{Inside, Order, Plan, Refusal, Report};
 use crate::process::{Status, tree, wait};
+use crate::walls::blockers::{Held, hold};
 use crate::walls::resolve::{Real, resolve};
 use crate::walls::{Containment, Level, Means, Tree, bwrap, landlock};
 
@@ -86,7 +87,7 @@ pub(super) fn attend(channel: &Channel, plan: &Plan, streams: Vec<OwnedFd>) -> i
     };
     let done = warden.raise_and_start().and_then(|()| warden.watch());
     let swept = warden.clear();
-    warden.blockers.clear();
+    warden.blockers = None;
     match done {
         Err(refusal) => refused(channel, refusal),
         Ok((status, killed)) => {
@@ -113,7 +114,7 @@ struct Warden<'a> {
     signals: Signals,
     group: Option<Group>,
     real: Real,
-    blockers: Blockers,
+    blockers: Option<Held>,
     /// The program, or bubblewrap.
     main: u32,
     /// The first process inside, and what bubblewrap says about itself.
@@ -150,19 +151,14 @@ impl<'a> Warden<'a> {
             fs::create_dir_all(temp)
                 .map_err(|error| Refusal::at(&format!("make {}", temp.display()), error))?;
         }
-        let real = if plan.walls.off {
-            Real::default()
-        } else {
-            resolve(&plan.walls)?
-        };
         Ok(Self {
             channel,
             plan,
             streams: Some(streams),
             signals,
             group,
-            real,
-            blockers: Blockers::default(),
+            real: Real::default(),
+            blockers: None,
             main: 0,
             inner: None,
         })
@@ -175,8 +171,9 @@ impl<'a> Warden<'a> {
             && plan.walls.means != Means::Landlock
             && let Some(bwrap) = bwrap::find()
         {
-            self.blockers
-                .make(&self.real.missing, plan.walls.note.as_deref())?;
+            let (real, held) = hold(&plan.walls)?;
+            self.real = real;
+            self.blockers = Some(held);
             match self.start_bubblewrap(&bwrap)? {
                 Tried::Started => return Ok(()),
                 Tried::Failed(why) => {
@@ -185,12 +182,15 @@ impl<'a> Warden<'a> {
                     }
                 }
             }
-            self.blockers.clear();
+            self.blockers = None;
         }
         self.start_directly()
     }
 
     fn start_directly(&mut self) -> Result<(), Refusal> {
+        if !self.plan.walls.off {
+            self.real = resolve(&self.plan.walls)?;
+        }
         let streams = self.streams.take().expect("they are given away once");
         let (plan, real) = (self.plan, &self.real);
         let (child, made_of) = self.in_group(|| inside::start(plan, real, false, &streams))??;
@@ -429,27 +429,4 @@ fn works(bwrap: &Path) -> bool {
         .stdout(Stdio::null())
         .stderr(Stdio::null());
     command.status().is_ok_and(|status| status.success())
-}
-
-/// What stands in the place of kept paths that are not there.
-#[derive(Debug, Default)]
-struct Blockers {
-    made: Vec<PathBuf>,
-    note: Option<PathBuf>,
-}
-
-impl Blockers {
-    fn make(&mut self, missing: &[PathBuf], note: Option<&Path>) -> Result<(), Refusal> {
-        if missing.is_empty() {
-            return Ok(());
-        }
-        crate::walls::blockers::make(missing, note, &mut self.made)
-            .map_err(|error| Refusal::Walls(error.to_string()))?;
-        self.note = note.map(Path::to_owned);
-        Ok(())
-    }
-
-    fn clear(&mut self) {
-        crate::walls::blockers::clear(&std::mem::take(&mut self.made), self.note.take().as_deref());
-    }
 }

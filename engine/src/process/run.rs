@@ -25,7 +25,7 @@ use super::sweep::Owned;
 use super::wait::{Alarm, poll_within};
 use crate::launch::{Channel, Plan, Refusal, Report, clear_marked};
 use crate::time::boot_time;
-use crate::walls::blockers::clear_noted;
+use crate::walls::blockers::clear_abandoned;
 use crate::walls::{Confine, Containment};
 
 const CHUNK: usize = 64 * 1024;
@@ -96,8 +96,8 @@ pub fn run(
     {
         // It could not clear up itself.
         clear_marked(&spec.marker);
-        if let Some(note) = &launcher.plan.walls.note {
-            clear_noted(note);
+        if let Some(folder) = &launcher.plan.walls.blockers {
+            clear_abandoned(folder);
         }
     }
     let said = launcher.map(|launcher| launcher.said).unwrap_or_default();

@@ -12,7 +12,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use runner_engine::walls::blockers::NOTE;
+use runner_engine::walls::blockers::FOLDER;
 use runner_engine::walls::{Caps, Confine, Quota, Walls};
 use runner_jobs::KindSpec;
 use runner_jobs::context::{CHILD_FOLDER, OUT_FOLDER};
@@ -53,15 +53,16 @@ impl Setting<'_> {
             fs::create_dir_all(&folder).map_err(|error| cannot(&folder, error))?;
         }
         let run_dir = real(&self.run_dir)?;
+        let state = real(&self.home.state)?;
         let mut walls = Walls {
             off: sandbox.off,
             write: vec![run_dir.join(own)],
-            hide: vec![real(&self.home.state)?],
+            hide: vec![state.clone()],
             network: sandbox
                 .network
                 .unwrap_or(!matches!(self.spec.kind, KindSpec::Command(_))),
             temp: Some(run_dir.join(TEMP_FOLDER)),
-            note: Some(run_dir.join(NOTE)),
+            blockers: Some(state.join(FOLDER)),
             caps: Caps {
                 file_bytes: sandbox.max_file,
                 ..Caps::default()
