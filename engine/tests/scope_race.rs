@@ -2,7 +2,12 @@
 //! and looks: nothing is ever written or read outside.
 //!
 //! `RUNNER_TEST_SCALE` multiplies the swaps (1: a million).
-#![allow(clippy::unwrap_used, clippy::disallowed_methods, missing_docs)]
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    clippy::disallowed_methods,
+    missing_docs
+)]
 
 use std::fs;
 use std::os::unix::fs::symlink;

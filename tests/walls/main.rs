@@ -2,6 +2,12 @@
 //! its tree, and what a launcher may not be told by.
 //!
 //! Everything goes through the built program (`runner __launch`) as in a run.
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    clippy::disallowed_methods,
+    reason = "a test program"
+)]
 
 mod attempts;
 mod escapes;
