@@ -112,6 +112,7 @@ pub fn build(
                 quiet: spec.quiet,
                 confine: around.confine.cloned(),
                 output_cap: spec.output_cap.unwrap_or(64 * 1024 * 1024),
+                held: std::sync::Mutex::default(),
             })))
         }
         other => {

@@ -13,10 +13,16 @@ use runner_engine::policy::quota;
 use runner_engine::process::Cancel;
 use runner_engine::scope::Scope;
 use runner_engine::time::{Clock, Moment};
+use runner_engine::walls::{Confine, Containment};
 use runner_text::redact::Redactor;
 
 use crate::meter::{self, Breach, Heard, Meter};
 use crate::prices::{Price, Prices};
+
+/// The part of a run's folder in which children of backends work.
+pub const CHILD_FOLDER: &str = "child";
+/// The part in which a command leaves its artifacts.
+pub const OUT_FOLDER: &str = "out";
 
 /// Where a run tells how far it is.
 pub trait Progress {
@@ -56,6 +62,10 @@ pub struct Context<'a> {
     pub redactor: Redactor,
     /// The environment that children may have.
     pub env: &'a std::collections::BTreeMap<String, String>,
+    /// What a program of the job itself starts behind.
+    pub confine: Option<&'a Confine>,
+    /// What held the last of them, in words, and what that did not cover.
+    pub(crate) held: Option<(String, Vec<&'static str>)>,
     pub(crate) clock: &'a Clock,
     pub(crate) ledger: &'a mut Ledger,
     pub(crate) backend: Arc<dyn Backend>,
@@ -64,7 +74,7 @@ pub struct Context<'a> {
     /// Nothing may be kept, caches neither.
     pub(crate) rehearsal: bool,
     /// Kept until the run is settled, and dropped with it.
-    pub(crate) held: Option<JobLock>,
+    pub(crate) files: Option<JobLock>,
 }
 
 /// How a run pays.
@@ -141,13 +151,15 @@ impl<'a> Context<'a> {
             progress: tools.progress,
             redactor: tools.redactor,
             env: tools.env,
+            confine: tools.confine,
+            held: None,
             clock: tools.clock,
             ledger,
             backend,
             spending: Spending::default(),
             asked: false,
             rehearsal: false,
-            held: None,
+            files: None,
         }
     }
 
@@ -156,7 +168,7 @@ impl<'a> Context<'a> {
     /// never overwritten; it only costs the run.
     pub fn hold(&mut self, lock: &Path) {
         match JobLock::take_for_run(lock, |_| false) {
-            Ok(lock) => self.held = Some(lock),
+            Ok(lock) => self.files = Some(lock),
             Err(error) => tracing::warn!(%error, "goes on without the lock on its files"),
         }
     }
@@ -174,6 +186,16 @@ impl<'a> Context<'a> {
     pub fn rehearsing(mut self) -> Self {
         self.rehearsal = true;
         self
+    }
+
+    /// Remembers what held a program of the job.
+    pub(crate) fn contained(&mut self, containment: Option<&Containment>) {
+        self.held = containment.map(|it| (it.to_string(), it.gaps()));
+    }
+
+    /// Where a child of a backend works: the only part of the run's folder that it may write.
+    pub fn child_dir(&self) -> PathBuf {
+        self.run_dir.join(CHILD_FOLDER)
     }
 
     /// Whether the backend was asked anything.
@@ -532,6 +554,8 @@ pub struct Tools<'a> {
     pub redactor: Redactor,
     /// The environment that children may have.
     pub env: &'a std::collections::BTreeMap<String, String>,
+    /// What a program of the job itself starts behind.
+    pub confine: Option<&'a Confine>,
     /// Both clocks.
     pub clock: &'a Clock,
 }

@@ -58,19 +58,21 @@ pub fn perform(mut ctx: Context<'_>, spec: &JobSpec) -> Result<Settled, PerformE
         } else {
             String::new()
         },
-        containment: match spec.kind {
-            KindSpec::Command(_) => "unconfined: not yet".to_owned(),
-            _ => described.containment,
+        containment: match (&spec.kind, &ctx.held) {
+            (_, Some((held, _))) => held.clone(),
+            (KindSpec::Command(_), None) => "nothing was started".to_owned(),
+            (_, None) => described.containment,
         },
         ..Summary::default()
     };
+    let gaps = ctx.held.take().map(|(_, gaps)| gaps).unwrap_or_default();
     let now = ctx.wall();
     let Context {
         admitted,
         scope,
         ledger,
         redactor,
-        held: _until_settled,
+        files: _until_settled,
         ..
     } = ctx;
     let run = admitted.run();
@@ -85,6 +87,10 @@ pub fn perform(mut ctx: Context<'_>, spec: &JobSpec) -> Result<Settled, PerformE
         }
     };
     let outcome = take_words(finished, &mut summary, &redactor);
+    let gaps = gaps
+        .iter()
+        .map(|gap| format!("not held by its walls: {gap}"));
+    summary.lines.extend(gaps);
     let ready = match scope.finish(run.clone(), admitted.fence(), outcome.clone()) {
         Ok(ready) => ready,
         Err(error) => return failed_to_place(ledger, admitted, summary, scope_why(&error), now),

@@ -8,6 +8,7 @@ mod demo;
 mod dream;
 mod dream_bench;
 mod dry;
+mod guard;
 mod init;
 mod ledger;
 mod manual;
@@ -100,6 +101,7 @@ fn reach(command: &Command) -> Option<Reach> {
         | Command::Projects { .. }
         | Command::Completions { .. }
         | Command::Man { .. }
+        | Command::Guard { .. }
         | Command::Ack { .. }
         | Command::Budget {
             command: Some(BudgetCommand::Grant { .. } | BudgetCommand::History { .. }),
@@ -219,6 +221,7 @@ fn dispatch(args: &Args, home: &Home) -> Result<Exit, Failure> {
         Command::Ack { job, listing, .. } => {
             ack::run(home, here, job.as_deref(), args.quiet, *listing)
         }
+        Command::Guard { command } => guard::run(home, here, command),
         Command::Config { command } => config::run(home, here, command, args.quiet),
         Command::Schedule { command } => schedule::run(home, here, command),
         Command::Ledger { command } => ledger::run(home, command, args.quiet),

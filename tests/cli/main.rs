@@ -36,3 +36,4 @@ mod schedule;
 mod served;
 mod status;
 mod surroundings;
+mod walls;

@@ -385,6 +385,7 @@ fn request(ctx: &Context<'_>, room: &Room, judged: &Judged) -> Request {
             verdict: &one.verdict,
         })
         .collect();
+    let child_dir = ctx.child_dir();
     let frame = request::Frame {
         id: format!("{}/1", ctx.admitted.run()),
         seed: ctx.admitted.seed(),
@@ -392,7 +393,7 @@ fn request(ctx: &Context<'_>, room: &Room, judged: &Judged) -> Request {
             .left()
             .saturating_sub(AFTERWARDS)
             .max(Duration::from_secs(1)),
-        run_dir: ctx.run_dir,
+        run_dir: &child_dir,
         redactor: &ctx.redactor,
     };
     request::build(frame, room, &shown, &judged.offer)

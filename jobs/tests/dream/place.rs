@@ -195,6 +195,7 @@ impl Place {
             progress,
             redactor: Redactor::new(Vec::new()),
             env: &env,
+            confine: None,
             clock: &clock,
         };
         let spec = JobSpec {

@@ -32,6 +32,7 @@ use runner_engine::policy::Overlap;
 use runner_engine::process::Cancel;
 use runner_engine::recover::{Driver, Host, recover_locked, sweep};
 use runner_engine::scope::Scope;
+use runner_engine::walls::Confine;
 use runner_jobs::context::{Place, Tools};
 use runner_jobs::{Context, KindSpec, PerformError, failmark, perform};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -269,6 +270,7 @@ fn locked(
     let Ready {
         git,
         backend,
+        confine,
         facts,
         levels,
     } = Ready::of(home, ledger, setting)?;
@@ -294,6 +296,7 @@ fn locked(
         Admission::Declined(outcome) => Ok(outcome),
         Admission::Admitted(admitted) => {
             let work = Work {
+                confine,
                 git,
                 backend,
                 cancel,
@@ -315,6 +318,7 @@ fn locked(
 struct Ready {
     git: Git,
     backend: Arc<dyn Backend>,
+    confine: Confine,
     facts: Facts,
     levels: Vec<Level>,
 }
@@ -332,9 +336,12 @@ impl Ready {
                 format!("there is no [backends.{}]", spec.backend),
             ));
         };
+        let confine = setting
+            .confine()
+            .map_err(|failure| refuse(Class::Environment, failure.to_string()))?;
         let around = Surroundings {
             env: &setting.environment,
-            confine: None,
+            confine: Some(&confine),
         };
         let backend =
             build(backend, &around).map_err(|error| refuse(error.class(), error.to_string()))?;
@@ -344,6 +351,7 @@ impl Ready {
             facts,
             levels: setting.levels(ledger, home.wall()?)?,
             backend,
+            confine,
         })
     }
 }
@@ -381,6 +389,7 @@ fn bury_the_dead(home: &Home, ledger: &mut Ledger, row: &RunRow, me: &Owner) -> 
 
 /// What an admitted run is lent.
 struct Work {
+    confine: Confine,
     git: Git,
     backend: Arc<dyn Backend>,
     cancel: Cancel,
@@ -427,6 +436,7 @@ impl Work {
                 progress: &mut steps,
                 redactor: setting.redactor.clone(),
                 env: &setting.environment,
+                confine: Some(&self.confine),
                 clock: &home.clock,
             },
             ledger,

@@ -165,6 +165,7 @@ impl<'h> Stage<'h> {
         let Ready {
             git,
             backend,
+            confine: _,
             facts,
             levels,
         } = Ready::of(self.home, &self.ledger, setting)?;
@@ -306,6 +307,8 @@ impl<'h> Stage<'h> {
                 progress: &mut unwatched,
                 redactor: setting.redactor.clone(),
                 env: &setting.environment,
+                // Nothing is started.
+                confine: None,
                 clock: &self.home.clock,
             },
             &mut self.ledger,

@@ -2,6 +2,7 @@
 //! and spend, and the facts that decide on its admission.
 
 mod gates;
+mod walls;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
