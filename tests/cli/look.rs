@@ -57,6 +57,14 @@ fn the_help_is_the_reference() {
         &["config", "set"],
         &["dream"],
         &["dream", "run"],
+        &["dream", "list"],
+        &["dream", "show"],
+        &["dream", "accept"],
+        &["dream", "reject"],
+        &["dream", "amend"],
+        &["dream", "skip"],
+        &["dream", "undo"],
+        &["dream", "review"],
     ];
     let mut all = String::new();
     for page in pages {

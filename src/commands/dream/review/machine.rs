@@ -349,10 +349,8 @@ impl Review {
                 };
             }
             // A decision is made on what is seen.
-            Input::Char('a' | 'r' | 's' | 'm') if !card => {
-                if self.current().is_some() {
-                    (self.mode, self.scroll) = (Mode::Card, 0);
-                }
+            Input::Char('a' | 'r' | 's' | 'm') if !card && self.current().is_some() => {
+                (self.mode, self.scroll) = (Mode::Card, 0);
             }
             Input::Char('a') => return self.decide(Verdict::Accept),
             Input::Char('r') => return self.decide(Verdict::Reject),
