@@ -256,7 +256,7 @@ fn the_executor_of_the_guide_works_as_it_stands_there() {
 }
 
 #[test]
-fn killed_acts_and_passes_leave_all_or_nothing() {
+fn killed_acts_leave_all_or_nothing() {
     let house = proposed();
     let mut dice = Dice::new("killed acts");
     let (rounds, began) = (scaled(40), Instant::now());

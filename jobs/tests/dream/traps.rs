@@ -14,7 +14,7 @@
 //! | the decisions hold other lines | `dream/decisions.rs`: `decisions_are_found_among_other_lines`; here: `other_lines_among_the_decisions_stay` |
 //! | a decision is made while a pass runs | `review.rs`: `a_pass_and_a_decision_at_the_same_time_lose_nothing` |
 //! | two reviews at once | `review.rs`: `two_people_at_once_decide_once` |
-//! | an act is killed | `review.rs`: `a_death_at_any_commit_leaves_all_or_nothing`; `tests/cli/review.rs`: `killed_acts_and_passes_leave_all_or_nothing` |
+//! | an act is killed | `review.rs`: `a_death_at_any_commit_leaves_all_or_nothing`; `tests/cli/review.rs`: `killed_acts_leave_all_or_nothing` |
 //! | the same answer fails for ever | here: `the_third_answer_in_vain_sets_an_idea_aside` |
 
 use runner_engine::outcome::{Class, Outcome};

@@ -349,8 +349,7 @@ impl Review {
                 };
             }
             // A decision is made on what is seen.
-            Input::Char('a' | 'r' | 's' | 'm') if !card && self.current().is_none() => {}
-            Input::Char('a' | 'r' | 's' | 'm') if !card => {
+            Input::Char('a' | 'r' | 's' | 'm') if !card && self.current().is_some() => {
                 (self.mode, self.scroll) = (Mode::Card, 0);
             }
             Input::Char('a') => return self.decide(Verdict::Accept),
