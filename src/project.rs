@@ -104,6 +104,17 @@ impl Here {
     /// # Errors
     /// The folder is not the project that the ledger knows by its id; nothing is changed then.
     pub fn register(&self, ledger: &mut Ledger, now: Timestamp) -> Result<(), Failure> {
+        if self.rehearse(ledger, now)? {
+            Projection::of(&self.config, &self.stamp).keep(&self.state, &self.id);
+        }
+        Ok(())
+    }
+
+    /// The same in the ledger alone, for one that is only a copy; whether its jobs were read anew.
+    ///
+    /// # Errors
+    /// Those of [`Here::register`].
+    pub fn rehearse(&self, ledger: &mut Ledger, now: Timestamp) -> Result<bool, Failure> {
         let (standing, known) = standing_of(ledger, &self.root, &self.id, self.own)?;
         if let Some((what, mend)) = standing.trouble(&self.root, &self.id) {
             return Err(Failure::configuration(what).mend(mend));
@@ -124,11 +135,11 @@ impl Here {
                 now,
             )?;
         }
-        if known.is_none_or(|known| known.config_stamp != self.stamp) {
+        let anew = known.is_none_or(|known| known.config_stamp != self.stamp);
+        if anew {
             ledger.project_jobs(&self.id, &self.stamp, &self.config.job_rows()?, now)?;
-            Projection::of(&self.config, &self.stamp).keep(&self.state, &self.id);
         }
-        Ok(())
+        Ok(anew)
     }
 }
 

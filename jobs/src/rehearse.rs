@@ -119,8 +119,9 @@ fn priced(ctx: &mut Context<'_>, request: Request, ideas: u64) -> Result<Planned
 fn child(ctx: &Context<'_>, own: &command::CommandSpec) -> Child {
     let path = ctx.env.get("PATH").map_or("", String::as_str);
     let mut environment: Vec<String> = ctx.env.keys().cloned().collect();
-    environment.extend(["RUNNER_OUT", "RUNNER_RUN"].map(str::to_owned));
+    environment.extend(["RUNNER_OUT", "RUNNER_RUN", "TMPDIR"].map(str::to_owned));
     environment.sort_unstable();
+    environment.dedup();
     let unset = own.env.iter().filter(|name| !ctx.env.contains_key(*name));
     Child {
         program: own.program.clone(),

@@ -304,6 +304,7 @@ pub enum Command {
         command: LedgerCommand,
     },
     /// The dream pass over changed ideas, and the review of what it proposes
+    #[command(after_help = "Example: runner dream run --dry-run")]
     Dream {
         /// What to do
         #[command(subcommand)]
@@ -328,6 +329,7 @@ pub enum Command {
         into: PathBuf,
     },
     /// Whether something may be written: an agent's hook, and questions about paths
+    #[command(after_help = "Example: runner guard leak dreams/state.json")]
     Guard {
         /// What to ask
         #[command(subcommand)]

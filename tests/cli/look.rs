@@ -24,6 +24,24 @@ pub fn snapshot(name: &str, found: &str) {
     );
 }
 
+/// The command of a page. A hyphen parts two words, unless there is no page of the first alone.
+fn words<'p>(page: &'p str, pages: &[String]) -> Vec<&'p str> {
+    let name = page.trim_end_matches(".1");
+    let mut words = Vec::new();
+    let mut begin = "runner-".len();
+    let ends = name
+        .match_indices('-')
+        .map(|(at, _)| at)
+        .chain([name.len()]);
+    for end in ends.filter(|end| *end >= "runner-".len()) {
+        if pages.contains(&format!("{}.1", &name[..end])) {
+            words.push(&name[begin..end]);
+            begin = end + 1;
+        }
+    }
+    words
+}
+
 #[test]
 fn the_help_is_the_reference() {
     let house = House::new();
@@ -37,7 +55,7 @@ fn the_help_is_the_reference() {
     pages.sort_by_key(|name| name.trim_end_matches(".1").replace('-', " "));
     let mut all = String::new();
     for page in &pages {
-        let mut args: Vec<&str> = page.trim_end_matches(".1").split('-').skip(1).collect();
+        let mut args = words(page, &pages);
         args.push("--help");
         let said = house.run(&args).ends(0);
         all.push_str(&format!("$ runner {}\n\n{}\n", args.join(" "), said.out));

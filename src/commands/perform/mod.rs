@@ -273,7 +273,7 @@ fn locked(
         confine,
         facts,
         levels,
-    } = Ready::of(home, ledger, setting)?;
+    } = Ready::of(home, ledger, setting, true)?;
     let cancel = cancel_token()?;
     cancel_on_signals(&cancel);
     let staging = setting.staging();
@@ -324,8 +324,13 @@ struct Ready {
 }
 
 impl Ready {
-    /// Looks at all of it; changes nothing.
-    fn of(home: &Home, ledger: &Ledger, setting: &Setting<'_>) -> Result<Self, Stop> {
+    /// Looks at all of it; makes nothing but, for a run that is really made, its own folders.
+    fn of(
+        home: &Home,
+        ledger: &Ledger,
+        setting: &Setting<'_>,
+        real_run: bool,
+    ) -> Result<Self, Stop> {
         let Setting {
             here, spec, row, ..
         } = setting;
@@ -337,7 +342,7 @@ impl Ready {
             ));
         };
         let confine = setting
-            .confine()
+            .confine(real_run)
             .map_err(|failure| refuse(Class::Environment, failure.to_string()))?;
         let around = Surroundings {
             env: &setting.environment,

@@ -90,7 +90,7 @@ impl<'h> Stage<'h> {
     pub fn of(home: &'h Home, project: &Here) -> Result<Self, Failure> {
         let now = home.wall()?;
         let mut ledger = home.ledger_to_rehearse()?;
-        project.register(&mut ledger, now)?;
+        project.rehearse(&mut ledger, now)?;
         Ok(Self {
             ledger,
             now,
@@ -168,7 +168,7 @@ impl<'h> Stage<'h> {
             confine: _,
             facts,
             levels,
-        } = Ready::of(self.home, &self.ledger, setting)?;
+        } = Ready::of(self.home, &self.ledger, setting, false)?;
         let described = backend.describe();
         told.want = setting.want(&described.kind);
         told.backend = Some(described);

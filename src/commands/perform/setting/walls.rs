@@ -34,8 +34,9 @@ const SOCKETS: [&str; 4] = [
 ];
 
 impl Setting<'_> {
-    /// What this run's children start behind; makes the folders that they may write.
-    pub fn confine(&self) -> Result<Confine, Failure> {
+    /// What this run's children start behind; for a run that is really made, makes the folders that
+    /// they may write.
+    pub fn confine(&self, real_run: bool) -> Result<Confine, Failure> {
         let sandbox = match self.here.config.jobs.get(&self.row.job_name) {
             Some(job) => job.sandbox.clone(),
             None => Sandbox::default(),
@@ -43,12 +44,15 @@ impl Setting<'_> {
         let cannot = |path: &Path, error: std::io::Error| {
             Failure::cannot_write(format!("cannot make {}: {error}", path.display()))
         };
-        let real = |path: &Path| fs::canonicalize(path).map_err(|error| cannot(path, error));
+        let real = |path: &Path| match fs::canonicalize(path) {
+            Err(_) if !real_run => Ok(path.to_owned()),
+            found => found.map_err(|error| cannot(path, error)),
+        };
         let own = match &self.spec.kind {
             KindSpec::Command(_) => OUT_FOLDER,
             _ => CHILD_FOLDER,
         };
-        for folder in [own, TEMP_FOLDER] {
+        for folder in [own, TEMP_FOLDER].into_iter().filter(|_| real_run) {
             let folder = self.run_dir.join(folder);
             fs::create_dir_all(&folder).map_err(|error| cannot(&folder, error))?;
         }
