@@ -32,6 +32,8 @@ pub enum Verdict {
     Continue,
     /// The final result has been seen: the child has its exit grace to end.
     ResultSeen,
+    /// Nothing that it may still say is wanted: it is ended, as if it had been cancelled.
+    Stop,
 }
 
 /// Runs one child to its end and its tree's, on this thread.
@@ -274,8 +276,10 @@ impl<'a> Session<'a> {
             },
             owned,
         );
-        if verdict == Verdict::ResultSeen {
-            self.tell(Event::Result, owned);
+        match verdict {
+            Verdict::Continue => {}
+            Verdict::ResultSeen => self.tell(Event::Result, owned),
+            Verdict::Stop => self.tell(Event::Cancel, owned),
         }
         count
     }
