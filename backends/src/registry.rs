@@ -91,7 +91,7 @@ impl BackendSpec {
         let named = self.variables().filter(|name| !credentials::is_place(name));
         let mut secrets: Vec<String> = named.filter_map(|name| around.get(name).cloned()).collect();
         if let Some(path) = &self.env_file {
-            let file = credentials::from_file(path)?.into_iter();
+            let file = credentials::from_file(&at_home(path, around))?.into_iter();
             secrets.extend(
                 file.filter_map(|(name, value)| (!credentials::is_place(&name)).then_some(value)),
             );
@@ -187,13 +187,21 @@ pub fn build(
     }
 }
 
+/// A path with the home folder in the place of `~`.
+fn at_home(path: &Path, env: &BTreeMap<String, String>) -> PathBuf {
+    match (path.strip_prefix("~"), env.get("HOME")) {
+        (Ok(below), Some(home)) => Path::new(home).join(below),
+        _ => path.to_owned(),
+    }
+}
+
 /// What a child of this instance sees of the environment, and which of its names are not there.
 fn given(
     spec: &BackendSpec,
     around: &Surroundings<'_>,
 ) -> Result<(BTreeMap<String, String>, Vec<String>), BackendError> {
     let from_file = match &spec.env_file {
-        Some(path) => credentials::from_file(path)?,
+        Some(path) => credentials::from_file(&at_home(path, around.env))?,
         None => BTreeMap::new(),
     };
     let wanted = ORDINARY.into_iter().chain(spec.variables());
@@ -222,7 +230,7 @@ pub(crate) fn agent_plan(
         env,
         missing,
         named: spec.env.clone(),
-        state: spec.state.clone(),
+        state: (spec.state.as_deref()).map(|path| at_home(path, around.env)),
         sessions: spec.sessions,
         tools: spec.tools.clone(),
         max_turns: spec.max_turns,

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use runner_backends::{Backend, BackendError, NullSink, Reply, Request};
+use runner_backends::{Backend, BackendError, Chain, Reply, Request};
 use runner_engine::admission::Shortfall;
 use runner_engine::git::Git;
 use runner_engine::ledger::{Admitted, Amounts, Ledger, LedgerError, Spent};
@@ -12,6 +12,8 @@ use runner_engine::process::Cancel;
 use runner_engine::scope::Scope;
 use runner_engine::time::{Clock, Moment};
 use runner_text::redact::Redactor;
+
+use crate::telemetry::Telemetry;
 
 /// Where a run tells how far it is.
 pub trait Progress {
@@ -54,6 +56,10 @@ pub struct Context<'a> {
     pub(crate) clock: &'a Clock,
     pub(crate) ledger: &'a mut Ledger,
     pub(crate) backend: Arc<dyn Backend>,
+    /// Who is asked next when the backend cannot answer.
+    fallbacks: Chain<Arc<dyn Backend>>,
+    /// Who did not answer, and why.
+    fell: Vec<String>,
     asked: bool,
 }
 
@@ -108,8 +114,24 @@ impl<'a> Context<'a> {
             clock: tools.clock,
             ledger,
             backend,
+            fallbacks: Chain::new([]),
+            fell: Vec::new(),
             asked: false,
         }
+    }
+
+    /// With others to ask, in order, when the backend cannot answer; `fell` are those that were passed
+    /// over before, with the reason.
+    #[must_use]
+    pub fn with_fallbacks(mut self, others: Vec<Arc<dyn Backend>>, fell: Vec<String>) -> Self {
+        self.fallbacks = Chain::new(others);
+        self.fell = fell;
+        self
+    }
+
+    /// Who did not answer so that another was asked, and why.
+    pub fn fell(&self) -> &[String] {
+        &self.fell
     }
 
     /// Whether the backend was asked anything.
@@ -135,13 +157,39 @@ impl<'a> Context<'a> {
         self.backend.describe().kind
     }
 
+    /// Asks the backend, and where it cannot answer the next of its chain; each attempt is reserved
+    /// and settled by itself. The one that answers is asked first from then on.
+    ///
+    /// # Errors
+    /// [`AskError::OverBudget`] before anything is asked; [`AskError::Backend`] after.
+    pub fn ask(&mut self, request: &Request, ideas: u64) -> Result<Reply, AskError> {
+        loop {
+            let error = match self.ask_one(request, ideas) {
+                Err(AskError::Backend(error)) => error,
+                done => return done,
+            };
+            let Some(next) = self.fallbacks.next(&error) else {
+                return Err(error.into());
+            };
+            let why = self.redactor.redact(&error.to_string()).into_owned();
+            tracing::warn!(
+                from = self.backend.name(),
+                to = next.name(),
+                why,
+                "falls back"
+            );
+            self.fell.push(format!("{}: {why}", self.backend.name()));
+            self.backend = next;
+        }
+    }
+
     /// Asks the backend, inside the run's budget: reserve, ask, settle. `ideas` is how many of
     /// whatever the job counts its work in this request covers. Usage that the backend does not
     /// state is charged at what was reserved.
     ///
     /// # Errors
     /// [`AskError::OverBudget`] before anything is asked; [`AskError::Backend`] after.
-    pub fn ask(&mut self, request: &Request, ideas: u64) -> Result<Reply, AskError> {
+    fn ask_one(&mut self, request: &Request, ideas: u64) -> Result<Reply, AskError> {
         let run = self.admitted.run().clone();
         let left = self.ledger.left_of(&run)?;
         let free = self.backend.describe().kind == "builtin";
@@ -190,7 +238,17 @@ impl<'a> Context<'a> {
             .map_err(|error| BackendError::Unavailable {
                 why: format!("cannot build a runtime: {error}"),
             })?;
-        runtime.block_on(self.backend.run(request, &mut NullSink, &self.cancel))
+        let (clock, begun) = (self.clock.clone(), self.now);
+        let mut told = Telemetry::new(
+            self.run_dir,
+            &request.id,
+            self.backend.name(),
+            &self.redactor,
+            move || clock.read().map_or(begun, |now| now.wall),
+        );
+        let answer = runtime.block_on(self.backend.run(request, &mut told, &self.cancel));
+        told.ended(answer.as_ref().err().map(ToString::to_string).as_deref());
+        answer
     }
 
     /// The wall clock as the run's own bookkeeping needs it; jobs use `now`.

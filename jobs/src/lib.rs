@@ -13,6 +13,7 @@ pub mod perform;
 pub mod prompt;
 pub mod report;
 pub mod spec;
+pub mod telemetry;
 
 pub use context::{AskError, Context, Progress, Silent};
 pub use perform::{PerformError, Settled, perform};

@@ -1,5 +1,6 @@
 //! One module a command; each returns the exit code.
 
+mod backends;
 mod config;
 mod daemon;
 mod demo;
@@ -50,7 +51,9 @@ fn reach(command: &Command) -> Option<Reach> {
         Command::Config {
             command: ConfigCommand::Set { .. } | ConfigCommand::Schema,
         } => None,
-        Command::Config { .. } | Command::Schedule { .. } => Some(Reach::Look),
+        Command::Config { .. } | Command::Schedule { .. } | Command::Backends { .. } => {
+            Some(Reach::Look)
+        }
         Command::Night { .. }
         | Command::Run { .. }
         | Command::Dream { .. }
@@ -144,6 +147,7 @@ fn dispatch(args: &Args, home: &Home) -> Result<Exit, Failure> {
         Command::Report { night, listing } => report::run(home, here, night.as_deref(), *listing),
         Command::Config { command } => config::run(home, here, command, args.quiet),
         Command::Schedule { command } => schedule::run(home, here, command),
+        Command::Backends { command } => backends::run(home, here, command),
         Command::Dream {
             command: DreamCommand::Run { listing },
         } => run::dream(home, here, manner, *listing),

@@ -9,6 +9,7 @@ use jiff::Timestamp;
 use runner_engine::ids::RunId;
 use runner_engine::ledger::{Filter, Ledger, RunRow, RunState};
 use runner_engine::outcome::{Exit, Outcome};
+use runner_jobs::telemetry::Tally;
 use serde::Serialize;
 
 use crate::cli::Failure;
@@ -186,7 +187,10 @@ pub fn waits(row: &RunRow, now: Timestamp) -> String {
 pub fn show(home: &Home, run: &str, listing: Listing) -> Result<Exit, Failure> {
     let (ledger, row) = open(home, run)?;
     if listing.json {
-        show::json(&RunJson::of(&row));
+        let mut json = serde_json::to_value(RunJson::of(&row)).unwrap_or_default();
+        let told = Tally::of(&home.run_folder(row.id.as_str()));
+        json["told"] = serde_json::to_value(told).unwrap_or_default();
+        show::json(&json);
         return Ok(Exit::Done);
     }
     let mut lines = vec![
@@ -238,6 +242,9 @@ pub fn show(home: &Home, run: &str, listing: Listing) -> Result<Exit, Failure> {
     for line in &row.summary.lines {
         lines.push(pair("", line));
     }
+    if let Some(tally) = Tally::of(&home.run_folder(row.id.as_str())) {
+        lines.extend(told(&tally).iter().map(|(name, value)| pair(name, value)));
+    }
     for path in &row.summary.artifacts {
         lines.push(pair("placed", path));
     }
@@ -246,6 +253,38 @@ pub fn show(home: &Home, run: &str, listing: Listing) -> Result<Exit, Failure> {
     }
     show::out(&show::table(&lines));
     Ok(Exit::Done)
+}
+
+/// What its backends told while they answered.
+fn told(tally: &Tally) -> Vec<(&'static str, String)> {
+    let mut lines = Vec::new();
+    let usage = &tally.usage;
+    let mut used = format!(
+        "{} tokens in ({} cached), {} out",
+        usage.input_tokens, usage.cached_input_tokens, usage.output_tokens
+    );
+    if let Some(cost) = usage.cost_micros {
+        used.push_str(&format!(", ${}.{:06}", cost / 1_000_000, cost % 1_000_000));
+    }
+    if tally.unstated > 0 {
+        used.push_str(&format!(
+            "; {} of {} did not say",
+            tally.unstated, tally.asked
+        ));
+    }
+    lines.push(("stated use", used));
+    if !tally.tools.is_empty() {
+        let tools = tally
+            .tools
+            .iter()
+            .map(|(name, count)| format!("{name} ×{count}"));
+        let mut tools = tools.collect::<Vec<_>>().join(", ");
+        if tally.tools_failed > 0 {
+            tools.push_str(&format!("; {} failed", tally.tools_failed));
+        }
+        lines.push(("tools", tools));
+    }
+    lines
 }
 
 fn pair(name: &str, value: &str) -> Vec<String> {

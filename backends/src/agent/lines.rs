@@ -90,17 +90,17 @@ mod tests {
     #[test]
     fn however_a_stream_is_cut_its_lines_are_the_same() {
         let stream = "one\n\n{\"ä\":\"€\"}\r\n\0\0\nvery long indeed\nlast".as_bytes();
-        let whole = lines(12, &[stream]);
+        let whole = lines(13, &[stream]);
         assert_eq!(whole.0.len(), 5);
         assert_eq!(whole.1, 1);
         for first in 0..=stream.len() {
             for second in first..=stream.len() {
                 let pieces = [&stream[..first], &stream[first..second], &stream[second..]];
-                assert_eq!(lines(12, &pieces), whole, "cut at {first} and {second}");
+                assert_eq!(lines(13, &pieces), whole, "cut at {first} and {second}");
             }
         }
         let single: Vec<&[u8]> = stream.chunks(1).collect();
-        assert_eq!(lines(12, &single), whole);
+        assert_eq!(lines(13, &single), whole);
     }
 
     #[test]

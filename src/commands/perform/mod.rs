@@ -12,11 +12,9 @@
 mod setting;
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::thread;
 
 use jiff::SignedDuration;
-use runner_backends::{Backend, Surroundings, build};
 use runner_engine::files::beneath;
 use runner_engine::git::Git;
 use runner_engine::ids::RunId;
@@ -39,7 +37,8 @@ use crate::cli::Failure;
 use crate::cli::{log, show};
 use crate::drive;
 use crate::home::{self, Home};
-use setting::Setting;
+pub(in crate::commands) use setting::slots_folder;
+use setting::{Backends, Setting};
 
 /// How a run that was not admitted stands, or why nothing can be said of it.
 enum Stop {
@@ -259,22 +258,11 @@ fn locked(
     } = setting;
     bury_the_dead(home, ledger, row, me)?;
     let git = Git::new(&here.root, &setting.environment, row.id.as_str());
-    let Some(backend) = here.config.backends.get(&spec.backend) else {
-        return Err(refuse(
-            Class::Environment,
-            format!("there is no [backends.{}]", spec.backend),
-        ));
-    };
-    let around = Surroundings {
-        env: &setting.environment,
-        confine: None,
-    };
-    let backend =
-        build(backend, &around).map_err(|error| refuse(error.class(), error.to_string()))?;
+    let backends = setting.backends()?;
     let cancel = Cancel::new()
         .map_err(|error| Failure::internal(format!("cannot make a cancel token: {error}")))?;
     cancel_on_signals(&cancel);
-    let facts = setting.facts(ledger, &git, backend.as_ref())?;
+    let facts = setting.facts(ledger, &git, backends.first.as_ref())?;
     let staging = setting.staging();
     let cache = home.state.join("projects").join(here.id.as_str());
     std::fs::create_dir_all(&cache).map_err(|error| {
@@ -286,7 +274,7 @@ fn locked(
         run: &row.id,
         owner: me,
         facts: &facts,
-        want: setting.want(&backend.describe().kind),
+        want: setting.want(&backends.first.describe().kind),
         levels: &levels,
         total: spec.total,
         staging: &staging,
@@ -297,7 +285,7 @@ fn locked(
         Admission::Admitted(admitted) => {
             let work = Work {
                 git,
-                backend,
+                backends,
                 cancel,
                 staging,
                 cache,
@@ -343,7 +331,7 @@ fn bury_the_dead(home: &Home, ledger: &mut Ledger, row: &RunRow, me: &Owner) -> 
 /// What an admitted run is lent.
 struct Work {
     git: Git,
-    backend: Arc<dyn Backend>,
+    backends: Backends,
     cancel: Cancel,
     staging: String,
     cache: PathBuf,
@@ -391,8 +379,9 @@ impl Work {
                 clock: &home.clock,
             },
             ledger,
-            self.backend,
-        );
+            self.backends.first,
+        )
+        .with_fallbacks(self.backends.others, self.backends.fell);
         match perform(context, spec) {
             Ok(settled) => Ok(settled.outcome),
             Err(error @ (PerformError::TakenOver | PerformError::Unfinished(_))) => {
