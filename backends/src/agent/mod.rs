@@ -134,6 +134,17 @@ pub(crate) trait Reader: Send + 'static {
     fn line(&mut self, line: &[u8], tell: &mut dyn FnMut(OwnedEvent)) -> Verdict;
 }
 
+/// A program's whole life.
+pub(crate) struct Watched<R> {
+    pub spec: ChildSpec,
+    pub ended: Ended,
+    pub reader: R,
+    /// Lines that were too long.
+    pub overlong: u64,
+    /// The last text that the sink heard.
+    pub heard: String,
+}
+
 /// Runs the program to the death of its tree, telling the sink what comes.
 ///
 /// # Errors
@@ -143,7 +154,7 @@ pub(crate) async fn watch<R: Reader>(
     mut reader: R,
     sink: &mut dyn Sink,
     cancel: &Cancel,
-) -> Result<(ChildSpec, Ended, R, u64), BackendError> {
+) -> Result<Watched<R>, BackendError> {
     let (told, mut events) = mpsc::unbounded_channel();
     let cancel = cancel.clone();
     let work = tokio::task::spawn_blocking(move || {
@@ -166,14 +177,24 @@ pub(crate) async fn watch<R: Reader>(
             reader.line(line, &mut tell);
         });
         ended
-            .map(|ended| (spec, ended, reader, lines.overlong()))
+            .map(|ended| Watched {
+                spec,
+                ended,
+                reader,
+                overlong: lines.overlong(),
+                heard: String::new(),
+            })
             .map_err(|error| child::spawn_error(&error))
     });
+    let mut heard = String::new();
     while let Some(event) = events.recv().await {
         sink.event(event.as_event());
+        if let OwnedEvent::Text(text) = event {
+            heard = text;
+        }
     }
     match work.await {
-        Ok(done) => done,
+        Ok(done) => done.map(|watched| Watched { heard, ..watched }),
         Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
         Err(_) => Err(BackendError::Cancelled {
             why: "the runtime is shutting down".into(),

@@ -82,7 +82,13 @@ impl Backend for Claude {
         let secrets = Secrets::of(&self.plan.env);
         let reader = Transcript::new(!self.plan.overage);
         let spec = spec(&self.plan, request);
-        let (spec, ended, transcript, overlong) = agent::watch(spec, reader, sink, cancel).await?;
+        let agent::Watched {
+            spec,
+            ended,
+            reader: transcript,
+            overlong,
+            heard,
+        } = agent::watch(spec, reader, sink, cancel).await?;
         let mut notes = agent::leftovers(transcript.unreadable, overlong, ended.killed);
         let judge = Judge {
             plan: &self.plan,
@@ -92,7 +98,9 @@ impl Backend for Claude {
         };
         let mut reply = judge.reply(&transcript, ended, cancel)?;
         reply.notes.append(&mut notes);
-        sink.event(Event::Text(&reply.text));
+        if heard != reply.text {
+            sink.event(Event::Text(&reply.text));
+        }
         reply
             .notes
             .iter()

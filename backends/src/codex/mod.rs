@@ -111,12 +111,18 @@ impl Backend for Codex {
         if let Some(folder) = folder {
             let _in_our_own_folder = folder.remove(SCHEMA_FILE);
         }
-        let (spec, ended, transcript, overlong) = watched?;
+        let agent::Watched {
+            spec,
+            ended,
+            reader: transcript,
+            overlong,
+            heard,
+        } = watched?;
         let mut notes = agent::leftovers(transcript.unreadable, overlong, ended.killed);
         let ended = child::by_itself(&spec, ended, cancel, &secrets)?;
         let mut reply = reply(&self.plan, &spec, request, &secrets, transcript, &ended)?;
         reply.notes.append(&mut notes);
-        if reply.value.is_some() && request.schema.is_some() {
+        if heard != reply.text {
             sink.event(Event::Text(&reply.text));
         }
         reply
