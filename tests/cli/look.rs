@@ -57,6 +57,9 @@ fn the_help_is_the_reference() {
         &["config", "set"],
         &["dream"],
         &["dream", "run"],
+        &["backends"],
+        &["backends", "list"],
+        &["backends", "check"],
     ];
     let mut all = String::new();
     for page in pages {

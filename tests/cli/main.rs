@@ -9,6 +9,7 @@
 )]
 
 mod asleep;
+mod backends;
 mod bad_input;
 mod commands;
 mod config;

@@ -33,7 +33,7 @@ CASES = {
         ("status-401", 77, "failed", "auth", 10, 1),
         ("status-429-7", 69, "failed", "rate-limited", 10, 1),
         ("status-529", 69, "failed", "not-installed", 10, 1),
-        ("credit", 75, "failed", "over-budget", 10, 1),
+        ("credit", 1, "failed", "over-budget", 10, 1),
         ("limit", 75, "deferred", None, 10, 1),
         ("overage", 75, "deferred", None, 10, 1),
         ("cut", 69, "failed", "not-installed", 10, 1),
