@@ -119,7 +119,8 @@ class Model(BaseHTTPRequestHandler):
             block = call | {"name": "Bash", "input": {"command": query.get("sh", "true"), "description": "a try"}}
         elif "StructuredOutput" in tools:
             stop, block = "tool_use", call | {"name": "StructuredOutput", "input": {"answer": [1]}}
-        used = {"input_tokens": 1200, "cache_creation_input_tokens": 300, "cache_read_input_tokens": 5000}
+        used = {"input_tokens": 1200, "cache_creation_input_tokens": 300, "cache_read_input_tokens": 5000,
+                "cache_creation": {"ephemeral_5m_input_tokens": 300, "ephemeral_1h_input_tokens": 0}}
         message = {"id": f"msg_{os.urandom(6).hex()}", "type": "message", "role": "assistant",
                    "model": asked.get("model"), "content": [], "stop_reason": None, "stop_sequence": None,
                    "usage": used | {"output_tokens": 1}}

@@ -17,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import urllib.parse
 import urllib.request
 from pathlib import Path
 
@@ -38,7 +39,7 @@ CASES = {
         ("overage", 75, "deferred", None, 10, 1),
         ("cut", 69, "failed", "not-installed", 10, 1),
         ("empty", 1, "failed", "malformed", 10, None),
-        ("page", None, "failed", None, 10, None),
+        ("page", 69, "failed", "not-installed", 10, None),
         ("stall", None, "timed-out", None, 40, 1),
         ("late", None, "timed-out", None, 40, 1),
         ("loop", 1, "failed", "malformed", 20, 2),
@@ -85,7 +86,7 @@ class Place:
             name = "CLAUDE_CODE_OAUTH_TOKEN" if scenario in ("limit", "overage") else "ANTHROPIC_API_KEY"
             keys = f"{name}={KEY}\nANTHROPIC_BASE_URL={base}\n"
             options = 'model = "claude-haiku-4-5"\n'
-            if scenario == "loop":
+            if scenario.startswith(("loop", "tool")):
                 options += 'tools = ["Bash"]\nmax_turns = 2\n'
         else:
             keys = f"STUB_KEY={KEY}\n"
@@ -97,6 +98,8 @@ class Place:
             options = f'model = "stub-1"\nargs = {json.dumps(args)}\n'
             # A file that has a key is as good as a login: it is named so that the check finds it.
             options += 'env = ["STUB_KEY"]\n'
+            if scenario.startswith("tool"):
+                options += 'tools = ["shell"]\n'
         secrets = self.root / "keys"
         secrets.write_text(keys)
         secrets.chmod(0o600)
@@ -194,6 +197,25 @@ def killed(root, kind, port):
     print(f"{kind} killed: {place.last().get('outcome')}", flush=True)
 
 
+def walled(root, kind, port):
+    """A tool that writes inside of its folder and outside: behind walls only the first is there."""
+    target = Path(tempfile.mkdtemp(dir=root)) / "outside"
+    script = urllib.parse.quote_plus(f"echo in >inside; echo out >{target}")
+    place = Place(root, kind, f"tool;sh={script}", port)
+    place.runner("run", "ask")
+    last = json.loads(place.runner("runs", "show", place.last()["id"], "--json").stdout)
+    say(last["outcome"] == "succeeded", f"{kind} tool: {last}")
+    say(sum(last["told"]["tools"].values()) == 1, f"{kind} tool: {last['told']}")
+    inside = list((place.root / "state").rglob("inside"))
+    if last["containment"].startswith("walls of the kernel"):
+        say(len(inside) == 1, f"{kind} tool: nothing was written inside")
+        say(not target.exists(), f"{kind} tool: wrote outside of its walls")
+    else:
+        skipped.append(f"2 of {kind}: there are no walls ({last['containment']})")
+    say(not place.left(), f"{kind} tool: left {place.left()}")
+    print(f"{kind} tool: inside {bool(inside)}, outside {target.exists()}", flush=True)
+
+
 def prices(root, port):
     """Our account of a run and the one of a program that reads transcripts are the same."""
     place = Place(root, "claude", "answer", port, more="sessions = true\n")
@@ -221,6 +243,7 @@ def main():
             for case in cases:
                 one(root, kind, port, case)
             killed(root, kind, port)
+            walled(root, kind, port)
         if all(shutil.which(name, path=PATH) for name in ("claude", "ccusage")):
             prices(root, port)
         else:

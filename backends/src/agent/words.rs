@@ -74,6 +74,7 @@ const AWAY: &[&str] = &[
     "timed out",
     "stream disconnected",
     "stream closed",
+    "stream ended",
     "error sending request",
     "server_error",
     "internal server error",

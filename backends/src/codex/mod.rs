@@ -197,7 +197,7 @@ fn spec(plan: &Plan, request: &Request, schema: bool) -> ChildSpec {
     ]
     .map(str::to_owned)
     .into();
-    let shell = plan.tools.is_empty().then_some(SHELL).unwrap_or_default();
+    let shell = if plan.tools.is_empty() { SHELL } else { &[] };
     for feature in FEATURES.iter().chain(shell) {
         args.extend(["-c".to_owned(), format!("features.{feature}=false")]);
     }
