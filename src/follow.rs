@@ -1,13 +1,13 @@
-//! Following the log of a run until the run is settled.
+//! Following what a run writes, its log and what its program says, until the run is settled.
 //!
 //! ```text
-//! look at the row ──> read the log to its end ──> was it settled? ──no──> wait for a change ──┐
+//! look at the row ──> read the files to their end ──> was it settled? ──no──> wait for a change ──┐
 //!        ^                                              └ yes, and nobody writes any more: over  │
 //!        └───────────────────────────────────────────────────────────────────────────────────────┘
 //! ```
 //!
-//! The row is looked at before the log is read, so nothing that was written before the end is lost.
-//! Changes of the log and of the ledger wake us; a bounded wait is the net below. Must never write.
+//! The row is looked at before the files are read, so nothing that was written before the end is lost.
+//! Changes of the files and of the ledger wake us; a bounded wait is the net below. Must never write.
 
 use std::fs::File;
 use std::io;
@@ -20,10 +20,11 @@ use runner_engine::ids::RunId;
 use runner_engine::ledger::{LedgerError, RunRow, RunState};
 use runner_engine::outcome::Outcome;
 use runner_engine::time::boot_time;
+use runner_jobs::output;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
 
-use crate::cli::{Failure, log};
+use crate::cli::{Failure, log, show};
 use crate::home::Home;
 
 /// The longest wait for a change: what wakes us may be missed.
@@ -34,6 +35,29 @@ const TRAIL: Duration = Duration::from_secs(5);
 const QUIET: Duration = Duration::from_millis(50);
 /// A line that is longer is passed on in parts.
 const LINE: usize = 64 * 1024;
+
+/// The log, and what the program of a run says: the files that are followed, each with what its lines
+/// begin with when they are shown together.
+pub const FILES: [(&str, &str); 3] = [
+    (log::FILE, ""),
+    (output::FILES[0], "out | "),
+    (output::FILES[1], "err | "),
+];
+
+/// Lines of one of [`FILES`] as they are shown among those of the others. A program's words cannot
+/// pass for the log's, nor tell a terminal what to do.
+pub fn shown(which: usize, text: &str) -> String {
+    let (_, mark) = FILES[which];
+    if mark.is_empty() {
+        return text.to_owned();
+    }
+    let ends = text.split_inclusive('\n').map(|line| {
+        let end = if line.ends_with('\n') { "" } else { "\n" };
+        let line = line.replace('\r', "");
+        format!("{mark}{}{end}", show::printable(&line))
+    });
+    ends.collect()
+}
 
 /// How following ended.
 pub enum Followed {
@@ -50,14 +74,14 @@ pub fn outcome(row: &RunRow) -> String {
     format!("{}: {outcome}", row.job_name)
 }
 
-/// Passes the log of `run` from byte `from` on to `sink`, as whole lines and how many bytes are passed
-/// on by then. Ends early when one of `stops` is closed at its other end, or `sink` fails.
+/// Passes `files` of the run's folder, each from a byte on, to `sink`: which of them, whole lines, and
+/// how many bytes of it are passed on by then. Ends early when one of `stops` is closed at its other end, or `sink` fails.
 pub fn follow(
     home: &Home,
     run: &RunId,
-    from: u64,
+    files: &[(&str, u64)],
     stops: &[BorrowedFd<'_>],
-    sink: &mut dyn FnMut(&str, u64) -> io::Result<()>,
+    sink: &mut dyn FnMut(usize, &str, u64) -> io::Result<()>,
 ) -> Result<Followed, Failure> {
     let ledger = home
         .ledger_to_read()?
@@ -67,20 +91,24 @@ pub fn follow(
         })?;
     let folder = home.run_folder(run.as_str());
     let mut changes = Changes::of(&home.state, &folder);
-    let mut tail = Tail::new(folder.join(log::FILE), from);
+    let tail = |(name, from): &(&str, u64)| Tail::new(folder.join(name), *from);
+    let mut tails: Vec<Tail> = files.iter().map(tail).collect();
     let mut over_since = None;
     loop {
         let row = ledger.run(run)?;
-        let read = match tail.read(sink) {
-            Ok(read) => read,
-            Err(Stopped::Sink) => return Ok(Followed::Abandoned),
-            Err(Stopped::Log(error)) => {
-                return Err(Failure::environment(format!(
-                    "cannot read {}: {error}",
-                    tail.path.display()
-                )));
+        let mut read = 0;
+        for (which, tail) in tails.iter_mut().enumerate() {
+            match tail.read(&mut |text, end| sink(which, text, end)) {
+                Ok(more) => read += more,
+                Err(Stopped::Sink) => return Ok(Followed::Abandoned),
+                Err(Stopped::Log(error)) => {
+                    return Err(Failure::environment(format!(
+                        "cannot read {}: {error}",
+                        tail.path.display()
+                    )));
+                }
             }
-        };
+        }
         let mut wait = WAIT;
         if row.state == RunState::Settled {
             let now = boot_time();
@@ -88,8 +116,10 @@ pub fn follow(
             let writes = row.owner.as_ref().is_some_and(|owner| owner.is_alive());
             let quiet = read == 0 && now.saturating_sub(since) >= QUIET;
             if (quiet && !writes) || now.saturating_sub(since) >= TRAIL {
-                if tail.rest(sink).is_err() {
-                    return Ok(Followed::Abandoned);
+                for (which, tail) in tails.iter_mut().enumerate() {
+                    if tail.rest(&mut |text, end| sink(which, text, end)).is_err() {
+                        return Ok(Followed::Abandoned);
+                    }
                 }
                 return Ok(Followed::Settled(Box::new(row)));
             }

@@ -13,19 +13,20 @@ use std::env;
 use std::ffi::OsString;
 use std::fs;
 use std::io;
-use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, FileExt as _, MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use jiff::Timestamp;
 use runner_engine::files::write_atomic;
-use runner_engine::ids::OccurrenceId;
-use runner_engine::ledger::{Ledger, LedgerError};
+use runner_engine::ids::{OccurrenceId, ProjectId};
+use runner_engine::ledger::{Ledger, LedgerError, Steps};
 use runner_engine::time::{Clock, Moment};
 use sd_notify::NotifyState;
 
 use crate::cli::Failure;
 use crate::config::{Overrides, Reach, Stack};
+use crate::filesystem;
 
 /// What a child may see of our environment, besides what its backend names.
 const ALLOWED: &[&str] = &["PATH", "HOME", "USER", "LOGNAME", "LANG", "TZ", "TMPDIR"];
@@ -105,12 +106,85 @@ impl Home {
     /// The ledger, for writing.
     pub fn ledger(&self) -> Result<Ledger, Failure> {
         self.private_state()?;
+        self.known_damage()?;
         Ok(Ledger::open(&self.ledger_path())?)
+    }
+
+    /// The ledger with nothing asked about what is known of it, for its own care.
+    pub fn ledger_as_it_is(&self) -> Result<Ledger, Failure> {
+        self.private_state()?;
+        Ok(Ledger::open(&self.ledger_path())?)
+    }
+
+    /// Where the failmark of the ledger lies.
+    fn damage_mark(&self) -> PathBuf {
+        self.state.join("damaged.json")
+    }
+
+    /// What is known to be damaged stays so until a check finds it whole, also where ordinary reads do
+    /// not meet the damage. A mark of a file that is no longer there says nothing.
+    fn known_damage(&self) -> Result<(), LedgerError> {
+        let Ok(text) = fs::read(self.damage_mark()) else {
+            return Ok(());
+        };
+        let mark: serde_json::Value = serde_json::from_slice(&text).unwrap_or_default();
+        if mark["file"].as_str().is_none() || mark["file"].as_str() != self.which().as_deref() {
+            return Ok(());
+        }
+        let said = mark["message"].as_str().unwrap_or_default();
+        let said = said.lines().next().unwrap_or_default();
+        Err(LedgerError::Damaged {
+            path: self.ledger_path(),
+            why: format!("it was found damaged, and no check has found it whole since: {said}"),
+        })
+    }
+
+    /// What tells the ledger's file from another one at its place.
+    fn which(&self) -> Option<String> {
+        let data = fs::metadata(self.ledger_path()).ok()?;
+        let born = data
+            .created()
+            .ok()
+            .and_then(|at| Timestamp::try_from(at).ok());
+        let born = born.map_or_else(String::new, |at| at.to_string());
+        Some(format!("{} {} {born}", data.dev(), data.ino()))
+    }
+
+    /// Notes that the ledger was found damaged: nothing uses it from here on.
+    pub fn mark_found(&self, what: &str) {
+        let mark =
+            serde_json::json!({ "class": "internal", "message": what, "file": self.which() });
+        let _said_on_stderr_too =
+            write_atomic(&self.damage_mark(), format!("{mark}\n").as_bytes(), 0o600);
+    }
+
+    /// Notes that the ledger is whole.
+    pub fn unmark_damage(&self) {
+        let _mostly_absent = fs::remove_file(self.damage_mark());
+    }
+
+    /// Where backups of the ledger lie unless another place is named.
+    pub fn backups(&self) -> PathBuf {
+        self.state.join("backups")
+    }
+
+    /// Where this process is to die, in tests that look at what it leaves.
+    pub fn dying() -> Steps {
+        setting("RUNNER_TEST_DIE_AT")
+            .and_then(|count| count.into_string().ok()?.parse().ok())
+            .map_or_else(Steps::default, Steps::dying_after)
     }
 
     /// Makes the state folder, or makes it private: what lies below is read by nobody else, and
     /// nobody else can hold its locks.
     fn private_state(&self) -> Result<(), Failure> {
+        if let Some(kind) = filesystem::shared(&self.state) {
+            return Err(Failure::environment(format!(
+                "{} lies on {kind}: its locks and its ledger hold only between processes of one machine",
+                self.state.display()
+            ))
+            .mend("export XDG_STATE_HOME=/a/folder/on/a/local/disk"));
+        }
         let cannot = |error: io::Error| {
             Failure::cannot_write(format!("cannot make {}: {error}", self.state.display()))
         };
@@ -127,26 +201,29 @@ impl Home {
         }
     }
 
-    /// Leaves a failmark in the state folder while the ledger is damaged, and removes it once a
-    /// command has got by without meeting damage.
+    /// Leaves a failmark in the state folder when a command met damage, and removes one that is about
+    /// a ledger that is no longer there. Whether the one that is there is whole again, only a whole
+    /// look at it can tell: `runner ledger check`.
     pub fn mark_damage(&self, failure: Option<&Failure>) {
-        let path = self.state.join("damaged.json");
-        match failure {
-            Some(failure) if failure.is_damage() => {
-                let mark =
-                    serde_json::json!({ "class": "internal", "message": failure.to_string() });
-                let _said_on_stderr_too =
-                    write_atomic(&path, format!("{mark}\n").as_bytes(), 0o600);
+        if let Some(failure) = failure.filter(|failure| failure.is_damage()) {
+            if self.known_damage().is_ok() {
+                self.mark_found(&failure.to_string());
             }
-            Some(_) => {}
-            None => {
-                let _mostly_absent = fs::remove_file(&path);
-            }
+            return;
+        }
+        let Ok(text) = fs::read(self.damage_mark()) else {
+            return;
+        };
+        let mark: serde_json::Value = serde_json::from_slice(&text).unwrap_or_default();
+        let now = self.which();
+        if failure.is_none() && now.is_some() && mark["file"].as_str() != now.as_deref() {
+            self.unmark_damage();
         }
     }
 
     /// The ledger, for reading; `None` when there is none yet.
     pub fn ledger_to_read(&self) -> Result<Option<Ledger>, LedgerError> {
+        self.known_damage()?;
         match Ledger::read(&self.ledger_path()) {
             Ok(ledger) => Ok(Some(ledger)),
             Err(LedgerError::Missing { .. }) => Ok(None),
@@ -162,6 +239,43 @@ impl Home {
     /// What the daemon says.
     pub fn daemon_log(&self) -> PathBuf {
         self.state.join("daemon.log")
+    }
+
+    /// Where a project's caches lie.
+    pub fn cache_folder(&self, project: &ProjectId) -> PathBuf {
+        self.state.join("projects").join(project.as_str())
+    }
+
+    /// A copy of the ledger in memory, to go through runs in.
+    pub fn ledger_to_rehearse(&self) -> Result<Ledger, Failure> {
+        Ok(Ledger::rehearsal(&self.ledger_path())?)
+    }
+
+    /// When the last tick was made, by whomever: one line, written by each.
+    pub fn tick_stamp(&self) -> PathBuf {
+        self.state.join("tick.stamp")
+    }
+
+    /// Notes that a tick was made. What cannot be written makes a later look say too much, and nothing
+    /// worse, so it is no error.
+    pub fn note_tick(&self, now: Timestamp) {
+        let line = format!("{}\n", now.strftime("%Y-%m-%dT%H:%M:%SZ"));
+        let _said_by_other_writes = fs::OpenOptions::new()
+            .create(true)
+            .write(true)
+            .truncate(false)
+            .open(self.tick_stamp())
+            // In place and always as long: a reader never finds half of it.
+            .and_then(|file| file.write_all_at(line.as_bytes(), 0));
+    }
+
+    /// When the last tick was made, if one ever was.
+    pub fn last_tick(&self) -> Option<Timestamp> {
+        fs::read_to_string(self.tick_stamp())
+            .ok()?
+            .trim()
+            .parse()
+            .ok()
     }
 
     /// The private folder of a run, for its log and its children's files.
@@ -180,6 +294,15 @@ pub fn named<'a>(names: impl Iterator<Item = &'a str>) -> BTreeMap<String, Strin
     names
         .filter_map(|name| Some((name.to_owned(), env::var(name).ok()?)))
         .collect()
+}
+
+/// Who is at the keyboard, by the name that they logged in with.
+pub fn person() -> String {
+    ["USER", "LOGNAME"]
+        .into_iter()
+        .filter_map(|name| setting(name)?.into_string().ok())
+        .find(|name| !name.is_empty())
+        .unwrap_or_else(|| "somebody".to_owned())
 }
 
 /// One of our own settings from the environment.

@@ -1,11 +1,14 @@
 //! The program: parse, call, map to an exit code.
 
+mod budget;
 mod cancel;
+mod care;
 mod cli;
 mod commands;
 mod config;
 mod daemon;
 mod drive;
+mod filesystem;
 mod follow;
 mod home;
 mod project;

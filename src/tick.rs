@@ -7,14 +7,14 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use runner_engine::ids::RunId;
-use runner_engine::ledger::{GONE, Ledger};
+use runner_engine::ledger::{Ledger, gone, why_gone};
 use runner_engine::owner::Owner;
 use runner_engine::tick::{Tick, tick};
 
 use crate::cli::Failure;
 use crate::drive;
 use crate::home::Home;
-use crate::project::{self, Here};
+use crate::project::{self, Here, Stamps};
 
 /// Which configuration is read again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,6 +60,7 @@ pub fn once(home: &Home, ledger: &mut Ledger, me: &Owner, reread: Reread) -> Res
             troubles.push(format!("run {run}: {failure}"));
         }
     }
+    home.note_tick(home.wall()?);
     Ok(Done {
         start,
         ending: !end.is_empty(),
@@ -98,20 +99,19 @@ fn refresh(
     reread: Reread,
     bad: &mut BTreeMap<String, String>,
 ) -> Result<(), Failure> {
+    let stamps = Stamps::of(home);
     for known in ledger.projects()? {
-        if reread == Reread::WhatChanged && known.config_stamp == project::stamp(home, &known.path)
-        {
+        let stamp = stamps.of_project(&known.path);
+        if reread == Reread::WhatChanged && known.config_stamp == stamp {
             continue;
         }
         let path = known.path.display().to_string();
-        if !known.path.join(project::FILE).is_file() {
-            // Said once; nothing of it is due until it is back.
-            if known.config_stamp != GONE {
-                ledger.project_jobs(&known.id, GONE, &[], home.wall()?)?;
-                bad.insert(
-                    path,
-                    "the project is gone; nothing of it is due until it is back".to_owned(),
-                );
+        let standing = project::standing_of_row(&known);
+        if let Some((what, mend)) = standing.trouble(&known.path, &known.id) {
+            // Said once; what is due meanwhile is recorded as missed, with this reason.
+            if why_gone(&known.config_stamp).is_none() {
+                ledger.mark_gone(&known.id, &gone(&what))?;
+                bad.insert(path, format!("{what}\n  to mend it: {mend}"));
             }
             continue;
         }

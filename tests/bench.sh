@@ -76,6 +76,42 @@ many=$(python3 "$work/ticks.py" "$runner" "$work/clock" 7)
 echo "tick with 10 runs due among 100,010 jobs against among 10: $many ms against $few ms, ratio $(python3 -c "print(f'{$many / $few:.2f}')")"
 "$sqlite" "$XDG_STATE_HOME/runner/ledger.sqlite" "DELETE FROM jobs WHERE name GLOB 'far*'"
 
+# A thousand projects of ten jobs each: a look at all of them, and a tick with nothing due. Each has had
+# a night, and each of its jobs one run.
+(
+    export XDG_STATE_HOME="$work/many-state"
+    projects=${BENCH_PROJECTS:-1000}
+    mkdir -p "$work/many" "$XDG_STATE_HOME"
+    cd "$work/many"
+    python3 - "$projects" <<'P'
+import os, sys
+alphabet = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
+jobs = "".join(f'[jobs.job{n}]\nkind = "command"\nprogram = "true"\ntrigger = "daily 0{n}:30"\n' for n in range(9))
+for n in range(int(sys.argv[1])):
+    os.makedirs(f"p{n:04}/.git")
+    os.makedirs(f"p{n:04}/.runner/reports/2026-01-01")
+    open(f"p{n:04}/.runner/reports/2026-01-01/report.md", "w").close()
+    id = "01KA5V7Q4B" + "".join(alphabet[n >> shift & 31] for shift in (15, 10, 5, 0)) + "0" * 12
+    open(f"p{n:04}/runner.toml", "w").write(f'[project]\nid = "{id}"\n\n[day.budget]\ncalls = 100\n{jobs}')
+P
+    for project in p*; do "$runner" -C "$project" --quiet enqueue job0 --at 1h >/dev/null 2>&1; done
+    "$sqlite" "$XDG_STATE_HOME/runner/ledger.sqlite" "
+        UPDATE runs SET state = 'settled', outcome = '{\"outcome\":\"cancelled\",\"why\":\"bench\"}', waits_for = NULL;
+        UPDATE occurrences SET outcome = '{\"outcome\":\"cancelled\",\"why\":\"bench\"}', settled = recorded;
+        INSERT INTO nights (project, name, opens, closes, closed) SELECT id, '2026-01-01', 0, 1, 1 FROM projects;
+        INSERT INTO occurrences (id, job, key, due, recorded, origin, outcome, settled)
+            SELECT printf('02%024d', id), id, CASE name WHEN 'report' THEN 'night-' || (SELECT n.id FROM nights n WHERE n.project = jobs.project) ELSE 'bench' END,
+                0, 0, 'clock', '{\"outcome\":\"succeeded\"}', 1 FROM jobs;
+        INSERT INTO runs (id, occurrence, job, attempt, state, requested, started, finished, seed, outcome, summary)
+            SELECT printf('03%024d', id), printf('02%024d', id), id, 1, 'settled', 0, 0, 1, 1, '{\"outcome\":\"succeeded\"}',
+                '{\"headline\":\"9 succeeded\",\"lines\":[],\"facts\":{\"worst\":\"succeeded\"},\"artifacts\":[],\"backend\":\"\",\"containment\":\"\"}' FROM jobs;"
+    "$runner" --quiet tick
+    cd "$work"
+    none="$sqlite $XDG_STATE_HOME/runner/ledger.sqlite select(1)"
+    python3 "$work/time.py" "status of all $projects projects with 10 jobs each against sqlite3 'select 1'" 20 "$runner status" "$none"
+    python3 "$work/time.py" "tick of $projects projects with nothing due against sqlite3 'select 1'" 20 "$runner --quiet tick" "$none"
+)
+
 # The queue, from the shell to the first line of the program.
 cat > "$work/queue.py" <<'P'
 import os, statistics, subprocess, sys, time

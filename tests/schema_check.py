@@ -1,8 +1,8 @@
-"""Holds config/schemas/runner.schema.json to a JSON-schema validator that knows nothing of runner.
+"""Holds the schemas in config/schemas to a JSON-schema validator that knows nothing of runner.
 
 Usage: schema_check.py RUNNER. Needs Python 3.11 and the package `jsonschema`. The default file, the
 default with every commented setting, and the examples are taken; mistyped ones are not, and the
-program says the same of each.
+program says the same of each. What `status --json` prints in several houses fits its own schema.
 """
 
 import json
@@ -52,7 +52,7 @@ def examples():
 def taken_by_runner(text):
     """What `runner config check` says of it as a project's file; as the user's, with the daemon's table."""
     with tempfile.TemporaryDirectory() as folder:
-        users = "[daemon]" in text
+        users = "[daemon]" in text or "[retention]" in text
         path = pathlib.Path(folder, ".config/runner/config.toml" if users else "runner.toml")
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
@@ -60,6 +60,54 @@ def taken_by_runner(text):
         done = subprocess.run([RUNNER, "-C", folder, "config", "check"], env=home, capture_output=True, text=True)
         assert done.returncode in (0, 78), done
         return done.returncode == 0, done.stderr
+
+
+def houses():
+    """Name and status of houses that are empty, at work, broken, gone and held back."""
+    with tempfile.TemporaryDirectory() as folder:
+        home = {"HOME": folder, "PATH": os.environ["PATH"], "GIT_CONFIG_NOSYSTEM": "1"}
+        project = pathlib.Path(folder, "project")
+
+        def run(*args, codes=(0,)):
+            done = subprocess.run(args, env=home, cwd=folder, capture_output=True, text=True)
+            assert done.returncode in codes, done
+            return done.stdout
+
+        def status(*where):
+            return json.loads(run(RUNNER, *where, "status", "--json"))
+
+        def runner(*args, codes=(0,)):
+            return run(RUNNER, "-C", str(project), *args, codes=codes)
+
+        yield "nothing yet", status()
+        run("git", "init", "--quiet", str(project))
+        file = project / "runner.toml"
+        file.write_text("[nigth]\n")
+        yield "never registered and broken", status("-C", str(project))
+        file.unlink()
+        runner("init")
+        yield "new", status()
+        fails = '[jobs.fails]\nkind = "command"\nprogram = "false"\ntrigger = "every 1h"\n'
+        file.write_text(file.read_text() + "[day.budget]\ncalls = 9\nmoney = 1.5\n[defaults]\nretries = 0\n" + fails)
+        runner("night", codes=(1,))
+        yield "after a night with a failure", status()
+        for _ in range(3):
+            runner("run", "fails", codes=(0, 1))
+        runner("enqueue", "dream", "--at", "2h")
+        runner("pause", "fails")
+        yield "stopped, queued and paused", status()
+        runner("pause", "--all", "--until", "1h")
+        daemon = subprocess.Popen([RUNNER, "daemon", "--quiet"], env=home, cwd=folder, stderr=subprocess.PIPE)
+        while status()["daemon"] is None and daemon.poll() is None:
+            pass
+        yield "with a daemon", status()
+        daemon.terminate()
+        daemon.communicate()
+        file.write_text("[nigth]\n")
+        yield "broken", status()
+        project.rename(project.with_name("away"))
+        run(RUNNER, "tick", codes=(78,))
+        yield "gone", status()
 
 
 def main():
@@ -76,16 +124,29 @@ def main():
         if found:
             wrong.append(f"{name}: the schema refuses it: {found[0]}")
     for name, text in good.items():
-        # An example may name a job or backend that stands in another block.
-        alone = "block" not in name
         fine, said = taken_by_runner(text)
-        if alone and not fine:
+        if not fine:
             wrong.append(f"{name}: runner refuses it: {said}")
     for name, text in BAD.items():
         if validator.is_valid(tomllib.loads(text)):
             wrong.append(f"{name}: the schema takes it")
         if taken_by_runner(text)[0]:
             wrong.append(f"{name}: runner takes it")
+    told = json.loads((ROOT / "config/schemas/status.schema.json").read_text())
+    jsonschema.Draft202012Validator.check_schema(told)
+    told = jsonschema.Draft202012Validator(told)
+    looks = dict(houses())
+    for name, status in looks.items():
+        for error in told.iter_errors(status):
+            wrong.append(f"status, {name}: {error.json_path}: {error.message}")
+    assert looks["with a daemon"]["daemon"]["pid"] and looks["after a night with a failure"]["projects"][0]["failmarks"]
+    assert looks["stopped, queued and paused"]["projects"][0]["stopped"] and looks["gone"]["projects"][0]["trouble"]
+    unknown = {**looks["gone"], "projekts": []}
+    missing = {key: value for key, value in looks["gone"].items() if key != "ticks"}
+    for name, changed in {"an unknown field": unknown, "a missing field": missing}.items():
+        if told.is_valid(changed):
+            wrong.append(f"status, {name}: the schema takes it")
+    print(f"status: {len(looks)} houses")
     print(f"schema: {len(good)} good and {len(BAD)} bad configurations, {len(wrong)} judged wrongly")
     sys.exit("\n".join(wrong) or None)
 

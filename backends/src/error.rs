@@ -111,10 +111,11 @@ impl BackendError {
     /// Who must act.
     pub fn class(&self) -> Class {
         match self {
-            Self::RateLimited { .. } => Class::RateLimited,
+            // One that is overloaded or does not answer asks to be tried again later, as the job's
+            // retries say, and nobody need act: both exit with 69.
+            Self::RateLimited { .. } | Self::Unavailable { .. } => Class::RateLimited,
             Self::Auth { .. } => Class::Auth,
-            // A server that is not there is one that is not running: both exit with 69.
-            Self::NotInstalled { .. } | Self::Unavailable { .. } => Class::NotInstalled,
+            Self::NotInstalled { .. } => Class::NotInstalled,
             Self::Silent { .. } => Class::Silent,
             Self::Malformed { .. } => Class::Malformed,
             Self::Rejected { .. } => Class::Environment,

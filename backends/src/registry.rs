@@ -64,10 +64,6 @@ pub struct BackendSpec {
     pub max_turns: Option<u32>,
     /// `claude`: the model that answers when the first is overloaded.
     pub fallback_model: Option<String>,
-    /// `claude`: go on when answers cost more than the subscription. Default: no.
-    pub overage: bool,
-    /// `codex`: millionths of the currency for a million tokens: input, cached input, output.
-    pub price: Option<[u64; 3]>,
     /// `claude`, `codex`: how many requests of the same login at once. Default: 1.
     pub slots: Option<u32>,
     /// Who is asked, in this order, when this one is not there, may not, or has no room now.
@@ -235,8 +231,6 @@ pub(crate) fn agent_plan(
         tools: spec.tools.clone(),
         max_turns: spec.max_turns,
         fallback_model: spec.fallback_model.clone(),
-        overage: spec.overage,
-        price: spec.price,
         quiet: spec.quiet,
         confine: around.confine.cloned(),
         output_cap: spec.output_cap.unwrap_or(OUTPUT_CAP),

@@ -11,11 +11,17 @@
 use jiff::{SignedDuration, Timestamp};
 
 use crate::host::Battery;
-use crate::ledger::Amounts;
+use crate::ledger::{Amounts, Streak};
 use crate::outcome::{Class, Outcome};
 
 /// Failures in a row after which clocks stop starting a job.
 pub const BREAKER: u32 = 3;
+/// Whether clocks no longer start a job. Credentials that were refused once are refused again: only
+/// a person can help, so the first such failure is enough.
+pub fn stopped(streak: Streak) -> bool {
+    streak.failures >= BREAKER || (streak.failures > 0 && streak.last == Some(Class::Auth))
+}
+
 /// Free space below which nothing is started: a report and a failmark must still fit.
 pub const HEADROOM: u64 = 8 * 1024 * 1024;
 /// How long a run that met a pause waits at most before the queue looks at the pause again.
@@ -54,8 +60,11 @@ pub struct Facts {
     pub load_per_core: Option<u32>,
     /// The most of it that the job may be started in.
     pub max_load: Option<u32>,
-    /// Failed runs of this job since the last that placed something.
-    pub failures_in_a_row: u32,
+    /// Failed occurrences of this job since the last that placed something, or since somebody
+    /// acknowledged them.
+    pub streak: Streak,
+    /// Until when its pool is to be left alone, and why.
+    pub limited: Option<(Timestamp, String)>,
     /// Free bytes where artifacts are staged.
     pub free_bytes: u64,
     /// What the backend's check, made without a model call, found wrong.
@@ -106,8 +115,25 @@ pub fn decide(facts: &Facts, reservation: Result<Amounts, Shortfall>, now: Times
         });
     }
     if let Some((class, why)) = &facts.preflight {
+        // It was told once, and looking again costs nothing: it goes on by itself once it is mended.
+        let told = facts.streak.failures > 0 && facts.streak.last == Some(*class);
+        if told && facts.streak.refused && !facts.by_hand {
+            return Decision::Decline(Outcome::Skipped {
+                why: format!("still {class}, as it was told before: {why}"),
+            });
+        }
         return Decision::Decline(Outcome::Failed {
             class: *class,
+            why: why.clone(),
+        });
+    }
+    // A person may know better than what was said: at worst it is said again.
+    if let Some((until, why)) = &facts.limited
+        && *until > now
+        && !facts.by_hand
+    {
+        return Decision::Decline(Outcome::Deferred {
+            until: *until,
             why: why.clone(),
         });
     }
@@ -155,11 +181,14 @@ fn held_back(facts: &Facts, now: Timestamp) -> Option<Outcome> {
             why: "the job is paused".to_owned(),
         });
     }
-    if facts.failures_in_a_row >= BREAKER {
+    if stopped(facts.streak) {
+        let why = match facts.streak.last {
+            Some(Class::Auth) => "stopped: its credentials were refused".to_owned(),
+            _ => format!("stopped after {} failures in a row", facts.streak.failures),
+        };
         return Some(Outcome::Skipped {
             why: format!(
-                "stopped after {} failures in a row; a successful run by hand starts it again",
-                facts.failures_in_a_row
+                "{why}; `runner ack` or a successful run by hand starts it again, once that is mended"
             ),
         });
     }

@@ -38,7 +38,10 @@ fn each_fact_alone_stops_it() {
         ),
         (
             Facts {
-                failures_in_a_row: BREAKER,
+                streak: Streak {
+                    failures: BREAKER,
+                    ..Streak::default()
+                },
                 ..healthy()
             },
             "skipped: stopped after 3",
@@ -211,7 +214,10 @@ fn a_person_overrules_gates_and_nothing_that_could_do_harm() {
     let mut facts = Facts {
         by_hand: true,
         paused_until: ago(-60),
-        failures_in_a_row: 9,
+        streak: Streak {
+            failures: 9,
+            ..Streak::default()
+        },
         ..healthy()
     };
     assert_eq!(word(&facts), "admit");

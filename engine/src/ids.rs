@@ -69,6 +69,12 @@ macro_rules! ulid_id {
             pub fn as_str(&self) -> &str {
                 &self.0
             }
+
+            /// When it was made, by the clock of that moment.
+            pub fn at(&self) -> Option<Timestamp> {
+                let id = ulid::Ulid::from_string(self.as_str()).ok()?;
+                Timestamp::from_millisecond(i64::try_from(id.timestamp_ms()).ok()?).ok()
+            }
         }
 
         impl fmt::Display for $name {

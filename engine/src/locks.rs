@@ -142,6 +142,35 @@ impl JobLock {
         }
     }
 
+    /// Whether the lock could be taken now; makes and changes nothing. The look itself holds it,
+    /// shared, for a moment: those who want it for a run wait that long.
+    ///
+    /// # Errors
+    /// Those of [`JobLock::try_take`].
+    pub fn look(path: &Path) -> Result<(), LockError> {
+        let io = |source| LockError::Io {
+            path: path.to_owned(),
+            source,
+        };
+        let mut file = match File::open(path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            Err(error) => return Err(io(error)),
+        };
+        match file.try_lock_shared() {
+            Ok(()) => file.unlock().map_err(io),
+            Err(TryLockError::WouldBlock) => {
+                let mut text = String::new();
+                let _unreadable = file.read_to_string(&mut text);
+                Err(LockError::Held {
+                    holder: serde_json::from_str(&text).ok(),
+                    path: path.to_owned(),
+                })
+            }
+            Err(TryLockError::Error(source)) => Err(io(source)),
+        }
+    }
+
     /// Takes the lock for a run. Whoever looks after dead runs holds it for a moment without being a
     /// run, and a run that has just taken it has not signed yet; so a lock is only said to be held
     /// when `at_work` says so of the one who signed it, and tried again for a short while otherwise.
@@ -214,11 +243,26 @@ impl ContractLock {
                 holder.owner.pid, holder.run, holder.since
             ),
         };
+        if !Self::look(path, now)? {
+            lock.create()?;
+        }
+        Ok(lock)
+    }
+
+    /// Whether a lock file lies there that need not be respected; leaves everything as it is.
+    ///
+    /// # Errors
+    /// Those of [`ContractLock::take`].
+    pub fn look(path: &Path, now: Timestamp) -> Result<bool, LockError> {
+        let io = |source| LockError::Io {
+            path: path.to_owned(),
+            source,
+        };
         match fs::symlink_metadata(path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => lock.create()?,
-            Err(error) => return Err(io(error)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(io(error)),
             Ok(data) if !data.is_file() => {
-                return Err(io(io::Error::other("it is there and is no regular file")));
+                Err(io(io::Error::other("it is there and is no regular file")))
             }
             Ok(data) => {
                 let found = head(path).map_err(io)?;
@@ -231,9 +275,9 @@ impl ContractLock {
                         content,
                     });
                 }
+                Ok(true)
             }
         }
-        Ok(lock)
     }
 
     /// Writes our name over what a dead run or another program left; call it with the deciding lock
@@ -342,7 +386,10 @@ mod tests {
             error.starts_with("lock held by PID 7 since 1970"),
             "{error}"
         );
+        let looked = JobLock::look(&path).unwrap_err().to_string();
+        assert_eq!(looked, error, "a look hears the same");
         drop(first);
+        JobLock::look(&path).unwrap();
         JobLock::try_take(&path).unwrap();
         assert!(path.exists(), "the deciding lock's file is never deleted");
     }

@@ -11,6 +11,8 @@
 //! The daemon, host timers and people all call this one function; however many do, an occurrence is
 //! recorded once. Its cost follows what is due or unsettled. It must never start anything itself.
 
+use std::collections::BTreeMap;
+
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
@@ -110,8 +112,25 @@ pub fn record_due(
 ) -> Result<bool, LedgerError> {
     let mut due_jobs = ledger.due_jobs(now)?;
     due_jobs.retain(|due| only.is_none_or(|only| due.job.id == only));
+    let absent = match due_jobs.is_empty() {
+        true => BTreeMap::new(),
+        false => ledger.absent()?,
+    };
     for due_job in &due_jobs {
         let job = &due_job.job;
+        if let Some(why) = absent.get(&job.project) {
+            match all_missed(due_job, now) {
+                Ok((due, Some(stretch))) => {
+                    ledger.miss_due(due_job, &due, &stretch, why, now)?;
+                }
+                // Nothing after all: only what is next is set right.
+                Ok((due, None)) => {
+                    ledger.enter_due(due_job, &due, None, None, now)?;
+                }
+                Err(error) => troubles.push(format!("job {}: {error}", job.name)),
+            }
+            continue;
+        }
         let (paused, due) = match due_of(due_job, now) {
             Ok(due) => due,
             Err(error) => {
@@ -149,28 +168,45 @@ fn due_of(due_job: &DueJob, now: Timestamp) -> Result<(Option<Missed>, Due), Unk
     let mut watermark = due_job.watermark;
     let mut paused = None;
     if let Some(until) = job.paused_until.filter(|until| *until > watermark) {
-        let none = CatchUp {
-            which: Which::None,
-            ..CatchUp::default()
-        };
-        let during = job.schedule.due(watermark, until.min(now), &none)?;
+        let (stretch, during) = passed_over(&job.schedule, watermark, until.min(now))?;
         watermark = during.watermark;
-        paused = during.missed;
-        for at in during.fire {
-            match &mut paused {
-                Some(stretch) => (stretch.last, stretch.count) = (at, stretch.count + 1),
-                None => {
-                    paused = Some(Missed {
-                        first: at,
-                        last: at,
-                        count: 1,
-                    });
-                }
-            }
-        }
+        paused = stretch;
     }
     let due = job.schedule.due(watermark, now, &job.policy.catch_up)?;
     Ok((paused, due))
+}
+
+/// All of a job's moments up to now as one stretch of missed ones: nothing can run them.
+fn all_missed(due_job: &DueJob, now: Timestamp) -> Result<(Due, Option<Missed>), UnknownZone> {
+    let (missed, due) = passed_over(&due_job.job.schedule, due_job.watermark, now)?;
+    Ok((due, missed))
+}
+
+/// All moments of a schedule up to `until` as one stretch that is not run, and what is due after it.
+pub(crate) fn passed_over(
+    schedule: &Schedule,
+    watermark: Timestamp,
+    until: Timestamp,
+) -> Result<(Option<Missed>, Due), UnknownZone> {
+    let none = CatchUp {
+        which: Which::None,
+        ..CatchUp::default()
+    };
+    let mut due = schedule.due(watermark, until, &none)?;
+    let mut passed = due.missed.take();
+    for at in due.fire.drain(..) {
+        match &mut passed {
+            Some(stretch) => (stretch.last, stretch.count) = (at, stretch.count + 1),
+            None => {
+                passed = Some(Missed {
+                    first: at,
+                    last: at,
+                    count: 1,
+                });
+            }
+        }
+    }
+    Ok((passed, due))
 }
 
 /// Records the reports of nights that are over, of all projects or of one.

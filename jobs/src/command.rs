@@ -20,6 +20,7 @@ use runner_engine::time::boot_time;
 use serde::Deserialize;
 use serde_json::json;
 
+use crate::output::Output;
 use crate::{Context, Finished, JobError};
 
 /// The largest artifact that is placed, in bytes.
@@ -81,10 +82,14 @@ pub fn run(ctx: &mut Context<'_>, spec: &CommandSpec) -> Result<Finished, JobErr
         confine: None,
     };
     ctx.progress.step(&spec.program, 0, 1);
-    let ended =
-        process::run(&child, &ctx.cancel, &mut |_, _| Verdict::Continue).map_err(not_started)?;
+    let mut said = Output::begin(ctx.run_dir, &ctx.redactor)?;
+    let ended = process::run(&child, &ctx.cancel, &mut |stream, bytes| {
+        said.take(stream, bytes);
+        Verdict::Continue
+    })
+    .map_err(not_started)?;
     ctx.progress.step(&spec.program, 1, 1);
-    keep_output(ctx, &ended)?;
+    said.finish()?;
     judge(ctx, &ended)?;
     let mut finished = Finished {
         headline: match spec.artifacts.len() {
@@ -125,20 +130,6 @@ fn not_started(error: SpawnError) -> JobError {
         SpawnError::Cancelled { why } => return JobError::Cancelled { why },
     };
     JobError::failed(class, error.to_string())
-}
-
-/// What it said goes, redacted, into the run's folder for `runner runs logs`.
-fn keep_output(ctx: &Context<'_>, ended: &Ended) -> Result<(), JobError> {
-    for (name, bytes) in [("stdout", &ended.stdout), ("stderr", &ended.stderr)] {
-        let text = String::from_utf8_lossy(bytes);
-        let path = ctx.run_dir.join(name);
-        fs::write(&path, ctx.redactor.redact(&text).as_bytes()).map_err(|source| JobError::Io {
-            doing: "write",
-            path,
-            source,
-        })?;
-    }
-    Ok(())
 }
 
 fn judge(ctx: &Context<'_>, ended: &Ended) -> Result<(), JobError> {
@@ -232,20 +223,26 @@ fn collect(out: &std::path::Path, from: &str) -> Result<Vec<u8>, JobError> {
     Ok(bytes)
 }
 
+/// What a file of this name must be, where its ending says.
+pub(crate) fn form(to: &str) -> Option<&'static str> {
+    let (_, ending) = to.rsplit('/').next()?.rsplit_once('.')?;
+    match ending {
+        "json" => Some("JSON"),
+        "jsonl" => Some("JSON, line by line"),
+        "md" | "txt" | "org" | "toml" | "yaml" | "html" => Some("UTF-8"),
+        _ => None,
+    }
+}
+
 /// Formats that we know are checked before they are placed.
 fn parses(to: &str, bytes: &[u8]) -> Result<(), JobError> {
     let bad = |why: String| Err(JobError::failed(Class::Malformed, format!("{to}: {why}")));
-    let extension = to
-        .rsplit('/')
-        .next()
-        .and_then(|name| name.rsplit_once('.'))
-        .map(|(_, end)| end);
-    match extension {
-        Some("json") => match serde_json::from_slice::<serde::de::IgnoredAny>(bytes) {
+    match form(to) {
+        Some("JSON") => match serde_json::from_slice::<serde::de::IgnoredAny>(bytes) {
             Ok(_) => Ok(()),
             Err(error) => bad(format!("not JSON: {error}")),
         },
-        Some("jsonl") => {
+        Some("JSON, line by line") => {
             for (index, line) in bytes
                 .split(|byte| *byte == b'\n')
                 .enumerate()
@@ -257,7 +254,7 @@ fn parses(to: &str, bytes: &[u8]) -> Result<(), JobError> {
             }
             Ok(())
         }
-        Some("md" | "txt" | "org" | "toml" | "yaml" | "html") => match std::str::from_utf8(bytes) {
+        Some("UTF-8") => match std::str::from_utf8(bytes) {
             Ok(_) => Ok(()),
             Err(error) => bad(format!("not UTF-8: {error}")),
         },

@@ -4,15 +4,19 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use runner_backends::{Backend, BackendError, Chain, Reply, Request};
+use runner_backends::chain::moves_on;
+use runner_backends::{Backend, BackendError, Chain, Phase, Reply, Request};
 use runner_engine::admission::Shortfall;
 use runner_engine::git::Git;
-use runner_engine::ledger::{Admitted, Amounts, Ledger, LedgerError, Spent};
+use runner_engine::ledger::{Admitted, Amounts, Ledger, LedgerError, Money, RequestId, Spent};
+use runner_engine::policy::quota;
 use runner_engine::process::Cancel;
 use runner_engine::scope::Scope;
 use runner_engine::time::{Clock, Moment};
 use runner_text::redact::Redactor;
 
+use crate::meter::{self, Breach, Heard, Meter};
+use crate::prices::{Price, Prices};
 use crate::telemetry::Telemetry;
 
 /// Where a run tells how far it is.
@@ -57,10 +61,24 @@ pub struct Context<'a> {
     pub(crate) ledger: &'a mut Ledger,
     pub(crate) backend: Arc<dyn Backend>,
     /// Who is asked next when the backend cannot answer.
-    fallbacks: Chain<Arc<dyn Backend>>,
+    fallbacks: Chain<(Arc<dyn Backend>, Spending)>,
     /// Who did not answer, and why.
     fell: Vec<String>,
+    spending: Spending,
     asked: bool,
+    /// Nothing may be kept, caches neither.
+    pub(crate) rehearsal: bool,
+}
+
+/// How a run pays.
+#[derive(Clone, Debug, Default)]
+pub struct Spending {
+    /// The pool whose limits are remembered; empty: nobody remembers them.
+    pub pool: String,
+    /// Whether it may be billed beyond a subscription.
+    pub overage: bool,
+    /// What tokens cost where nobody states it.
+    pub prices: Prices,
 }
 
 /// Why a question got no answer.
@@ -69,6 +87,17 @@ pub enum AskError {
     /// The run's budget has no room for it; nothing was asked.
     #[error("the budget of {} has {} {} left, this request may need {}", .0.level, .0.left, .0.unit, .0.wanted)]
     OverBudget(Shortfall),
+    /// It had to be stopped: it cost more than was reserved, or what nobody wanted to pay.
+    #[error("{0}")]
+    Breach(Breach),
+    /// The provider refuses for now; it is no attempt.
+    #[error("rate-limited until {until}: {why}")]
+    Limited {
+        /// When this run may ask again.
+        until: Timestamp,
+        /// The provider's words.
+        why: String,
+    },
     /// It was asked and there is no answer.
     #[error(transparent)]
     Backend(#[from] BackendError),
@@ -80,7 +109,11 @@ pub enum AskError {
 impl From<AskError> for crate::JobError {
     fn from(error: AskError) -> Self {
         match error {
-            AskError::OverBudget(_) => Self::OverBudget(error.to_string()),
+            AskError::OverBudget(_) | AskError::Breach(_) => Self::OverBudget(error.to_string()),
+            AskError::Limited { until, .. } => Self::Wait {
+                until,
+                why: error.to_string(),
+            },
             AskError::Backend(error) => Self::Backend(error),
             AskError::Ledger(error) => Self::Ledger(error),
         }
@@ -116,14 +149,20 @@ impl<'a> Context<'a> {
             backend,
             fallbacks: Chain::new([]),
             fell: Vec::new(),
+            spending: Spending::default(),
             asked: false,
+            rehearsal: false,
         }
     }
 
     /// With others to ask, in order, when the backend cannot answer; `fell` are those that were passed
     /// over before, with the reason.
     #[must_use]
-    pub fn with_fallbacks(mut self, others: Vec<Arc<dyn Backend>>, fell: Vec<String>) -> Self {
+    pub fn with_fallbacks(
+        mut self,
+        others: Vec<(Arc<dyn Backend>, Spending)>,
+        fell: Vec<String>,
+    ) -> Self {
         self.fallbacks = Chain::new(others);
         self.fell = fell;
         self
@@ -132,6 +171,21 @@ impl<'a> Context<'a> {
     /// Who did not answer so that another was asked, and why.
     pub fn fell(&self) -> &[String] {
         &self.fell
+    }
+
+    /// The same, paying like this.
+    #[must_use]
+    pub fn paying(mut self, spending: Spending) -> Self {
+        self.spending = spending;
+        self
+    }
+
+    /// The same for a run that is only gone through: its ledger is a copy, and nothing may be asked
+    /// or kept.
+    #[must_use]
+    pub fn rehearsing(mut self) -> Self {
+        self.rehearsal = true;
+        self
     }
 
     /// Whether the backend was asked anything.
@@ -164,14 +218,18 @@ impl<'a> Context<'a> {
     /// [`AskError::OverBudget`] before anything is asked; [`AskError::Backend`] after.
     pub fn ask(&mut self, request: &Request, ideas: u64) -> Result<Reply, AskError> {
         loop {
-            let error = match self.ask_one(request, ideas) {
-                Err(AskError::Backend(error)) => error,
-                done => return done,
+            let done = self.ask_one(request, ideas);
+            let why = match &done {
+                Err(AskError::Backend(error)) if moves_on(error) => error.to_string(),
+                Err(error @ (AskError::Limited { .. } | AskError::Breach(Breach::Overage))) => {
+                    error.to_string()
+                }
+                _ => return done,
             };
-            let Some(next) = self.fallbacks.next(&error) else {
-                return Err(error.into());
+            let Some((next, spending)) = self.fallbacks.next() else {
+                return done;
             };
-            let why = self.redactor.redact(&error.to_string()).into_owned();
+            let why = self.redactor.redact(&why).into_owned();
             tracing::warn!(
                 from = self.backend.name(),
                 to = next.name(),
@@ -179,17 +237,41 @@ impl<'a> Context<'a> {
                 "falls back"
             );
             self.fell.push(format!("{}: {why}", self.backend.name()));
-            self.backend = next;
+            (self.backend, self.spending) = (next, spending);
         }
     }
 
     /// Asks the backend, inside the run's budget: reserve, ask, settle. `ideas` is how many of
     /// whatever the job counts its work in this request covers. Usage that the backend does not
-    /// state is charged at what was reserved.
+    /// state is charged at what was reserved; a request that goes beyond that is stopped.
     ///
     /// # Errors
-    /// [`AskError::OverBudget`] before anything is asked; [`AskError::Backend`] after.
+    /// [`AskError::OverBudget`] before anything is asked; the others after.
     fn ask_one(&mut self, request: &Request, ideas: u64) -> Result<Reply, AskError> {
+        let (request_id, want) = self.reserve(request, ideas)?;
+        let described = self.backend.describe();
+        self.asked = true;
+        let price = described
+            .model
+            .and_then(|model| self.spending.prices.of(&model));
+        let (answer, heard) = self.metered(request, want, price);
+        let charge = charge(&answer, &heard, want, price);
+        let note = self.redactor.redact(&charge.note).into_owned();
+        let (at, spent) = (self.wall(), charge.spent);
+        self.ledger
+            .settle_request(request_id, spent, charge.money, &note, at)?;
+        self.conclude(answer, heard)
+    }
+
+    /// Reserves what a request is charged at most, and says how much that is.
+    ///
+    /// # Errors
+    /// [`AskError::OverBudget`], [`AskError::Ledger`].
+    pub(crate) fn reserve(
+        &mut self,
+        request: &Request,
+        ideas: u64,
+    ) -> Result<(RequestId, Amounts), AskError> {
         let run = self.admitted.run().clone();
         let left = self.ledger.left_of(&run)?;
         let free = self.backend.describe().kind == "builtin";
@@ -198,57 +280,154 @@ impl<'a> Context<'a> {
         let reserved = self
             .ledger
             .reserve_request(&run, &name, want, self.wall())?;
-        let request_id = reserved.map_err(AskError::OverBudget)?;
-        self.asked = true;
-        let answer = self.block_on(request);
-        let (spent, note) = match &answer {
-            Ok(Reply {
-                usage: Some(usage), ..
-            }) => {
-                let known = Amounts {
-                    calls: 1,
-                    tokens: usage.input_tokens.saturating_add(usage.output_tokens),
-                    // Money that was not stated is charged as it was reserved.
-                    micros: usage.cost_micros.unwrap_or(want.micros),
-                    seconds: 0,
-                    ideas,
-                };
-                (Spent::Known(known), "answered".to_owned())
-            }
-            Ok(_) => (Spent::Unknown, "answered, usage unknown".to_owned()),
-            // Nothing was asked of anyone: the program was not there to be started.
-            Err(BackendError::NotInstalled { .. }) => {
-                (Spent::Known(Amounts::default()), "not installed".to_owned())
-            }
-            Err(error) => (
-                Spent::Unknown,
-                self.redactor.redact(&error.to_string()).into_owned(),
-            ),
-        };
-        let at = self.wall();
-        self.ledger.settle_request(request_id, spent, &note, at)?;
-        Ok(answer?)
+        Ok((reserved.map_err(AskError::OverBudget)?, want))
     }
 
-    /// The one place in the house where a future is waited for.
-    fn block_on(&self, request: &Request) -> Result<Reply, BackendError> {
+    /// Asks under a meter, and until the run's own time is over.
+    fn metered(
+        &self,
+        request: &Request,
+        want: Amounts,
+        price: Option<Price>,
+    ) -> (Result<Reply, BackendError>, Heard) {
+        let cannot = |what: &str, error: std::io::Error| {
+            let why = format!("cannot make {what}: {error}");
+            (Err(BackendError::Unavailable { why }), Heard::default())
+        };
+        // The request's own: what stops it leaves the run, which then settles itself, alone.
+        let cancel = match self.cancel.child() {
+            Ok(cancel) => cancel,
+            Err(error) => return cannot("a cancel token", error),
+        };
+        let (clock, begun) = (self.clock.clone(), self.now);
+        let redactor = self.redactor.clone();
+        let backend = self.backend.name().to_owned();
+        let mut told = Telemetry::new(self.run_dir, &request.id, &backend, &redactor, move || {
+            clock.read().map_or(begun, |now| now.wall)
+        });
+        let overage = self.spending.overage;
+        let mut meter = Meter::new(want, price, overage, cancel.clone(), &mut told);
+        let answer = match self.block_on(request, &mut meter, &cancel) {
+            Ok(answer) => answer,
+            Err(error) => return cannot("a runtime", error),
+        };
+        let mut heard = meter.heard();
+        told.ended(answer.as_ref().err().map(ToString::to_string).as_deref());
+        let over = matches!(
+            answer,
+            Err(BackendError::Cancelled { .. }
+                | BackendError::Silent {
+                    phase: Phase::Total,
+                    ..
+                })
+        ) && self.left().is_zero();
+        if over && self.admitted.short_of_time() && heard.breach.is_none() {
+            let reserved = self.admitted.reserved().seconds;
+            heard.breach = Some(Breach::Over {
+                unit: "seconds",
+                used: reserved,
+                reserved,
+            });
+        }
+        (answer, heard)
+    }
+
+    /// The one place in the house where a future is waited for. The outer error is that there is no
+    /// runtime.
+    fn block_on(
+        &self,
+        request: &Request,
+        meter: &mut Meter<'_>,
+        cancel: &Cancel,
+    ) -> std::io::Result<Result<Reply, BackendError>> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
-            .build()
-            .map_err(|error| BackendError::Unavailable {
-                why: format!("cannot build a runtime: {error}"),
-            })?;
-        let (clock, begun) = (self.clock.clone(), self.now);
-        let mut told = Telemetry::new(
-            self.run_dir,
-            &request.id,
-            self.backend.name(),
-            &self.redactor,
-            move || clock.read().map_or(begun, |now| now.wall),
-        );
-        let answer = runtime.block_on(self.backend.run(request, &mut told, &self.cancel));
-        told.ended(answer.as_ref().err().map(ToString::to_string).as_deref());
-        answer
+            .build()?;
+        let (left, short) = (self.left(), self.admitted.short_of_time());
+        Ok(runtime.block_on(async {
+            let mut answer = std::pin::pin!(self.backend.run(request, meter, cancel));
+            if short {
+                tokio::select! {
+                    answer = &mut answer => return answer,
+                    () = tokio::time::sleep(left) => {
+                        cancel.cancel_at_once("the time of the run's budget is over");
+                    }
+                }
+            }
+            // Polled to its end in any case: it stops what it began.
+            answer.await
+        }))
+    }
+
+    /// What an answer, or none, means for the run and for all others of its pool.
+    fn conclude(
+        &mut self,
+        answer: Result<Reply, BackendError>,
+        heard: Heard,
+    ) -> Result<Reply, AskError> {
+        let limit = heard.limit.filter(|limit| limit.reached);
+        match (answer, heard.breach) {
+            // What was paid beyond the subscription is told even where an answer came of it.
+            (_, Some(Breach::Overage)) => {
+                let until = heard.limit.and_then(|limit| limit.until);
+                self.note_limit(until, "its answers are billed beyond the subscription")?;
+                Err(AskError::Breach(Breach::Overage))
+            }
+            // An answer that is whole is paid for: the next request finds nothing left.
+            (Ok(reply), _) => {
+                match limit {
+                    Some(limit) => self.note_limit(limit.until, "the limit is reached")?,
+                    None if self.spending.pool.is_empty() => {}
+                    None => self.ledger.clear_limit(&self.spending.pool)?,
+                }
+                Ok(reply)
+            }
+            (Err(_), Some(breach)) => Err(AskError::Breach(breach)),
+            (Err(BackendError::RateLimited { until, why }), None) => {
+                let until = until.or(limit.and_then(|limit| limit.until));
+                Err(self.refused(until, &why)?)
+            }
+            (Err(BackendError::Cancelled { .. }), None)
+                if limit.is_some() && !self.cancel.is_cancelled() =>
+            {
+                let until = limit.and_then(|limit| limit.until);
+                Err(self.refused(until, "the provider's limit is reached")?)
+            }
+            (Err(error), None) => Err(error.into()),
+        }
+    }
+
+    /// How a run goes on that was refused: it waits, and takes none of its attempts for that.
+    fn refused(&mut self, said: Option<Timestamp>, why: &str) -> Result<AskError, LedgerError> {
+        let why = self.redactor.redact(why).into_owned();
+        let now = self.wall();
+        let (until, streak, why) = if self.spending.pool.is_empty() {
+            let wake = quota::wake(said, 1, now);
+            (wake.until, 1, why)
+        } else {
+            let limit = self
+                .ledger
+                .note_limit(&self.spending.pool, said, &why, now)?;
+            (limit.until, limit.streak, limit.why)
+        };
+        if streak > quota::MOST {
+            let why = format!("refused {streak} times in a row, each after its wait: {why}");
+            return Ok(AskError::Backend(BackendError::RateLimited {
+                until: None,
+                why,
+            }));
+        }
+        let until = quota::spread(until, self.admitted.run().as_str());
+        Ok(AskError::Limited { until, why })
+    }
+
+    fn note_limit(&mut self, said: Option<Timestamp>, why: &str) -> Result<(), LedgerError> {
+        if !self.spending.pool.is_empty() {
+            let now = self.wall();
+            self.ledger
+                .note_limit(&self.spending.pool, said, why, now)?;
+        }
+        Ok(())
     }
 
     /// The wall clock as the run's own bookkeeping needs it; jobs use `now`.
@@ -260,23 +439,123 @@ impl<'a> Context<'a> {
     }
 }
 
-/// The most that one request is charged, whatever comes of it: the call, its text and its longest
-/// answer in tokens (four bytes a token), and an even share of the money that the run has left, which
-/// is never nothing. A backend that is `free` asks nobody. Nothing is clamped to what is left: a
-/// request that may need more is refused before it is made.
-fn most(request: &Request, left: Amounts, ideas: u64, free: bool) -> Amounts {
-    let written = serde_json::to_vec(request).map_or(0, |text| text.len() as u64);
-    let tokens = (written / 4).saturating_add(request.limits.max_output_tokens);
+/// About how many tokens a request has: four bytes a token.
+pub(crate) fn tokens_of(request: &Request) -> u64 {
+    serde_json::to_vec(request).map_or(0, |text| text.len() as u64) / 4
+}
+
+/// The most that one request may use, and is charged where nobody says what it used: the call, and
+/// of tokens and money an even share of what the run has left, which is never nothing; of tokens at
+/// least its text and its longest answer (four bytes a token). A backend that is `free` asks nobody.
+/// Nothing is clamped to what is left: a request that may need more is refused before it is made.
+pub fn most(request: &Request, left: Amounts, ideas: u64, free: bool) -> Amounts {
+    let needed = tokens_of(request).saturating_add(request.limits.max_output_tokens);
+    let share = |left: u64, calls: u64| left / calls.max(1);
     Amounts {
         calls: 1,
-        tokens: if free { 0 } else { tokens },
+        tokens: if free {
+            0
+        } else {
+            share(left.tokens, left.calls).max(needed)
+        },
         micros: if free {
             0
         } else {
-            (left.micros / left.calls.max(1)).max(1)
+            share(left.micros, left.calls).max(1)
         },
         seconds: 0,
         ideas,
+    }
+}
+
+/// What a request is charged, and why so.
+struct Charge {
+    spent: Spent,
+    money: Option<Money>,
+    note: String,
+}
+
+/// What a request is charged for which `want` was reserved. What was heard on the way counts where
+/// it is more than what was said in the end.
+fn charge(
+    answer: &Result<Reply, BackendError>,
+    heard: &Heard,
+    want: Amounts,
+    price: Option<Price>,
+) -> Charge {
+    let amounts = |usage: &runner_backends::Usage| {
+        let (micros, money) = match meter::micros(usage, price) {
+            Some((micros, true)) => (micros, Money::Stated),
+            Some((micros, false)) => (micros, Money::Priced),
+            // Money that nobody knows is charged as it was reserved.
+            None if want.micros == 0 => (0, Money::Stated),
+            None => (want.micros, Money::Reserved),
+        };
+        let tokens = meter::tokens(usage);
+        let known = Amounts {
+            calls: 1,
+            tokens,
+            micros,
+            seconds: 0,
+            ideas: want.ideas,
+        };
+        (known, money)
+    };
+    let unknown = |note: String| match &heard.usage {
+        // More than was reserved was heard of: no less than that.
+        Some(usage) => Charge {
+            spent: Spent::AtLeast(amounts(usage).0),
+            money: None,
+            note,
+        },
+        None => Charge {
+            spent: Spent::Unknown,
+            money: None,
+            note,
+        },
+    };
+    match answer {
+        Ok(reply) => match reply.usage {
+            Some(stated) => {
+                let whole = heard
+                    .usage
+                    .map_or(stated, |heard| meter::most(heard, stated));
+                let (known, money) = amounts(&whole);
+                let note = match money {
+                    Money::Reserved => "answered, its price is not known",
+                    Money::Stated | Money::Priced => "answered",
+                };
+                Charge {
+                    spent: Spent::Known(known),
+                    money: Some(money),
+                    note: note.to_owned(),
+                }
+            }
+            None => unknown("answered, usage unknown".to_owned()),
+        },
+        // Nothing was asked of anyone: the program was not there to be started.
+        Err(BackendError::NotInstalled { .. }) => Charge {
+            spent: Spent::Known(Amounts::default()),
+            money: None,
+            note: "not installed".to_owned(),
+        },
+        // Refused at the door: a call, and nothing was read or written.
+        Err(error @ (BackendError::RateLimited { .. } | BackendError::Auth { .. }))
+            if !heard.spoke && heard.usage.is_none() =>
+        {
+            Charge {
+                spent: Spent::Known(Amounts {
+                    calls: 1,
+                    ..Amounts::default()
+                }),
+                money: None,
+                note: error.to_string(),
+            }
+        }
+        Err(error) => unknown(match &heard.breach {
+            Some(breach) => breach.to_string(),
+            None => error.to_string(),
+        }),
     }
 }
 

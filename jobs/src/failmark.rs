@@ -56,10 +56,7 @@ pub fn update(
     let path = beneath(root, &path(spec))?;
     let class = match outcome {
         Outcome::Succeeded | Outcome::Degraded { .. } => {
-            return match fs::remove_file(&path) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-                _ => Ok(()),
-            };
+            return remove(root, spec).map(|_| ());
         }
         Outcome::Failed { class, .. } => class.word(),
         Outcome::TimedOut { .. } | Outcome::Lost { .. } => outcome.word(),
@@ -81,22 +78,39 @@ pub fn update(
     write_atomic(&path, &text, 0o644).map_err(io::Error::other)
 }
 
+/// Removes the failmark of a job; whether there was one.
+///
+/// # Errors
+/// It cannot be removed.
+pub fn remove(root: &Path, spec: &JobSpec) -> io::Result<bool> {
+    match fs::remove_file(beneath(root, &path(spec))?) {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
 /// Reads a failmark; `None` when there is none or it is no failmark.
 pub fn read(root: &Path, spec: &JobSpec) -> Option<Failmark> {
-    serde_json::from_slice(&fs::read(root.join(path(spec))).ok()?).ok()
+    read_at(&root.join(path(spec)))
+}
+
+/// Reads the failmark at `path`; `None` when there is none or it is no failmark.
+pub fn read_at(path: &Path) -> Option<Failmark> {
+    serde_json::from_slice(&fs::read(path).ok()?).ok()
 }
 
 /// What to do about it, in one line.
 pub fn hint(outcome: &Outcome) -> &'static str {
     match outcome.class() {
         Some(Class::Auth) => {
-            "sign in again or renew the key that the backend names, then run the job by hand"
+            "sign in again or renew the key that the backend names, then `runner ack` the job"
         }
         Some(Class::NotInstalled) => "install the program or correct its path in runner.toml",
         Some(Class::Environment) => "mend what the message names, then run the job by hand",
         Some(Class::RateLimited) => "wait, or give the job another backend",
         Some(Class::OverBudget) => {
-            "raise the budget that the message names in runner.toml, or wait for the next one"
+            "wait for the next budget, raise the one that the message names, or `runner budget grant` it more once"
         }
         Some(Class::Silent) => "the backend may hang or be unreachable; the run's log has more",
         Some(Class::Malformed) => "nothing of what came was used; try the backend by hand",

@@ -9,12 +9,17 @@ pub mod context;
 pub mod dream;
 pub mod evidence;
 pub mod failmark;
+pub mod meter;
+pub mod output;
 pub mod perform;
+pub mod prices;
 pub mod prompt;
+pub mod rehearse;
 pub mod report;
 pub mod spec;
 pub mod telemetry;
 
-pub use context::{AskError, Context, Progress, Silent};
+pub use context::{AskError, Context, Progress, Silent, Spending};
 pub use perform::{PerformError, Settled, perform};
+pub use rehearse::{Plan, rehearse};
 pub use spec::{Finished, JobError, JobSpec, KindSpec};

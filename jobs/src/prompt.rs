@@ -35,6 +35,48 @@ pub struct PromptSpec {
 /// # Errors
 /// No answer, an empty one, or a target that the scope refuses.
 pub fn run(ctx: &mut Context<'_>, spec: &PromptSpec) -> Result<Finished, JobError> {
+    let Question { request, left_out } = question(ctx, spec)?;
+    let reply = ctx.ask(&request, 0)?;
+    let text = match &reply.value {
+        Some(Value::String(text)) => text.clone(),
+        _ => reply.text.clone(),
+    };
+    if text.trim().is_empty() {
+        return Err(JobError::failed(Class::Malformed, "the answer is empty"));
+    }
+    let to = &spec.to;
+    let mut body = ctx.redactor.redact(text.trim_end()).into_owned();
+    body.push('\n');
+    ctx.scope.stage(to, body.as_bytes(), Expect::Current)?;
+    let mut finished = Finished {
+        headline: format!(
+            "{} wrote {to} ({} words)",
+            ctx.backend_name(),
+            body.split_whitespace().count()
+        ),
+        ..Finished::default()
+    };
+    if !left_out.is_empty() {
+        finished.degraded = Some(format!(
+            "{} of {} sources were left out",
+            left_out.len(),
+            spec.sources.len()
+        ));
+        finished.lines = left_out;
+    }
+    Ok(finished)
+}
+
+/// What is asked.
+pub(crate) struct Question {
+    /// The request.
+    pub(crate) request: Request,
+    /// Sources that are not shown, with the reason.
+    pub(crate) left_out: Vec<String>,
+}
+
+/// Reads the sources and words the question; asks nobody and writes nothing.
+pub(crate) fn question(ctx: &Context<'_>, spec: &PromptSpec) -> Result<Question, JobError> {
     let mut texts = Vec::new();
     let mut left_out = Vec::new();
     for path in &spec.sources {
@@ -72,35 +114,7 @@ pub fn run(ctx: &mut Context<'_>, spec: &PromptSpec) -> Result<Finished, JobErro
         },
         run_dir: Some(ctx.run_dir.to_owned()),
     };
-    let reply = ctx.ask(&request, 0)?;
-    let text = match &reply.value {
-        Some(Value::String(text)) => text.clone(),
-        _ => reply.text.clone(),
-    };
-    if text.trim().is_empty() {
-        return Err(JobError::failed(Class::Malformed, "the answer is empty"));
-    }
-    let to = &spec.to;
-    let mut body = ctx.redactor.redact(text.trim_end()).into_owned();
-    body.push('\n');
-    ctx.scope.stage(to, body.as_bytes(), Expect::Current)?;
-    let mut finished = Finished {
-        headline: format!(
-            "{} wrote {to} ({} words)",
-            ctx.backend_name(),
-            body.split_whitespace().count()
-        ),
-        ..Finished::default()
-    };
-    if !left_out.is_empty() {
-        finished.degraded = Some(format!(
-            "{} of {} sources were left out",
-            left_out.len(),
-            spec.sources.len()
-        ));
-        finished.lines = left_out;
-    }
-    Ok(finished)
+    Ok(Question { request, left_out })
 }
 
 /// The answer by rule: what was asked, and what there is to answer it from.

@@ -1,10 +1,15 @@
 //! Every command and flag; their help is the reference documentation.
 
+mod ledger;
+
 use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{ArgAction, Parser, Subcommand};
+use clap_complete::Shell;
 use runner_engine::outcome::Exit;
+
+pub use ledger::LedgerCommand;
 
 /// Reads a command line. Help and mistakes are printed here; the error is the exit code.
 pub fn parse(line: impl Iterator<Item = OsString>) -> Result<Args, Exit> {
@@ -29,7 +34,7 @@ pub fn parse(line: impl Iterator<Item = OsString>) -> Result<Args, Exit> {
     max_term_width = 100
 )]
 #[command(
-    after_help = "Exit codes: 0 done or skipped with a reason · 1 a run failed · 2 usage · 65 bad input · \
+    after_help = "Example: runner init && runner night\n\nExit codes: 0 done or skipped with a reason · 1 a run failed · 2 usage · 65 bad input · \
 69 not installed, rate-limited · 70 internal, damaged ledger · 73 cannot write · 75 deferred · 77 auth · \
 78 configuration · 130 cancelled"
 )]
@@ -66,6 +71,9 @@ pub enum Command {
     Init {
         /// The folder, inside a git repository [default: the current folder]
         dir: Option<PathBuf>,
+        /// Make it a project of its own: for a copy that carries the id of another one
+        #[arg(long)]
+        new_id: bool,
     },
     /// Make a sample project and run a night in it
     #[command(after_help = "Example: runner demo && cat runner-demo/.runner/reports/*/report.md")]
@@ -77,6 +85,10 @@ pub enum Command {
     /// Run every enabled job of the project once, under one budget, and write one report
     #[command(after_help = "Example: runner night --json | jq '.runs[] | {job, outcome}'")]
     Night {
+        /// Say what would be asked, of whom, at most for how much, and whether it would start now; ask
+        /// nothing and write nothing
+        #[arg(long)]
+        dry_run: bool,
         #[command(flatten)]
         listing: Listing,
     },
@@ -88,9 +100,13 @@ pub enum Command {
         /// Run it once for this key, however often it is asked for
         #[arg(long)]
         key: Option<String>,
-        /// Print its log on standard output while it runs
+        /// Print its log, and what its program says, on standard output while it runs
         #[arg(long, conflicts_with = "json")]
         follow: bool,
+        /// Say what would be asked, of whom, at most for how much, and whether it would start now; ask
+        /// nothing and write nothing
+        #[arg(long, conflicts_with = "follow")]
+        dry_run: bool,
         #[command(flatten)]
         listing: Listing,
     },
@@ -208,8 +224,26 @@ pub enum Command {
         listing: Listing,
     },
     /// What is going on: last night, next due, what failed, what runs, waits and is paused
-    #[command(after_help = "Example: runner status --json")]
+    #[command(after_help = "Example: runner status --watch")]
     Status {
+        /// Keep looking: drawn anew on a terminal, elsewhere printed again when something changed
+        #[arg(long)]
+        watch: bool,
+        /// Print the JSON schema of what --json prints
+        #[arg(long, conflicts_with_all = ["watch", "json"])]
+        schema: bool,
+        #[command(flatten)]
+        listing: Listing,
+    },
+    /// All projects, or one that moved or is to be forgotten
+    #[command(
+        args_conflicts_with_subcommands = true,
+        after_help = "Example: runner projects --json | jq -r '.[] | select(.standing != \"known\") | .path'"
+    )]
+    Projects {
+        /// What to do [default: list]
+        #[command(subcommand)]
+        command: Option<ProjectsCommand>,
         #[command(flatten)]
         listing: Listing,
     },
@@ -222,19 +256,54 @@ pub enum Command {
         #[command(flatten)]
         listing: Listing,
     },
+    /// What may still be spent, what was, and one-off extras [default: show]
+    #[command(
+        args_conflicts_with_subcommands = true,
+        after_help = "Example: runner budget --json | jq '.accounts[] | {label, left}'"
+    )]
+    Budget {
+        /// What to do
+        #[command(subcommand)]
+        command: Option<BudgetCommand>,
+        #[command(flatten)]
+        listing: Listing,
+    },
+    /// Say that a job's failures were seen and mended: clocks start it again
+    ///
+    /// Its failmark is removed and its failures in a row count no more. Who did so is recorded.
+    #[command(after_help = "Example: runner ack dream")]
+    Ack {
+        /// The job's name in runner.toml
+        #[arg(required_unless_present = "all")]
+        job: Option<String>,
+        /// All jobs of the project
+        #[arg(long, conflicts_with = "job")]
+        all: bool,
+        #[command(flatten)]
+        listing: Listing,
+    },
     /// When jobs are due: the next moments, in words, or what a stretch of time would bring
+    #[command(after_help = "Example: runner schedule next dream")]
     Schedule {
         /// What to do
         #[command(subcommand)]
         command: ScheduleCommand,
     },
     /// The settings: look at them with their sources, check them, change one
+    #[command(after_help = "Example: runner config show --origin")]
     Config {
         /// What to do
         #[command(subcommand)]
         command: ConfigCommand,
     },
+    /// The ledger: check it, copy it, put a copy in its place, prune what is old
+    Ledger {
+        /// What to do
+        #[command(subcommand)]
+        command: LedgerCommand,
+    },
     /// The dream pass over changed ideas
+    #[command(after_help = "Example: runner dream run --dry-run")]
     Dream {
         /// What to do
         #[command(subcommand)]
@@ -245,6 +314,98 @@ pub enum Command {
         /// What to do
         #[command(subcommand)]
         command: BackendsCommand,
+    },
+    /// Print a script that completes command lines, to be loaded by a shell
+    #[command(
+        after_help = "Example: runner completions bash > ~/.local/share/bash-completion/completions/runner"
+    )]
+    Completions {
+        /// The shell
+        shell: Shell,
+    },
+    /// Write the manual, one page a command, into a folder
+    ///
+    /// A page that is there already is replaced when this command wrote it; any other file is left
+    /// alone, and then nothing is written at all.
+    #[command(after_help = "Example: runner man ~/.local/share/man/man1 && man runner-night")]
+    Man {
+        /// The folder; it is made when it is not there
+        #[arg(value_name = "DIR")]
+        into: PathBuf,
+    },
+}
+
+/// Looks at accounts, or adds to one.
+#[derive(Debug, Subcommand)]
+pub enum BudgetCommand {
+    /// Each account: its cap, what is used, reserved and left, and when it begins anew
+    #[command(after_help = "Example: runner budget show")]
+    Show {
+        #[command(flatten)]
+        listing: Listing,
+    },
+    /// What was spent, added up
+    #[command(after_help = "Example: runner budget history --by job")]
+    History {
+        /// By what
+        #[arg(long, default_value = "day", value_parser = ["day", "night", "job", "backend", "pool"])]
+        by: String,
+        /// At most so many; 0 means all
+        #[arg(long, default_value_t = 20)]
+        limit: u32,
+        #[command(flatten)]
+        listing: Listing,
+    },
+    /// Add to one account, once; it ends with the account's period
+    #[command(
+        after_help = "Example: runner budget grant night money=2.50 calls=10 --reason 'the long audit'"
+    )]
+    Grant {
+        /// day, night, job:NAME, pool:NAME:day, pool:NAME:week or pool:NAME:window
+        account: String,
+        /// How much more: calls=N, tokens=N, money=DOLLARS, time=DURATION, ideas=N
+        #[arg(required = true, value_name = "UNIT=AMOUNT")]
+        amounts: Vec<String>,
+        /// Only until this moment, written as for `enqueue --at` [default: as long as the account]
+        #[arg(long, value_name = "WHEN")]
+        until: Option<String>,
+        /// What it is for
+        #[arg(long)]
+        reason: String,
+        #[command(flatten)]
+        listing: Listing,
+    },
+}
+
+/// Looks after the list of projects.
+#[derive(Debug, Subcommand)]
+pub enum ProjectsCommand {
+    /// List them: how each stands, its id, its path
+    #[command(after_help = "Example: runner projects list")]
+    List {
+        #[command(flatten)]
+        listing: Listing,
+    },
+    /// Tell that a project lies elsewhere now; its history goes with it
+    #[command(after_help = "Example: runner projects move /home/me/old-place /home/me/new-place")]
+    Move {
+        /// Where it was: its old path, or its id
+        old: PathBuf,
+        /// Where it is
+        new: PathBuf,
+        #[command(flatten)]
+        listing: Listing,
+    },
+    /// Take a project and its history out of the ledger; shows what, and does it with --yes
+    #[command(after_help = "Example: runner projects forget /home/me/finished --yes")]
+    Forget {
+        /// Its path, or its id
+        project: PathBuf,
+        /// Do it
+        #[arg(long)]
+        yes: bool,
+        #[command(flatten)]
+        listing: Listing,
     },
 }
 
@@ -264,7 +425,7 @@ pub enum RunsCommand {
     Logs {
         /// Its id, or an unambiguous beginning of it
         run: String,
-        /// Print what is added until the run is over
+        /// Print what is added, and what its program says, until the run is over
         #[arg(long)]
         follow: bool,
     },
@@ -336,7 +497,7 @@ pub struct What {
     /// A time of each day, like 02:30
     #[arg(long, value_name = "T")]
     pub daily: Option<String>,
-    /// The IANA zone [default: the job's, else this machine's]
+    /// The IANA zone [default: the job's, else that of the project's night, else this machine's]
     #[arg(long)]
     pub zone: Option<String>,
 }
@@ -347,6 +508,10 @@ pub enum DreamCommand {
     /// Run one pass now
     #[command(after_help = "Example: runner dream run --json")]
     Run {
+        /// Say what would be asked, of whom, at most for how much, and whether it would start now; ask
+        /// nothing and write nothing
+        #[arg(long)]
+        dry_run: bool,
         #[command(flatten)]
         listing: Listing,
     },

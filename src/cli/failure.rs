@@ -1,6 +1,7 @@
 //! An error as a person meets it: what, where, why, and the command that mends it.
 
 use std::fmt;
+use std::path::Path;
 
 use runner_engine::causes::whole;
 use runner_engine::ledger::LedgerError;
@@ -21,6 +22,12 @@ impl Failure {
     /// Whether the ledger is damaged, so that nothing may run until a person has acted.
     pub fn is_damage(&self) -> bool {
         self.damage
+    }
+
+    /// What is damaged is a copy and not the ledger.
+    pub fn of_a_copy(mut self) -> Self {
+        self.damage = false;
+        self
     }
 
     fn new(exit: Exit, what: impl Into<String>) -> Self {
@@ -113,24 +120,50 @@ impl From<LedgerError> for Failure {
                 damage: true,
                 ..Self::new(Exit::Internal, what)
             }
-            .mend(format!(
-                "mkdir {0}/damaged && mv {1}* {0}/damaged/   (history and accounts start anew; decisions are in your projects and stay)",
+            .mend(match path.extension() {
+                Some(ending) if ending == "sqlite" && path.file_stem().is_some_and(|it| it == "ledger") => {
+                    "runner ledger restore   (puts the newest backup in its place; nothing is thrown away)".to_owned()
+                }
+                _ => "name another backup".to_owned(),
+            }),
+            LedgerError::HalfRestored { .. } => {
+                Self::new(Exit::TryLater, what).mend("runner ledger restore   (finishes it)")
+            }
+            LedgerError::NoBackup { .. } => {
+                Self::new(Exit::Data, what).mend("ls \"$(dirname \"$(runner ledger path)\")/backups\"")
+            }
+            LedgerError::Newer { .. } => {
+                Self::new(Exit::Configuration, what)
+                    .mend("restart: end this program and start the newer runner that wrote it")
+            }
+            LedgerError::Older { .. } => Self::new(Exit::Configuration, what)
+                .mend("runner tick   (or any other command that writes)"),
+            LedgerError::Stranger { path, .. } => {
+                Self::new(Exit::Configuration, what).mend(aside(path))
+            }
+            LedgerError::InUse { .. } => Self::new(Exit::TryLater, what)
+                .mend("end the older runner (or wait for its runs), then repeat this"),
+            LedgerError::CannotWrite { path, .. } => Self::new(Exit::CannotWrite, what).mend(format!(
+                "df -h {0}; ls -l {1}*   (make room there, or chmod u+rw what is listed)",
                 path.parent().unwrap_or(path).display(),
                 path.display()
             )),
-            LedgerError::Newer { .. } => {
-                Self::new(Exit::Configuration, what).mend("start the newer runner that wrote it")
-            }
-            LedgerError::InUse { .. } => {
-                Self::new(Exit::TryLater, what).mend("end the older runner (or wait for its runs), then repeat this")
-            }
-            LedgerError::CannotWrite { .. } => Self::new(Exit::CannotWrite, what),
             LedgerError::NotFound { .. } => Self::new(Exit::Data, what).mend("runner runs"),
             LedgerError::Missing { .. } => Self::new(Exit::Configuration, what).mend("runner init"),
+            LedgerError::Changed { .. } => Self::new(Exit::TryLater, what).mend("runner projects"),
             LedgerError::Lock { .. } => Self::cannot_write(error.to_string()),
-            LedgerError::StaleFence { .. } | LedgerError::Nonsense { .. } | LedgerError::Sql { .. } => {
-                Self::new(Exit::Internal, what)
-            }
+            LedgerError::StaleFence { .. }
+            | LedgerError::Nonsense { .. }
+            | LedgerError::Sql { .. } => Self::new(Exit::Internal, what),
         }
     }
+}
+
+/// The command that puts a ledger aside, so that the next command makes a new one.
+fn aside(path: &Path) -> String {
+    format!(
+        "mkdir {0}/damaged && mv {1}* {0}/damaged/   (history and accounts start anew; decisions are in your projects and stay)",
+        path.parent().unwrap_or(path).display(),
+        path.display()
+    )
 }

@@ -4,7 +4,11 @@
 pub mod args;
 mod failure;
 pub mod log;
+pub mod pages;
 pub mod show;
 pub mod when;
 
 pub use failure::Failure;
+
+#[cfg(test)]
+mod docs_tests;

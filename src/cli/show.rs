@@ -11,6 +11,9 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use jiff::Timestamp;
 use runner_jobs::Progress;
 use serde::Serialize;
+use unicode_width::UnicodeWidthChar as _;
+
+use crate::home;
 
 static LOST: AtomicBool = AtomicBool::new(false);
 
@@ -40,6 +43,68 @@ pub fn json(value: &impl Serialize) {
     out(&text);
 }
 
+/// A result as JSON text: over several lines, or as one of a stream of lines.
+pub fn json_line(value: &impl Serialize, stream: bool) -> String {
+    let text = match stream {
+        true => serde_json::to_string(value),
+        false => serde_json::to_string_pretty(value),
+    };
+    text.expect("results have string keys only") + "\n"
+}
+
+/// Whether standard output is a terminal that can be drawn on: one that knows how to go back.
+pub fn can_draw() -> bool {
+    io::stdout().is_terminal() && home::setting("TERM").is_some_and(|term| term != "dumb")
+}
+
+/// Draws a text over the last one, from the upper left corner of the terminal: every line in its
+/// place, and what is left of the old ones taken away. What does not fit is cut, and said to be.
+pub fn draw(text: &str, first: bool) {
+    let size = rustix::termios::tcgetwinsize(io::stdout());
+    // A size of nothing is one that nobody has told the terminal.
+    let told = |told: u16, usual: usize| match told {
+        0 => usual,
+        told => usize::from(told),
+    };
+    let (rows, columns) = size.map_or((24, 80), |size| {
+        (told(size.ws_row, 24), told(size.ws_col, 80))
+    });
+    let mut frame = String::from(if first {
+        "\u{1b}[2J\u{1b}[H"
+    } else {
+        "\u{1b}[H"
+    });
+    frame.push_str(&fitted(text, rows.max(2), columns));
+    frame.push_str("\u{1b}[J");
+    out(&frame);
+}
+
+/// The lines of a text that fit, each ended by a command to clear the rest of its row. The last row
+/// stays free, so that the cursor does not move the picture.
+fn fitted(text: &str, rows: usize, columns: usize) -> String {
+    let lines: Vec<&str> = text.lines().collect();
+    let room = rows - 1;
+    let mut frame = String::new();
+    let mut row = |line: &str| {
+        let mut width = 0;
+        let line = printable(line);
+        let kept = line.chars().take_while(|c| {
+            width += c.width().unwrap_or(0);
+            width <= columns
+        });
+        frame.extend(kept);
+        frame.push_str("\u{1b}[K\r\n");
+    };
+    if lines.len() <= room {
+        lines.iter().for_each(|line| row(line));
+    } else {
+        lines[..room - 1].iter().for_each(|line| row(line));
+        let more = (lines.len() - room + 1) as u64;
+        row(&format!("… {} more", count(more, "line")));
+    }
+    frame
+}
+
 /// Says something by the way, on standard error.
 pub fn say(quiet: bool, text: &str) {
     if !quiet {
@@ -58,7 +123,7 @@ fn complain_raw(text: &str) {
 }
 
 /// The text without what a terminal would obey: names, lock files and models' words are shown here.
-fn printable(text: &str) -> Cow<'_, str> {
+pub fn printable(text: &str) -> Cow<'_, str> {
     let obeyed = |c: char| c.is_control() && c != '\n' && c != '\t';
     if text.contains(obeyed) {
         Cow::Owned(text.replace(obeyed, "\u{fffd}"))
@@ -72,6 +137,20 @@ pub fn moment(at: Timestamp) -> String {
     at.to_zoned(jiff::tz::TimeZone::system())
         .strftime("%Y-%m-%d %H:%M:%S %Z")
         .to_string()
+}
+
+/// A moment for people in a zone of its own, with the zone's abbreviation; that of the machine where
+/// the name means nothing.
+pub fn moment_in(at: Timestamp, zone: &str) -> String {
+    let zone = jiff::tz::TimeZone::get(zone).unwrap_or_else(|_| jiff::tz::TimeZone::system());
+    at.to_zoned(zone)
+        .strftime("%Y-%m-%d %H:%M:%S %Z")
+        .to_string()
+}
+
+/// "1 run", "2 runs".
+pub fn count(count: u64, what: &str) -> String {
+    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
 
 /// Columns, padded to their widest cell; the last one is left as it is.
@@ -170,6 +249,18 @@ mod tests {
             printable("a\u{1b}[2Jb\u{7}\tc\n"),
             "a\u{fffd}[2Jb\u{fffd}\tc\n"
         );
+    }
+
+    #[test]
+    fn a_picture_fits_its_terminal() {
+        let clear = "\u{1b}[K\r\n";
+        assert_eq!(fitted("a\nb\n", 4, 20), format!("a{clear}b{clear}"));
+        assert_eq!(
+            fitted("a\nb\nc\nd\n", 4, 20),
+            format!("a{clear}b{clear}… 2 lines more{clear}"),
+            "one row stays free"
+        );
+        assert_eq!(fitted("夜夜夜\u{1b}[2J", 4, 5), format!("夜夜{clear}"));
     }
 
     #[test]

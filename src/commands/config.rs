@@ -17,8 +17,9 @@ use crate::home::Home;
 use crate::project;
 
 /// The order in which people think of the tables.
-const ORDER: [&str; 8] = [
-    "project", "night", "day", "daemon", "backends", "groups", "defaults", "jobs",
+const ORDER: [&str; 10] = [
+    "project", "night", "day", "daemon", "pools", "prices", "backends", "groups", "defaults",
+    "jobs",
 ];
 
 /// Carries out one of its commands.
@@ -48,16 +49,17 @@ pub fn run(
             let file = file(here)?;
             let mistakes = config::mistakes(&home.stack(file.as_deref()));
             if listing.json {
-                let said: Vec<String> = mistakes.iter().map(ToString::to_string).collect();
-                show::json(&json!({ "ok": said.is_empty(), "mistakes": said }));
+                show::json(&json!({ "ok": mistakes.is_empty(), "mistakes": mistakes }));
             } else if mistakes.is_empty() {
                 show::out("ok\n");
             } else {
                 for mistake in &mistakes {
-                    show::complain(&mistake.told());
+                    show::complain(&mistake.failure.told());
                 }
             }
-            Ok(mistakes.first().map_or(Exit::Done, |first| first.exit))
+            Ok(mistakes
+                .first()
+                .map_or(Exit::Done, |first| first.failure.exit))
         }
         ConfigCommand::Get { key, listing } => {
             let file = file(here)?;
@@ -164,7 +166,18 @@ fn set(
         user,
     };
     let own = if user { &path } else { &home.user_config };
-    let (old, new) = config::edit(own, &wanted)?;
+    let (old, new, rest) = config::edit(own, &wanted)?;
+    if rest > 0 {
+        show::complain(&format!(
+            "{rest} {} in the settings: nothing starts until {} mended\n  to see: runner config check",
+            if rest == 1 {
+                "mistake remains"
+            } else {
+                "mistakes remain"
+            },
+            if rest == 1 { "it is" } else { "they are" },
+        ));
+    }
     if old == new {
         show::say(quiet, &format!("{key} is so already; nothing was written"));
         return Ok(Exit::Done);

@@ -81,7 +81,7 @@ pub fn run(home: &Home, dir: &Path, manner: Manner) -> Result<Exit, Failure> {
         let path = ideas.join(name);
         fs::write(&path, text).map_err(|error| cannot(&path, error))?;
     }
-    let (root, _) = init::make(home, &dir)?;
+    let (root, _) = init::make(home, &dir, false)?;
     // Its own account would stand in the report once more.
     let hushed = Manner {
         quiet: true,

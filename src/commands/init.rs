@@ -1,4 +1,5 @@
-//! `runner init`: make a repository a project. Says what it writes; a second time writes nothing.
+//! `runner init`: make a repository a project. Everything is checked before anything is written; it
+//! says what it writes, and a second time writes nothing.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -9,46 +10,58 @@ use runner_engine::causes::whole;
 use runner_engine::files::write_atomic;
 use runner_engine::git::{Git, GitError};
 use runner_engine::ids::ProjectId;
+use runner_engine::ledger::Ledger;
 use runner_engine::outcome::Exit;
+use rustix::fs::{Access, access};
 
 use crate::cli::Failure;
 use crate::cli::show;
 use crate::config;
+use crate::filesystem;
 use crate::home::{self, Home};
+use crate::project::identity;
+use crate::project::standing::Standing;
 use crate::project::{self, Here};
 
 /// Folders that a project has, and whether git is told to ignore them: what runner writes is kept
 /// out of the repository's own business.
 const FOLDERS: &[(&str, bool)] = &[("ideas", false), ("dreams", true), (".runner", true)];
 
-/// Makes the repository around `dir` a project.
-pub fn run(home: &Home, dir: &Path, quiet: bool) -> Result<Exit, Failure> {
-    let (root, written) = make(home, dir)?;
+/// Makes the repository around `dir` a project; of its own, where `new_id` says so.
+pub fn run(home: &Home, dir: &Path, new_id: bool, quiet: bool) -> Result<Exit, Failure> {
+    let (root, written) = make(home, dir, new_id)?;
     for line in &written {
         show::say(quiet, &format!("  {line}"));
     }
-    if written.is_empty() {
-        show::say(
-            quiet,
-            &format!(
-                "{} is a project already; nothing was written",
-                root.display()
-            ),
-        );
-    } else {
-        show::say(
-            quiet,
-            &format!(
-                "{} is a project now; put notes into ideas/ and try `runner night`",
-                root.display()
-            ),
-        );
+    if let Some(kind) = filesystem::shared(&root) {
+        show::complain(&format!(
+            "warning: {} lies on {kind}: what other machines do there is not seen, and a rename may not be whole",
+            root.display()
+        ));
     }
+    let said = if written.is_empty() {
+        "is a project already; nothing was written"
+    } else {
+        "is a project now; put notes into ideas/ and try `runner night`"
+    };
+    show::say(quiet, &format!("{} {said}", root.display()));
     Ok(Exit::Done)
 }
 
+/// One thing to write, and the line that tells of it.
+struct Step {
+    line: String,
+    what: What,
+}
+
+enum What {
+    File(PathBuf, Vec<u8>),
+    Folder(PathBuf),
+    Own(ProjectId),
+}
+
 /// Does it, and says what was written.
-pub fn make(home: &Home, dir: &Path) -> Result<(PathBuf, Vec<String>), Failure> {
+pub fn make(home: &Home, dir: &Path, new_id: bool) -> Result<(PathBuf, Vec<String>), Failure> {
     let git = Git::new(dir, &home::child_environment(), &home::marker()?);
     let root = match git.top() {
         Ok(root) => root,
@@ -61,80 +74,153 @@ pub fn make(home: &Home, dir: &Path) -> Result<(PathBuf, Vec<String>), Failure> 
     };
     let root = fs::canonicalize(&root)
         .map_err(|error| Failure::environment(format!("{}: {error}", root.display())))?;
-    let mut written = Vec::new();
-    config_file(home, &root, &mut written)?;
+    if root.to_str().is_none() {
+        return Err(Failure::data(format!(
+            "{}: the path of a project must be UTF-8",
+            root.display()
+        )));
+    }
+    // A mistake in any layer is told before there is a project that cannot run.
+    let path = root.join(project::FILE);
+    let config = config::load(&home.stack(Some(&path)))?;
+    let old = config::file(&path)?;
+    let (id, own) = {
+        let ledger = home.ledger_to_read()?;
+        choose(
+            home,
+            ledger.as_ref(),
+            &root,
+            config.project.as_ref(),
+            new_id,
+        )?
+    };
+    let mut steps = Vec::new();
+    // What a clone is born with is no more than a seed: it stays as it is.
+    if config.project.is_none() || old.is_none() {
+        steps.push(config_file(&path, old, &id)?);
+    }
+    if own {
+        steps.push(Step {
+            line: format!(
+                "wrote   this clone's id to its git folder ({})",
+                identity::FILE
+            ),
+            what: What::Own(id),
+        });
+    }
     let mut ignored = Vec::new();
     for (folder, ignore) in FOLDERS {
         let path = root.join(folder);
-        if !path.is_dir() {
-            fs::create_dir(&path).map_err(|error| {
-                Failure::cannot_write(format!("cannot make {}: {error}", path.display()))
-            })?;
-            written.push(format!("made    {folder}/"));
+        match fs::metadata(&path) {
+            Ok(data) if data.is_dir() => {}
+            Ok(_) => {
+                return Err(Failure::data(format!(
+                    "{} is no folder, and a project has one of this name",
+                    path.display()
+                ))
+                .mend(format!("mv {0} {0}.old", path.display())));
+            }
+            Err(_) => steps.push(Step {
+                line: format!("made    {folder}/"),
+                what: What::Folder(path),
+            }),
         }
         if *ignore {
             ignored.push(format!("/{folder}/"));
         }
     }
-    exclude(&git, &ignored, &mut written)?;
+    steps.extend(exclude(&git, &ignored)?);
+    for step in &steps {
+        writable(&root, &step.what)?;
+    }
+    let mut ledger = home.ledger()?;
+    let mut written = Vec::new();
+    for step in steps {
+        carry_out(&root, step.what)?;
+        written.push(step.line);
+    }
     let here = Here::at(home, &root)?;
-    here.register(&mut home.ledger()?, home.wall()?)?;
+    here.register(&mut ledger, home.wall()?)?;
     Ok((root, written))
 }
 
-fn config_file(home: &Home, root: &Path, written: &mut Vec<String>) -> Result<(), Failure> {
-    let path = root.join(project::FILE);
-    let id = ProjectId::new(home.wall()?);
-    let table = format!("[project]\nid = \"{id}\"\n");
-    let text = match config::file(&path)? {
-        Some((text, parsed)) => {
-            match parsed
-                .get("project")
-                .map(|project| project.get("id").is_some())
-            {
-                Some(true) => return Ok(()),
-                Some(false) => {
-                    written.push("added   [project] id to runner.toml".to_owned());
-                    let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
-                    let header = lines
-                        .iter()
-                        .position(|line| line.trim_start().starts_with("[project]"));
-                    let Some(header) = header else {
-                        return Err(Failure::configuration(format!(
-                            "{} has a project without an id",
-                            path.display()
-                        ))
-                        .mend(format!("write `[project]` and below it `id = \"{id}\"`")));
-                    };
-                    lines.insert(header + 1, format!("id = \"{id}\""));
-                    lines.join("\n") + "\n"
-                }
-                None => {
-                    written.push("added   [project] id to runner.toml".to_owned());
-                    format!("{}\n\n{table}", text.trim_end())
-                }
-            }
+/// The id that this clone is to have, and whether it is to be written into its git folder.
+fn choose(
+    home: &Home,
+    ledger: Option<&Ledger>,
+    root: &Path,
+    seed: Option<&ProjectId>,
+    new_id: bool,
+) -> Result<(ProjectId, bool), Failure> {
+    let fresh = || Ok::<_, Failure>(ProjectId::new(home.wall()?));
+    if new_id {
+        return Ok((fresh()?, true));
+    }
+    let own = identity::own(root)?;
+    let Some(id) = own.as_ref().or(seed) else {
+        return Ok((fresh()?, true));
+    };
+    let standing = match ledger {
+        Some(ledger) => project::standing_of(ledger, root, id, own.is_some())?.0,
+        None => Standing::New,
+    };
+    match standing {
+        Standing::New | Standing::Known | Standing::Alias { .. } | Standing::Replaced => {
+            Ok((id.clone(), own.is_none()))
         }
-        None => {
-            written.push("wrote   runner.toml (yours to edit and to commit)".to_owned());
+        Standing::Cloned { .. } => Ok((fresh()?, true)),
+        Standing::Recloned { was } => Ok((was, true)),
+        other => {
+            let (what, mend) = other
+                .trouble(root, id)
+                .expect("whatever keeps a folder from being registered has its words");
+            Err(Failure::configuration(what).mend(mend))
+        }
+    }
+}
+
+fn config_file(
+    path: &Path,
+    old: Option<(String, toml::Table)>,
+    id: &ProjectId,
+) -> Result<Step, Failure> {
+    let table = format!("[project]\nid = \"{id}\"\n");
+    let added = || "added   [project] id to runner.toml".to_owned();
+    let (line, text) = match old {
+        Some((text, parsed)) if parsed.contains_key("project") => {
+            let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+            let header = lines
+                .iter()
+                .position(|line| line.trim_start().starts_with("[project]"));
+            let Some(header) = header else {
+                return Err(Failure::configuration(format!(
+                    "{} has a project without an id",
+                    path.display()
+                ))
+                .mend(format!("write `[project]` and below it `id = \"{id}\"`")));
+            };
+            lines.insert(header + 1, format!("id = \"{id}\""));
+            (added(), lines.join("\n") + "\n")
+        }
+        Some((text, _)) => (added(), format!("{}\n\n{table}", text.trim_end())),
+        None => (
+            "wrote   runner.toml (yours to edit and to commit)".to_owned(),
+            // No table in a comment: uncommented, it would stand twice once a command has made it.
             format!(
                 "# What runner does here at night. `runner config show --origin` has every setting with its\n\
-                 # source; what stands here overrides the default.\n\n{table}\n\
-                 # [jobs.dream]\n# max_ideas = 50\n"
-            )
-        }
+                 # source; what stands here overrides the default. To change one:\n\
+                 # runner config set jobs.dream.max_ideas 50\n\n{table}"
+            ),
+        ),
     };
-    write_atomic(&path, text.as_bytes(), 0o644).map_err(|error| {
-        Failure::cannot_write(format!(
-            "cannot write {}: {}",
-            path.display(),
-            whole(&error)
-        ))
+    Ok(Step {
+        line,
+        what: What::File(path.to_owned(), text.into_bytes()),
     })
 }
 
 /// Adds lines to the repository's own exclude file, which is never committed.
-fn exclude(git: &Git, lines: &[String], written: &mut Vec<String>) -> Result<(), Failure> {
+fn exclude(git: &Git, lines: &[String]) -> Result<Option<Step>, Failure> {
     let answer = git
         .ask(&[
             "rev-parse",
@@ -144,12 +230,15 @@ fn exclude(git: &Git, lines: &[String], written: &mut Vec<String>) -> Result<(),
         ])
         .map_err(|error| Failure::environment(error.to_string()))?;
     let path = PathBuf::from(OsStr::from_bytes(answer.trim_ascii_end()));
-    let cannot =
-        |why: String| Failure::cannot_write(format!("cannot write {}: {why}", path.display()));
     let mut text = match fs::read(&path) {
         Ok(text) => text,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Vec::new(),
-        Err(error) => return Err(cannot(error.to_string())),
+        Err(error) => {
+            return Err(Failure::cannot_write(format!(
+                "cannot write {}: {error}",
+                path.display()
+            )));
+        }
     };
     let known = |line: &str| {
         text.split(|byte| *byte == b'\n')
@@ -157,18 +246,54 @@ fn exclude(git: &Git, lines: &[String], written: &mut Vec<String>) -> Result<(),
     };
     let missing: Vec<&String> = lines.iter().filter(|line| !known(line)).collect();
     if missing.is_empty() {
-        return Ok(());
+        return Ok(None);
     }
+    let names: Vec<&str> = missing.iter().map(|line| line.as_str()).collect();
+    let line = format!("ignored {} in .git/info/exclude", names.join(" and "));
     if text.last().is_some_and(|last| *last != b'\n') {
         text.push(b'\n');
     }
     for line in missing {
         text.extend_from_slice(line.as_bytes());
         text.push(b'\n');
-        written.push(format!("ignored {line} in .git/info/exclude"));
     }
-    if let Some(folder) = path.parent() {
-        fs::create_dir_all(folder).map_err(|error| cannot(error.to_string()))?;
+    Ok(Some(Step {
+        line,
+        what: What::File(path, text),
+    }))
+}
+
+/// Whether a step can be carried out, as far as that can be told without doing it.
+fn writable(root: &Path, what: &What) -> Result<(), Failure> {
+    let folder = match what {
+        What::File(path, _) | What::Folder(path) => path.parent().map(Path::to_owned),
+        What::Own(_) => identity::git_dir(root),
+    };
+    // A folder that is yet to be made is made in the nearest one that is there.
+    let there = folder
+        .as_deref()
+        .and_then(|folder| folder.ancestors().find(|folder| folder.exists()));
+    let there = there.unwrap_or(root);
+    access(there, Access::WRITE_OK | Access::EXEC_OK).map_err(|error| {
+        Failure::cannot_write(format!("cannot write in {}: {error}", there.display()))
+            .mend(format!("ls -ld {}", there.display()))
+    })
+}
+
+fn carry_out(root: &Path, what: What) -> Result<(), Failure> {
+    let cannot = |path: &Path, why: String| {
+        Failure::cannot_write(format!("cannot write {}: {why}", path.display()))
+    };
+    match what {
+        What::Own(id) => identity::write(root, &id),
+        What::Folder(path) => {
+            fs::create_dir(&path).map_err(|error| cannot(&path, error.to_string()))
+        }
+        What::File(path, text) => {
+            if let Some(folder) = path.parent() {
+                fs::create_dir_all(folder).map_err(|error| cannot(&path, error.to_string()))?;
+            }
+            write_atomic(&path, &text, 0o644).map_err(|error| cannot(&path, whole(&error)))
+        }
     }
-    write_atomic(&path, &text, 0o644).map_err(|error| cannot(whole(&error)))
 }

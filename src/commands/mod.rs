@@ -1,13 +1,19 @@
 //! One module a command; each returns the exit code.
 
+mod ack;
 mod backends;
+mod budget;
 mod config;
 mod daemon;
 mod demo;
+mod dry;
 mod init;
+mod ledger;
+mod manual;
 mod night;
 mod pause;
 mod perform;
+mod projects;
 mod queue;
 mod report;
 mod run;
@@ -18,16 +24,23 @@ mod tick;
 
 use std::path::Path;
 
+use runner_engine::ledger::LedgerError;
 use runner_engine::outcome::Exit;
 
 use crate::cli::Failure;
-use crate::cli::args::{Args, Command, ConfigCommand, DreamCommand, RunsCommand};
+use crate::cli::args::{Args, BudgetCommand, Command, ConfigCommand, DreamCommand, RunsCommand};
 use crate::config::Reach;
 use crate::drive::Manner;
 use crate::home::Home;
 
 /// Carries out one command.
 pub fn run(args: &Args) -> Result<Exit, Failure> {
+    // Neither looks at anything of the user's.
+    match &args.command {
+        Command::Completions { shell } => return Ok(manual::completions(*shell)),
+        Command::Man { into } => return manual::write(into, args.quiet),
+        _ => {}
+    }
     let reach = reach(&args.command);
     if reach.is_none() && !args.config.is_empty() {
         return Err(Failure::usage(format!(
@@ -41,8 +54,22 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         home.overrides.honoured()?;
     }
     let done = dispatch(args, &home);
-    home.mark_damage(done.as_ref().err());
+    if !is_dry(&args.command) {
+        home.mark_damage(done.as_ref().err());
+    }
     done
+}
+
+/// Whether it must leave no trace, a mark of damage neither.
+fn is_dry(command: &Command) -> bool {
+    match command {
+        Command::Night { dry_run, .. }
+        | Command::Run { dry_run, .. }
+        | Command::Dream {
+            command: DreamCommand::Run { dry_run, .. },
+        } => *dry_run,
+        _ => false,
+    }
 }
 
 /// What `--config` may change for a command; `None` where nothing that it does would follow it.
@@ -69,7 +96,17 @@ fn reach(command: &Command) -> Option<Reach> {
         | Command::Resume { .. }
         | Command::Runs { .. }
         | Command::Status { .. }
-        | Command::Report { .. } => None,
+        | Command::Ledger { .. }
+        | Command::Report { .. }
+        | Command::Projects { .. }
+        | Command::Completions { .. }
+        | Command::Man { .. }
+        | Command::Ack { .. }
+        | Command::Budget {
+            command: Some(BudgetCommand::Grant { .. } | BudgetCommand::History { .. }),
+            ..
+        } => None,
+        Command::Budget { .. } => Some(Reach::Look),
     }
 }
 
@@ -82,15 +119,32 @@ fn dispatch(args: &Args, home: &Home) -> Result<Exit, Failure> {
         verbose: args.verbose,
         apart: false,
     };
+    if let Command::Init { .. } | Command::Demo { .. } = &args.command {
+        usable(home)?;
+    }
     match &args.command {
-        Command::Init { dir } => init::run(home, dir.as_deref().unwrap_or(here), args.quiet),
+        Command::Init { dir, new_id } => {
+            init::run(home, dir.as_deref().unwrap_or(here), *new_id, args.quiet)
+        }
         Command::Demo { dir } => demo::run(home, &here.join(dir), manner),
-        Command::Night { listing } => night::run(home, here, manner, *listing),
+        Command::Night {
+            dry_run: true,
+            listing,
+        } => dry::night(home, here, *listing),
+        Command::Night { listing, .. } => night::run(home, here, manner, *listing),
+        Command::Run {
+            job,
+            key,
+            dry_run: true,
+            listing,
+            ..
+        } => dry::run(home, here, job, key.as_deref(), *listing),
         Command::Run {
             job,
             key,
             follow,
             listing,
+            ..
         } => run::run(home, here, job, key.as_deref(), manner, *follow, *listing),
         Command::Daemon { drain } => daemon::run(home, drain.as_deref(), manner),
         Command::Enqueue {
@@ -126,6 +180,7 @@ fn dispatch(args: &Args, home: &Home) -> Result<Exit, Failure> {
         Command::Resume { job, listing, .. } => {
             pause::resume(home, here, job.as_deref(), args.quiet, *listing)
         }
+        Command::Completions { .. } | Command::Man { .. } => unreachable!("done before"),
         Command::Tick { listing } => tick::run(home, manner, *listing),
         Command::Perform { run } => perform::run(home, run, args.quiet, args.verbose),
         Command::Runs {
@@ -143,13 +198,50 @@ fn dispatch(args: &Args, home: &Home) -> Result<Exit, Failure> {
             command: Some(RunsCommand::Logs { run, follow }),
             ..
         } => runs::logs::logs(home, run, *follow),
-        Command::Status { listing } => status::run(home, here, args.at.is_some(), *listing),
+        Command::Status {
+            watch,
+            schema,
+            listing,
+        } => {
+            let look = status::Look {
+                asked_for_here: args.at.is_some(),
+                watch: *watch,
+                schema: *schema,
+            };
+            status::run(home, here, look, *listing)
+        }
+        Command::Projects { command, listing } => {
+            projects::run(home, here, command.as_ref(), args.quiet, *listing)
+        }
         Command::Report { night, listing } => report::run(home, here, night.as_deref(), *listing),
+        Command::Budget { command, listing } => {
+            budget::run(home, here, command.as_ref(), args.quiet, *listing)
+        }
+        Command::Ack { job, listing, .. } => {
+            ack::run(home, here, job.as_deref(), args.quiet, *listing)
+        }
         Command::Config { command } => config::run(home, here, command, args.quiet),
         Command::Schedule { command } => schedule::run(home, here, command),
         Command::Backends { command } => backends::run(home, here, command),
+        Command::Ledger { command } => ledger::run(home, command, args.quiet),
         Command::Dream {
-            command: DreamCommand::Run { listing },
+            command:
+                DreamCommand::Run {
+                    dry_run: true,
+                    listing,
+                },
+        } => dry::dream(home, here, *listing),
+        Command::Dream {
+            command: DreamCommand::Run { listing, .. },
         } => run::dream(home, here, manner, *listing),
+    }
+}
+
+/// Tells of a ledger that cannot be used before a command writes anything else. An older one is brought
+/// to the present format when it is opened for writing.
+fn usable(home: &Home) -> Result<(), Failure> {
+    match home.ledger_to_read() {
+        Ok(_) | Err(LedgerError::Older { .. } | LedgerError::HalfRestored { .. }) => Ok(()),
+        Err(error) => Err(error.into()),
     }
 }

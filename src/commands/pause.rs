@@ -8,7 +8,7 @@ use std::path::Path;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use runner_engine::ids::RunId;
-use runner_engine::ledger::{FOREVER, JobId, Ledger, RunRow};
+use runner_engine::ledger::{FOREVER, JobRow, Ledger, RunRow};
 use runner_engine::outcome::Exit;
 use runner_engine::tick::record_due;
 use serde::Serialize;
@@ -18,7 +18,7 @@ use crate::cli::args::Listing;
 use crate::cli::{show, when};
 use crate::daemon::client;
 use crate::home::Home;
-use crate::project::Here;
+use crate::project::{self, Here};
 
 /// Pauses a job, or everything.
 pub fn pause(
@@ -33,9 +33,8 @@ pub fn pause(
     let mut ledger = home.ledger()?;
     let (id, zone) = match job {
         Some(job) => {
-            let (project, id) = of_job(home, here, &mut ledger, job)?;
-            let zone = project.config.job(job)?.zone.clone();
-            (Some(id), zone)
+            let row = of_job(home, here, &mut ledger, job)?;
+            (Some(row.id), row.schedule.zone)
         }
         None => (
             None,
@@ -123,7 +122,7 @@ pub fn resume(
     let now = home.wall()?;
     let mut ledger = home.ledger()?;
     let id = match job {
-        Some(job) => Some(of_job(home, here, &mut ledger, job)?.1),
+        Some(job) => Some(of_job(home, here, &mut ledger, job)?.id),
         None => None,
     };
     let ended = ledger.resume(id, now)?;
@@ -150,15 +149,25 @@ pub fn resume(
     Ok(Exit::Done)
 }
 
-fn of_job(
-    home: &Home,
-    here: &Path,
-    ledger: &mut Ledger,
-    job: &str,
-) -> Result<(Here, JobId), Failure> {
-    let project = Here::load(home, here)?;
-    project.config.job(job)?;
-    project.register(ledger, home.wall()?)?;
-    let id = ledger.job(&project.id, job)?.id;
-    Ok((project, id))
+/// The job as the ledger has it: brought up to date where the project's files can be read, and as it
+/// was where they cannot, for a job must be held back most of all then.
+fn of_job(home: &Home, here: &Path, ledger: &mut Ledger, job: &str) -> Result<JobRow, Failure> {
+    let fresh = Here::load(home, here).and_then(|project| {
+        project.register(ledger, home.wall()?)?;
+        Ok(project)
+    });
+    let id = match fresh {
+        Ok(project) => {
+            project.config.job(job)?;
+            project.id
+        }
+        Err(failure) => {
+            let Ok(kept) = project::kept(home, ledger, here) else {
+                return Err(failure);
+            };
+            show::complain(&failure.to_string());
+            kept.row.id
+        }
+    };
+    project::job_of(ledger, &id, job)
 }

@@ -55,6 +55,17 @@ struct How {
 /// Runs the project's dream job.
 pub fn dream(home: &Home, here: &Path, manner: Manner, listing: Listing) -> Result<Exit, Failure> {
     let project = Here::load(home, here)?;
+    let how = How {
+        manner,
+        listing,
+        follow: false,
+        deferral_is_normal: true,
+    };
+    once(home, &project, the_dream(&project)?, None, how)
+}
+
+/// The name of the project's one dream job.
+pub fn the_dream(project: &Here) -> Result<&str, Failure> {
     let dreams: Vec<&String> = project
         .config
         .jobs
@@ -62,14 +73,8 @@ pub fn dream(home: &Home, here: &Path, manner: Manner, listing: Listing) -> Resu
         .filter(|(_, job)| matches!(job.spec.kind, KindSpec::Dream(_)))
         .map(|(name, _)| name)
         .collect();
-    let how = How {
-        manner,
-        listing,
-        follow: false,
-        deferral_is_normal: true,
-    };
     match dreams.as_slice() {
-        [only] => once(home, &project, only, None, how),
+        [only] => Ok(only),
         [] => {
             Err(Failure::configuration("this project has no job of kind dream").mend("runner init"))
         }
@@ -131,7 +136,7 @@ fn once(
         .map_or(Exit::Internal, |outcome| outcome.exit(deferral_is_normal)))
 }
 
-/// Runs one requested run to its end while its log is printed. A log that cannot be followed, or that
+/// Runs one requested run to its end while its log, and what its program says, is printed. A log that cannot be followed, or that
 /// nobody reads any more, is no matter of the run's.
 fn followed(
     home: &Home,
@@ -147,8 +152,9 @@ fn followed(
     thread::scope(|scope| {
         let stops = [stdout.as_fd(), over.as_fd()];
         let follower = scope.spawn(move || {
-            let done = follow::follow(home, run, 0, &stops, &mut |text, _| {
-                show::out(text);
+            let files = follow::FILES.map(|(name, _)| (name, 0));
+            let done = follow::follow(home, run, &files, &stops, &mut |which, text, _| {
+                show::out(&follow::shown(which, text));
                 Ok(())
             });
             if let Err(failure) = done {

@@ -1,14 +1,17 @@
 //! `runner runs`: the list, one run, its log.
 
 pub mod logs;
+mod spending;
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
 use jiff::Timestamp;
+use runner_engine::admission::stopped;
 use runner_engine::ids::RunId;
 use runner_engine::ledger::{Filter, Ledger, RunRow, RunState};
 use runner_engine::outcome::{Exit, Outcome};
+use runner_jobs::failmark;
 use runner_jobs::telemetry::Tally;
 use serde::Serialize;
 
@@ -16,7 +19,7 @@ use crate::cli::Failure;
 use crate::cli::args::Listing;
 use crate::cli::show;
 use crate::home::Home;
-use crate::project::Here;
+use crate::project::{self, Here};
 
 /// A run as scripts see it.
 #[derive(Debug, Serialize)]
@@ -82,6 +85,17 @@ impl RunJson {
     }
 }
 
+/// One run, with what it spent.
+#[derive(Debug, Serialize)]
+struct ShowJson {
+    #[serde(flatten)]
+    run: RunJson,
+    /// What its backends told while they answered.
+    told: Option<Tally>,
+    #[serde(flatten)]
+    spending: spending::Spent,
+}
+
 /// The list, newest first.
 pub fn list(
     home: &Home,
@@ -91,24 +105,24 @@ pub fn list(
     limit: u32,
     listing: Listing,
 ) -> Result<Exit, Failure> {
-    let project = if all {
-        None
-    } else {
-        Some(Here::load(home, here)?)
-    };
     let mut rows = Vec::new();
-    if let Some(ledger) = home.ledger_to_read()? {
+    let ledger = home.ledger_to_read()?;
+    if ledger.is_none() && !all {
+        // There is nothing to list; whether there is a project is told all the same.
+        Here::load(home, here)?;
+    }
+    if let Some(ledger) = ledger {
+        // What ran is the ledger's to tell, also while the project's files are broken.
+        let project = match all {
+            true => None,
+            false => Some(project::kept(home, &ledger, here)?),
+        };
+        if let Some(trouble) = project.as_ref().and_then(|kept| kept.trouble.as_ref()) {
+            show::complain(&trouble.to_string());
+        }
+        let project = project.map(|kept| kept.row);
         let job = match (&project, job) {
-            (Some(project), Some(name)) => {
-                project.config.job(name).map(|_| ()).or_else(|failure| {
-                    if name == runner_engine::tick::REPORT_JOB {
-                        Ok(())
-                    } else {
-                        Err(failure)
-                    }
-                })?;
-                Some(ledger.job(&project.id, name)?.id)
-            }
+            (Some(project), Some(name)) => Some(project::job_of(&ledger, &project.id, name)?.id),
             (None, Some(_)) => {
                 return Err(Failure::usage("--job needs one project; leave out --all"));
             }
@@ -187,10 +201,11 @@ pub fn waits(row: &RunRow, now: Timestamp) -> String {
 pub fn show(home: &Home, run: &str, listing: Listing) -> Result<Exit, Failure> {
     let (ledger, row) = open(home, run)?;
     if listing.json {
-        let mut json = serde_json::to_value(RunJson::of(&row)).unwrap_or_default();
-        let told = Tally::of(&home.run_folder(row.id.as_str()));
-        json["told"] = serde_json::to_value(told).unwrap_or_default();
-        show::json(&json);
+        show::json(&ShowJson {
+            run: RunJson::of(&row),
+            told: Tally::of(&home.run_folder(row.id.as_str())),
+            spending: spending::Spent::of(&ledger, &row)?,
+        });
         return Ok(Exit::Done);
     }
     let mut lines = vec![
@@ -228,6 +243,9 @@ pub fn show(home: &Home, run: &str, listing: Listing) -> Result<Exit, Failure> {
         lines.push(pair("process", &owner.to_string()));
     }
     lines.push(pair("model calls", &row.model_calls.to_string()));
+    if row.started.is_some() {
+        lines.extend(spending::Spent::of(&ledger, &row)?.lines());
+    }
     for (name, value) in [
         ("backend", &row.summary.backend),
         ("confinement", &row.summary.containment),
@@ -247,6 +265,14 @@ pub fn show(home: &Home, run: &str, listing: Listing) -> Result<Exit, Failure> {
     }
     for path in &row.summary.artifacts {
         lines.push(pair("placed", path));
+    }
+    if let (Some(job), Some(outcome)) = (&stopped_job(&ledger, &row)?, &row.outcome)
+        && outcome.class().is_some()
+    {
+        lines.push(pair(
+            "to do",
+            &format!("{}; then `runner ack {job}`", failmark::hint(outcome)),
+        ));
     }
     for event in ledger.events_of(&row.id)? {
         lines.push(pair(&event.kind, &event.detail));
@@ -285,6 +311,11 @@ fn told(tally: &Tally) -> Vec<(&'static str, String)> {
         lines.push(("tools", tools));
     }
     lines
+}
+
+/// The job of a run that clocks no longer start.
+fn stopped_job(ledger: &Ledger, row: &RunRow) -> Result<Option<String>, Failure> {
+    Ok(stopped(ledger.streak(row.job)?).then(|| row.job_name.clone()))
 }
 
 fn pair(name: &str, value: &str) -> Vec<String> {

@@ -16,7 +16,7 @@ use crate::cli::args::{Listing, ScheduleCommand, What};
 use crate::cli::{show, when};
 use crate::config::{Config, units};
 use crate::home::Home;
-use crate::project::Here;
+use crate::project::{self, Here};
 
 #[derive(Debug, Serialize)]
 struct ScheduleJson {
@@ -170,7 +170,11 @@ fn schedule(home: &Home, here: &Path, what: &What) -> Result<Schedule, Failure> 
     };
     let zone_name = match &what.zone {
         Some(named) => named.clone(),
-        None => TimeZone::system().iana_name().unwrap_or("UTC").to_owned(),
+        // In a project its night's; a project that cannot be read is told, not passed over.
+        None => match project::find(here) {
+            Ok(root) => Here::at(home, &root)?.config.night.zone,
+            Err(_) => TimeZone::system().iana_name().unwrap_or("UTC").to_owned(),
+        },
     };
     zone(&zone_name)?;
     Ok(Schedule {

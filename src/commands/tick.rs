@@ -6,6 +6,7 @@ use runner_engine::outcome::Exit;
 use runner_engine::owner::Owner;
 use serde::Serialize;
 
+use crate::care;
 use crate::cli::Failure;
 use crate::cli::args::Listing;
 use crate::cli::show;
@@ -68,6 +69,7 @@ pub fn run(home: &Home, manner: Manner, listing: Listing) -> Result<Exit, Failur
             },
         })
     })?;
+    told.troubles.extend(care::daily(home, &mut ledger)?);
     let mut worst = Exit::Done;
     for run in started {
         let row = ledger.run(&run)?;

@@ -6,19 +6,23 @@
 
 use toml::{Table, Value};
 
-use super::sources::{Mistake, Sources, syntax_mistakes};
+use super::overrides::Overrides;
+use super::sources::{Mistake, Sources, Told, syntax_mistakes};
 use super::{DEFAULT, Stack, merged, resolve, texts};
-use crate::cli::Failure;
 
 /// More than these help nobody.
 const MOST: usize = 100;
 
 /// What is wrong, one after the other; empty for a good configuration.
-pub fn mistakes(stack: &Stack<'_>) -> Vec<Failure> {
-    let sources = match texts(stack) {
-        Ok(sources) => sources,
-        Err(mistake) => return vec![mistake.into()],
-    };
+pub fn mistakes(stack: &Stack<'_>) -> Vec<Told> {
+    match texts(stack) {
+        Ok(sources) => of(sources, stack.overrides),
+        Err(mistake) => vec![mistake.into()],
+    }
+}
+
+/// The same of texts that are read.
+pub(super) fn of(sources: Sources, overrides: &Overrides) -> Vec<Told> {
     let syntax: Vec<Mistake> = sources.layers.iter().flat_map(syntax_mistakes).collect();
     if !syntax.is_empty() {
         return syntax.into_iter().take(MOST).map(Into::into).collect();
@@ -30,8 +34,8 @@ pub fn mistakes(stack: &Stack<'_>) -> Vec<Failure> {
     let mut found = all(&mut table.clone(), &sources);
     if found.is_empty() {
         // What is in no file is judged over good files.
-        if let Err(failure) = stack.overrides.lay_over(&mut table, &mut sources) {
-            return vec![failure];
+        if let Err(failure) = overrides.lay_over(&mut table, &mut sources) {
+            return vec![failure.into()];
         }
         found = all(&mut table, &sources);
     }
@@ -78,6 +82,10 @@ fn set_aside(table: &mut Table, key: &str) -> bool {
         }
         ["groups", name] => {
             let spare = good("slots = 1").filter(|_| super::good_name(name));
+            put(table, &parts, spare)
+        }
+        ["pools", name] => {
+            let spare = good("unlimited = true").filter(|_| super::good_name(name));
             put(table, &parts, spare)
         }
         ["groups", _, "slots"] => put(table, &parts, Some(Value::Integer(1))),

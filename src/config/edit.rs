@@ -28,11 +28,12 @@ pub struct Edit<'a> {
     pub user: bool,
 }
 
-/// The file's old text, which is empty where there is none, and its new one.
+/// The file's old text, which is empty where there is none, its new one, and how many mistakes that
+/// were there before remain.
 ///
 /// # Errors
 /// The file has a mistake already that hides its meaning, or the value would be one.
-pub fn edit(user: &Path, edit: &Edit<'_>) -> Result<(String, String), Failure> {
+pub fn edit(user: &Path, edit: &Edit<'_>) -> Result<(String, String, usize), Failure> {
     let path: Vec<String> = edit.key.split('.').map(str::to_owned).collect();
     allowed(&path, edit)?;
     let nothing = Overrides::default();
@@ -63,7 +64,9 @@ pub fn edit(user: &Path, edit: &Edit<'_>) -> Result<(String, String), Failure> {
     let before = said(&sources);
     sources.layers[at].text = Cow::Owned(new.clone());
     let (mut table, sources) = merged(sources)?;
-    let fresh = all(&mut table, &sources)
+    let remain = all(&mut table, &sources);
+    let rest = remain.len();
+    let fresh = remain
         .into_iter()
         .find(|mistake| !before.contains(&(mistake.key.clone(), unplaced(mistake.said()))));
     match fresh {
@@ -74,7 +77,7 @@ pub fn edit(user: &Path, edit: &Edit<'_>) -> Result<(String, String), Failure> {
             edit.value,
             unplaced(mistake.said())
         ))),
-        None => Ok((old, new)),
+        None => Ok((old, new, rest)),
     }
 }
 
@@ -104,8 +107,12 @@ fn allowed(path: &[String], edit: &Edit<'_>) -> Result<(), Failure> {
             "project.id ties this folder to its history and is never set by hand".to_owned(),
         )
         .mend("runner init")),
-        ["daemon", ..] if !edit.user => Err(Failure::configuration(format!(
-            "{key}: there is one daemon a user, so only the user's file is asked for it"
+        ["daemon" | "retention", ..] if !edit.user => Err(Failure::configuration(format!(
+            "{key}: there is one daemon and one ledger a user, so only the user's file is asked for it"
+        ))
+        .mend(format!("runner config set --user {key} {}", edit.value))),
+        ["pools" | "prices", ..] if !edit.user => Err(Failure::configuration(format!(
+            "{key}: all projects share it, so only the user's file is asked for it"
         ))
         .mend(format!("runner config set --user {key} {}", edit.value))),
         _ => keys::known(path).map_err(|near| {

@@ -15,7 +15,7 @@ fn set(text: &str, key: &str, value: &str) -> Result<String, Failure> {
         file: &file,
         user: false,
     };
-    let (old, new) = edit(&folder.path().join("none"), &wanted)?;
+    let (old, new, _) = edit(&folder.path().join("none"), &wanted)?;
     assert_eq!(old, text.trim_start_matches('\u{feff}'));
     assert_eq!(
         fs::read_to_string(&file).unwrap(),

@@ -18,6 +18,7 @@ use runner_text::nearest::nearest;
 use serde::de::DeserializeOwned;
 use toml::{Table, Value};
 
+use super::keys::{self, Shape};
 use super::policy::{self, Defaults, Groups};
 use super::section::{Section, no_such};
 use super::sources::{Mistake, Sources, unknown, wrong};
@@ -39,6 +40,8 @@ pub struct Job {
     pub policy: Policy,
     /// The IANA zone of its times.
     pub zone: String,
+    /// The most that all its runs of one civil day may spend.
+    pub day: Budget,
 }
 
 /// What a job is read in the light of.
@@ -94,6 +97,11 @@ pub(super) fn job(name: &str, mut table: Table, around: &Around<'_>) -> Result<J
     let mut budget_section = Section::of(&budget_path, &mut budget_table, sources);
     let mut budget = units_of(&mut budget_section)?;
     budget_section.finish()?;
+    let mut day_table = section.table("day_budget")?.unwrap_or_default();
+    let day_path = key("day_budget");
+    let mut day_section = Section::of(&day_path, &mut day_table, sources);
+    let day = caps_of(&mut day_section)?;
+    day_section.finish()?;
     let known = section.known();
     let mut rest = section.rest();
     // Serde would take a date for text.
@@ -111,9 +119,14 @@ pub(super) fn job(name: &str, mut table: Table, around: &Around<'_>) -> Result<J
         }
     }
     let kind = match kind.as_str() {
-        "dream" => KindSpec::Dream(own::<DreamSpec>(&path, rest, &known, sources)?),
-        "command" => KindSpec::Command(own::<CommandSpec>(&path, rest, &known, sources)?),
-        _ => KindSpec::Prompt(own::<PromptSpec>(&path, rest, &known, sources)?),
+        "dream" => KindSpec::Dream(own::<DreamSpec>((&path, "dream"), rest, &known, sources)?),
+        "command" => KindSpec::Command(own::<CommandSpec>(
+            (&path, "command"),
+            rest,
+            &known,
+            sources,
+        )?),
+        _ => KindSpec::Prompt(own::<PromptSpec>((&path, "prompt"), rest, &known, sources)?),
     };
     match &kind {
         KindSpec::Command(command) => {
@@ -149,6 +162,7 @@ pub(super) fn job(name: &str, mut table: Table, around: &Around<'_>) -> Result<J
         enabled,
         policy,
         zone,
+        day,
     })
 }
 
@@ -207,9 +221,10 @@ fn target(to: &str) -> Result<(), String> {
     }
 }
 
-/// The settings that only this kind has.
+/// The settings that only this kind has. What is wrong is said in our words: the deserializer's speak
+/// of this program's insides.
 fn own<T: DeserializeOwned>(
-    path: &str,
+    (path, kind): (&str, &str),
     table: Table,
     common: &[&str],
     sources: &Sources,
@@ -218,42 +233,85 @@ fn own<T: DeserializeOwned>(
         Ok(own) => return Ok(own),
         Err(error) => error,
     };
-    // Serde names the key of an unknown or missing setting, not that of a wrong value: that one is
-    // found by trying each setting alone.
-    let alone = |key: &str, value: &Value| -> Option<String> {
+    let place = |key: &str| format!("{path}.{key}");
+    let mut known: Vec<&str> = common.to_vec();
+    for key in keys::own_of(kind) {
+        known.push(key);
+    }
+    if let Some(key) = table.keys().find(|key| !known.contains(&key.as_str())) {
+        return Err(unknown(sources, &place(key), &no_such(key, &known)));
+    }
+    // The deserializer does not name the key of a wrong value: it is found by trying each alone.
+    let alone = |key: &str, value: &Value| {
         let table = Table::from_iter([(key.to_owned(), value.clone())]);
-        let error = Value::Table(table).try_into::<T>().err()?;
-        (!error.message().starts_with("missing field")).then(|| error.message().to_owned())
-    };
-    let found = table
-        .iter()
-        .find_map(|(key, value)| Some((key, alone(key, value)?)));
-    // A field that is missing in an item of a list is not missing without that list.
-    let found = found.or_else(|| {
-        table.keys().find_map(|key| {
-            let mut without = table.clone();
-            without.remove(key);
-            let same = Value::Table(without).try_into::<T>().err();
-            let same = same.is_some_and(|other| other.message() == error.message());
-            (!same).then(|| (key, error.message().to_owned()))
+        let error = Value::Table(table).try_into::<T>().err();
+        error.is_some_and(|error| {
+            let missing = missing(&error);
+            missing.is_none_or(|field| known.iter().all(|known| *known != field))
         })
-    });
-    let Some((key, message)) = found else {
-        return Err(wrong(sources, path, error.message()));
     };
-    let place = format!("{path}.{key}");
-    let rest = message
-        .strip_prefix("unknown field ")
-        .filter(|rest| rest.split('`').nth(1) == Some(key));
-    let Some(rest) = rest else {
-        return Err(wrong(sources, &place, &message));
+    if let Some((key, value)) = table.iter().find(|(key, value)| alone(key, value)) {
+        let shape = keys::of_job(kind, key);
+        let words = shape.map_or_else(|| "something else".to_owned(), Shape::words);
+        let near = match (shape, value.as_str()) {
+            (Some(Shape::OneOf(words)), Some(text)) => nearest(text, words.iter().copied()),
+            _ => None,
+        };
+        let near = near.map_or_else(String::new, |near| format!("; did you mean {near:?}?"));
+        let why = match (shape, value) {
+            (Some(Shape::Artifacts), Value::Array(items)) => match misshapen(items) {
+                Some(why) => format!("{why}; it must be {words}"),
+                None => format!("it must be {words}"),
+            },
+            _ => format!("it must be {words}, it is {}{near}", brief(value)),
+        };
+        return Err(wrong(sources, &place(key), &why));
+    }
+    let why = match missing(&error) {
+        Some(field) => format!("it has no {field}"),
+        None => "these settings do not go together".to_owned(),
     };
-    let known: Vec<&str> = common
-        .iter()
-        .copied()
-        .chain(rest.split('`').skip(3).step_by(2))
-        .collect();
-    Err(unknown(sources, &place, &no_such(key, &known)))
+    Err(wrong(sources, path, &why))
+}
+
+/// The field that the deserializer misses.
+fn missing(error: &toml::de::Error) -> Option<&str> {
+    let rest = error.message().strip_prefix("missing field `")?;
+    rest.split('`').next()
+}
+
+/// What is wrong with the first artifact that is.
+fn misshapen(items: &[Value]) -> Option<String> {
+    const KEYS: [&str; 2] = ["from", "to"];
+    items.iter().enumerate().find_map(|(at, item)| {
+        let number = at + 1;
+        let Some(table) = item.as_table() else {
+            return Some(format!("number {number} is {}", brief(item)));
+        };
+        if let Some(odd) = table.keys().find(|key| !KEYS.contains(&key.as_str())) {
+            return Some(format!("number {number} has {odd:?}"));
+        }
+        let absent = KEYS.iter().find(|key| !table.contains_key(**key));
+        let absent = absent.map(|key| format!("number {number} has no {key:?}"));
+        absent.or_else(|| {
+            let odd = table.iter().find(|(_, value)| !value.is_str())?;
+            Some(format!(
+                "{:?} of number {number} is {}",
+                odd.0,
+                brief(odd.1)
+            ))
+        })
+    })
+}
+
+/// A value in an error: the beginning of a long one.
+fn brief(value: &Value) -> String {
+    const SHOWN: usize = 80;
+    let text = super::inline(value);
+    if text.chars().count() <= SHOWN {
+        return text;
+    }
+    text.chars().take(SHOWN).chain(['…']).collect()
 }
 
 fn default_total(kind: &str) -> SignedDuration {
@@ -270,9 +328,18 @@ pub(super) fn budget(section: &mut Section<'_>) -> Result<Budget, Mistake> {
     let path = section.full("budget");
     let mut table = section.table("budget")?.unwrap_or_default();
     let mut inner = Section::of(&path, &mut table, sources);
-    let budget = units_of(&mut inner)?;
+    let budget = caps_of(&mut inner)?;
     inner.finish()?;
     Ok(budget)
+}
+
+/// The units of a level: each may be "unlimited", which is as good as left out and takes away what
+/// a layer below says.
+pub(super) fn caps_of(section: &mut Section<'_>) -> Result<Budget, Mistake> {
+    for unit in ["time", "money", "calls", "tokens", "ideas"] {
+        section.drop_if(unit, "unlimited");
+    }
+    units_of(section)
 }
 
 fn units_of(section: &mut Section<'_>) -> Result<Budget, Mistake> {
@@ -326,26 +393,6 @@ pub(super) fn backend(name: &str, section: &mut Section<'_>) -> Result<BackendSp
             )),
         }
     };
-    let mut prices = [None; 3];
-    for (at, key) in ["price_input", "price_cached", "price_output"]
-        .into_iter()
-        .enumerate()
-    {
-        #[allow(
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
-            reason = "checked to be finite and positive"
-        )]
-        let micros = section
-            .number(key)?
-            .map(|dollars| (dollars * 1e6).round() as u64);
-        prices[at] = micros;
-    }
-    // What is read from a cache costs as much as any input, if nobody says otherwise.
-    let price = match prices {
-        [Some(input), cached, Some(output)] => Some([input, cached.unwrap_or(input), output]),
-        _ => None,
-    };
     Ok(BackendSpec {
         name: name.to_owned(),
         kind,
@@ -363,8 +410,6 @@ pub(super) fn backend(name: &str, section: &mut Section<'_>) -> Result<BackendSp
         tools: section.texts("tools")?.unwrap_or_default(),
         max_turns: whole(section, "max_turns")?,
         fallback_model: section.text("fallback_model")?,
-        overage: section.flag("overage")?.unwrap_or(false),
-        price,
         slots: whole(section, "slots")?,
         fallback: section.texts("fallback")?.unwrap_or_default(),
     })

@@ -18,6 +18,12 @@ pub(super) enum Shape {
     Whole(i64, i64),
     /// A number from 0 to this.
     Number(u32),
+    /// A whole number of at least 0, or "unlimited".
+    CountCap,
+    /// A number of at least 0, or "unlimited".
+    MoneyCap,
+    /// A duration, or "unlimited".
+    TimeCap,
     /// A list of texts.
     Texts,
     /// "8h"; more than nothing.
@@ -26,6 +32,10 @@ pub(super) enum Shape {
     Wait,
     /// A duration, or "none".
     Limit,
+    /// "90d".
+    Age,
+    /// The same, or "none".
+    AgeLimit,
     /// A list of waits.
     Waits,
     /// "02:30".
@@ -46,6 +56,58 @@ pub(super) enum Shape {
     Id,
 }
 
+impl Shape {
+    /// What a value of this shape is, for people: "it must be …".
+    pub(super) fn words(self) -> String {
+        let fixed = match self {
+            Self::Whole(least, most) if most >= i64::from(u32::MAX) => {
+                return format!("a whole number of at least {least}");
+            }
+            Self::Whole(least, most) => return format!("a whole number from {least} to {most}"),
+            Self::OneOf(words) => {
+                let words: Vec<String> = words.iter().map(|word| format!("{word:?}")).collect();
+                return format!("one of {}", words.join(", "));
+            }
+            Self::Text | Self::Id => "text in quotes",
+            Self::Flag => "true or false",
+            Self::Number(_) => "a number of at least 0",
+            Self::CountCap => "a whole number of at least 0, or \"unlimited\"",
+            Self::MoneyCap => "a number of at least 0, or \"unlimited\"",
+            Self::TimeCap => "a duration, like \"8h\", or \"unlimited\"",
+            Self::Age => "an age, like \"90d\"",
+            Self::AgeLimit => "an age, like \"90d\", or \"none\"",
+            Self::Texts => "a list of texts, like [\"a\", \"b\"]",
+            Self::Duration | Self::Wait => "a duration, like \"8h\"",
+            Self::Limit => "a duration, like \"8h\", or \"none\"",
+            Self::Waits => "a list of durations, like [\"1m\", \"5m\"]",
+            Self::Time => "a time of day, like \"02:30\"",
+            Self::Hours => "hours, like \"22:00-06:00\", or \"none\"",
+            Self::Zone => "a time zone, like \"Europe/Berlin\"",
+            Self::Size => "a size, like \"512KB\"",
+            Self::Trigger => "a trigger, like \"daily 02:30\"",
+            Self::Artifacts => "a list like [{ from = \"a.txt\", to = \"notes/a.txt\" }]",
+        };
+        fixed.to_owned()
+    }
+}
+
+/// The keys that only jobs of this kind have.
+pub(super) fn own_of(kind: &str) -> impl Iterator<Item = &'static str> {
+    let rows = match kind {
+        "dream" => DREAM,
+        "command" => COMMAND,
+        _ => PROMPT,
+    };
+    rows.iter().map(|(name, ..)| *name)
+}
+
+/// What a job of this kind may say under `key`.
+pub(super) fn of_job(kind: &str, key: &str) -> Option<Shape> {
+    let path = format!("jobs.*.{key}");
+    let fits = |it: &Key| it.path == path && (it.kinds.is_empty() || it.kinds.contains(&kind));
+    all().into_iter().find(fits).map(|it| it.shape)
+}
+
 /// One key.
 #[derive(Clone, Debug)]
 pub(super) struct Key {
@@ -60,8 +122,8 @@ pub(super) struct Key {
 }
 
 use Shape::{
-    Artifacts, Duration, Flag, Hours, Id, Limit, Number, OneOf, Size, Text, Texts, Time, Trigger,
-    Wait, Waits, Whole, Zone,
+    Age, AgeLimit, Artifacts, CountCap, Duration, Flag, Hours, Id, Limit, MoneyCap, Number, OneOf,
+    Size, Text, Texts, Time, TimeCap, Trigger, Wait, Waits, Whole, Zone,
 };
 
 type Row = (&'static str, Shape, &'static str);
@@ -91,6 +153,26 @@ const PLAIN: &[Row] = &[
         "daemon.drain",
         Wait,
         "How long live runs may go on when the daemon is told to end. Only the user's file is asked for it.",
+    ),
+    (
+        "retention.rows",
+        Age,
+        "How long the ledger keeps what is over; as long a key of `--key` is known. 8 days at the least.",
+    ),
+    (
+        "retention.logs",
+        Age,
+        "How long the folders of runs are kept, with their logs.",
+    ),
+    (
+        "retention.reports",
+        AgeLimit,
+        "How long the reports of nights are kept; \"none\": for ever.",
+    ),
+    (
+        "retention.backups",
+        Whole(1, 1000),
+        "How many of the ledger's daily backups are kept.",
     ),
     (
         "groups.*.slots",
@@ -171,11 +253,6 @@ const BACKEND: &[Row] = &[
         "The model that claude uses while its first one is overloaded.",
     ),
     (
-        "overage",
-        Flag,
-        "Whether claude goes on when answers cost more than the subscription.",
-    ),
-    (
         "slots",
         Whole(1, U32),
         "How many requests of the same login of an agent are under way at once. Default: 1.",
@@ -186,19 +263,9 @@ const BACKEND: &[Row] = &[
         "Which [backends.NAME] are asked in this order when it is not there, may not or has no room now.",
     ),
     (
-        "price_input",
-        Number(u32::MAX),
-        "Dollars for a million tokens that codex reads.",
-    ),
-    (
-        "price_cached",
-        Number(u32::MAX),
-        "Dollars for a million of them that come from a cache.",
-    ),
-    (
-        "price_output",
-        Number(u32::MAX),
-        "Dollars for a million tokens that codex writes.",
+        "pool",
+        Text,
+        "Which [pools.NAME] of the user's own file it spends from.",
     ),
 ];
 
@@ -208,6 +275,52 @@ const BUDGET: &[Row] = &[
     ("money", Number(u32::MAX), "Dollars."),
     ("time", Duration, "Time of runs."),
     ("ideas", Whole(0, MOST), "Ideas shown to a model."),
+];
+
+const CAPS: &[Row] = &[
+    ("calls", CountCap, "Model calls."),
+    ("tokens", CountCap, "Tokens, asked and answered."),
+    ("money", MoneyCap, "Dollars."),
+    ("time", TimeCap, "Time of runs."),
+    ("ideas", CountCap, "Ideas shown to a model."),
+];
+
+const POOL: &[Row] = &[
+    ("zone", Zone, "The zone of its days and weeks."),
+    (
+        "overage",
+        Flag,
+        "Whether what is billed beyond the subscription is wanted; else such an answer is stopped.",
+    ),
+    (
+        "unlimited",
+        Flag,
+        "Says that it bounds nothing, which is never so by accident.",
+    ),
+];
+
+const WINDOW: &[Row] = &[(
+    "length",
+    Duration,
+    "How long a window lasts from its first use. Default: 5h.",
+)];
+
+const PRICE: &[Row] = &[
+    (
+        "input_cost_per_token",
+        Number(1),
+        "Dollars for a token read.",
+    ),
+    (
+        "output_cost_per_token",
+        Number(1),
+        "Dollars for a token written.",
+    ),
+    (
+        "cache_read_input_token_cost",
+        Number(1),
+        "Dollars for a token read out of a cache; without it as any token read.",
+    ),
 ];
 
 const POLICY: &[Row] = &[
@@ -370,7 +483,7 @@ pub(super) const TABLES: &[(&str, &str)] = &[
     ),
     (
         "night.budget",
-        "The most that one night may spend over all its jobs. A unit that is left out is not bounded.",
+        "The most that one night may spend over all its jobs. A unit that is \"unlimited\" is not bounded.",
     ),
     ("day", "One civil day of the project."),
     (
@@ -381,6 +494,10 @@ pub(super) const TABLES: &[(&str, &str)] = &[
         "daemon",
         "`runner daemon`, one a user: only the user's file is asked for this table.",
     ),
+    (
+        "retention",
+        "How long things are kept, one a user: only the user's file is asked for this table.",
+    ),
     ("backends", "Who answers, by name."),
     ("groups", "How many jobs of a group run at once, by name."),
     (
@@ -388,6 +505,30 @@ pub(super) const TABLES: &[(&str, &str)] = &[
         "How jobs are started, held back and tried again. A job may have each of these keys itself.",
     ),
     ("jobs", "What is run, by name."),
+    (
+        "pools",
+        "What is spent from, over all projects: a subscription, a key, this machine. Only the user's file is asked for this table.",
+    ),
+    (
+        "pools.*.day",
+        "The most of one civil day, over all projects.",
+    ),
+    (
+        "pools.*.week",
+        "The most of one week from Monday on, over all projects.",
+    ),
+    (
+        "pools.*.window",
+        "The most of one window, which opens with the first run in it, over all projects.",
+    ),
+    (
+        "prices",
+        "What a token costs, by model, over runner's own list. Only the user's file is asked for this table.",
+    ),
+    (
+        "jobs.*.day_budget",
+        "The most that all runs of the job in one civil day may spend.",
+    ),
     (
         "jobs.*.budget",
         "The most that one run may spend; what it leaves out is 10 calls, 1,000,000 tokens and 1 dollar.",
@@ -418,12 +559,19 @@ pub(super) fn all() -> Vec<Key> {
         }
     };
     add("", PLAIN, &[]);
-    add("night.budget", BUDGET, &[]);
-    add("day.budget", BUDGET, &[]);
+    add("night.budget", CAPS, &[]);
+    add("day.budget", CAPS, &[]);
     add("backends.*", BACKEND, &[]);
     add("defaults", POLICY, &[]);
     add("jobs.*", JOB, &[]);
     add("jobs.*.budget", BUDGET, &[]);
+    add("jobs.*.day_budget", CAPS, &[]);
+    add("pools.*", POOL, &[]);
+    add("pools.*.day", CAPS, &[]);
+    add("pools.*.week", CAPS, &[]);
+    add("pools.*.window", WINDOW, &[]);
+    add("pools.*.window", CAPS, &[]);
+    add("prices.*", PRICE, &[]);
     add("jobs.*", POLICY, &[]);
     add("jobs.*", DREAM, &["dream"]);
     add("jobs.*", COMMAND, &["command"]);

@@ -21,6 +21,7 @@ fn values(key: &Key) -> (&'static str, Vec<&'static str>) {
         Shape::Text => match last {
             "state" | "env_file" => ("\"/x\"", with(&["\"x\"", "\"\"", "\"~x\""])),
             "backend" => ("\"builtin\"", with(&["\"bultin\"", "\"\""])),
+            "pool" => ("\"local\"", with(&["\"locla\"", "\"\""])),
             "group" => ("\"default\"", with(&["\"defualt\"", "\"\""])),
             "to" => (
                 "\"x\"",
@@ -55,6 +56,9 @@ fn values(key: &Key) -> (&'static str, Vec<&'static str>) {
             if last == "max_load" {
                 bad.push("1000.5");
             }
+            if key.path.starts_with("prices.") {
+                bad.push("1.5");
+            }
             ("0.5", bad)
         }
         Shape::Texts if last == "fallback" => (
@@ -68,6 +72,18 @@ fn values(key: &Key) -> (&'static str, Vec<&'static str>) {
                 "[\"builtin\", \"builtin\"]",
                 "{}",
             ],
+        ),
+        Shape::CountCap => (
+            "\"unlimited\"",
+            vec!["\"3\"", "\"none\"", "0.5", "true", "[]", "{}", "-1", "inf"],
+        ),
+        Shape::MoneyCap => (
+            "\"unlimited\"",
+            vec!["\"3\"", "-0.5", "true", "[]", "{}", "inf", "nan", "\"\""],
+        ),
+        Shape::TimeCap => (
+            "\"unlimited\"",
+            with(&["\"8\"", "\"0s\"", "\"-8h\"", "\"soon\"", "\"\""]),
         ),
         Shape::Texts => (
             "[\"x\"]",
@@ -89,6 +105,18 @@ fn values(key: &Key) -> (&'static str, Vec<&'static str>) {
             with(&["\"8\"", "\"-8h\"", "\"soon\"", "\"\"", "\"99999999h\""]),
         ),
         Shape::Limit => ("\"none\"", with(&["\"non\"", "\"0s\"", "\"-8h\"", "\"\""])),
+        Shape::Age => (
+            "\"90d\"",
+            with(&[
+                "\"90\"",
+                "\"90h\"",
+                "\"0d\"",
+                "\"-9d\"",
+                "\"9999d\"",
+                "\"\"",
+            ]),
+        ),
+        Shape::AgeLimit => ("\"none\"", with(&["\"non\"", "\"0d\"", "\"90\"", "\"\""])),
         Shape::Waits => (
             "[\"0s\", \"1m\"]",
             vec!["3", "\"1m\"", "[]", "[3]", "[\"1\"]", "[\"-1m\"]", "{}"],
@@ -201,6 +229,23 @@ fn file(key: &Key, name: &str, value: &str) -> (String, usize) {
             ]);
         }
         ("jobs.*.budget", _) => header = "jobs.dream.budget".to_owned(),
+        ("jobs.*.day_budget", _) => header = "jobs.dream.day_budget".to_owned(),
+        ("pools.*", _) => {
+            header = "pools.a".to_owned();
+            if last != "unlimited" {
+                need(&[("unlimited", "true")]);
+            }
+        }
+        ("pools.*.day" | "pools.*.week" | "pools.*.window", _) => {
+            header = table.replace('*', "a");
+        }
+        ("prices.*", _) => {
+            header = "prices.a".to_owned();
+            need(&[
+                ("input_cost_per_token", "0"),
+                ("output_cost_per_token", "0"),
+            ]);
+        }
         ("backends.*", _) => {
             header = "backends.a".to_owned();
             need(&[("type", "\"builtin\"")]);
@@ -219,7 +264,10 @@ fn resolved(bytes: &[u8]) -> Result<Config, Failure> {
     fs::write(&path, bytes).unwrap();
     let none = folder.path().join("none.toml");
     // The daemon's table is the user's alone.
-    let users = String::from_utf8_lossy(bytes).contains("[daemon]");
+    let text = String::from_utf8_lossy(bytes);
+    let users = ["[daemon]", "[retention]", "[pools.", "[prices."]
+        .into_iter()
+        .any(|table| text.contains(table));
     load(&Stack {
         user: if users { &path } else { &none },
         project: (!users).then_some(path.as_path()),
@@ -270,6 +318,7 @@ fn the_reader_takes_just_the_keys_of_the_table() {
         ("[day]\n".to_owned(), "day.", ""),
         ("[day.budget]\n".to_owned(), "day.budget.", ""),
         ("[daemon]\n".to_owned(), "daemon.", ""),
+        ("[retention]\n".to_owned(), "retention.", ""),
         (
             "[backends.a]\ntype = \"builtin\"\n".to_owned(),
             "backends.*.",
@@ -278,6 +327,16 @@ fn the_reader_takes_just_the_keys_of_the_table() {
         ("[groups.a]\nslots = 1\n".to_owned(), "groups.*.", ""),
         ("[defaults]\n".to_owned(), "defaults.", ""),
         ("[jobs.dream.budget]\n".to_owned(), "jobs.*.budget.", ""),
+        (
+            "[jobs.dream.day_budget]\n".to_owned(),
+            "jobs.*.day_budget.",
+            "",
+        ),
+        ("[pools.a]\nunlimited = true\n".to_owned(), "pools.*.", ""),
+        ("[pools.a.day]\n".to_owned(), "pools.*.day.", ""),
+        ("[pools.a.week]\n".to_owned(), "pools.*.week.", ""),
+        ("[pools.a.window]\n".to_owned(), "pools.*.window.", ""),
+        ("[prices.a]\n".to_owned(), "prices.*.", ""),
         ("[jobs.dream]\n".to_owned(), "jobs.*.", "dream"),
         (
             "[jobs.a]\nkind = \"command\"\nprogram = \"x\"\n".to_owned(),
@@ -326,6 +385,7 @@ fn the_default_documents_every_key_and_no_other() {
     // What many tables share is told of once.
     let shared = |key: &Key| {
         key.path.starts_with("jobs.*.budget.")
+            || key.path.starts_with("jobs.*.day_budget.")
             || key.path.starts_with("jobs.*.")
                 && (keys::is_policy(last(key)) || last(key) == "zone")
     };
@@ -334,13 +394,16 @@ fn the_default_documents_every_key_and_no_other() {
         .filter(|key| !shared(key))
         .map(|key| key.path.clone())
         .collect();
-    found.retain(|path| !path.starts_with("jobs.*.budget."));
+    found.retain(|path| {
+        !path.starts_with("jobs.*.budget.") && !path.starts_with("jobs.*.day_budget.")
+    });
     assert_eq!(found, wanted);
 }
 
 fn leaves(table: &Table, path: &mut Vec<String>, found: &mut BTreeSet<String>) {
     for (key, value) in table {
-        let named = path.len() == 1 && ["jobs", "groups", "backends"].contains(&&*path[0]);
+        let named = path.len() == 1
+            && ["jobs", "groups", "backends", "pools", "prices"].contains(&&*path[0]);
         path.push(if named { "*".to_owned() } else { key.clone() });
         match value {
             Value::Table(inner) => leaves(inner, path, found),
@@ -368,6 +431,9 @@ fn a_run_is_never_given_what_the_ledger_keeps() {
             .replace("jobs.*", "jobs.dream")
             .replace("backends.*", "backends.builtin");
         let name = name.replace("groups.*", "groups.few");
+        let name = name
+            .replace("pools.*", "pools.local")
+            .replace("prices.*", "prices.a");
         for reach in [Reach::Run, Reach::Look] {
             let mut overrides = Overrides::default();
             overrides

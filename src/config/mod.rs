@@ -1,18 +1,21 @@
 //! Configuration: layers of TOML resolved to what the program works with.
 //!
-//! Layers: the embedded `config/default.toml`, the user's file, the project's `runner.toml`, the
-//! environment, the command line. A later layer overrides key by key, tables merge. Unknown keys are
+//! Layers: the embedded `config/default.toml`, the user's file, the project's `.ctxrc`, which is not
+//! ours (`foreign.rs`), its `runner.toml`, the environment, the command line. A later layer overrides key by key, tables merge. Unknown keys are
 //! errors that name the place and the nearest known key. Must never guess a value that was given
 //! wrongly; only `edit` makes new text, and nothing here writes it.
 
 mod check;
 mod edit;
 mod followers;
+mod foreign;
 mod job;
 mod keys;
 mod overrides;
 mod place;
 mod policy;
+pub mod pools;
+mod retention;
 mod schema;
 mod section;
 mod set;
@@ -28,9 +31,10 @@ use jiff::SignedDuration;
 use jiff::civil::Time;
 use runner_backends::BackendSpec;
 use runner_engine::ids::ProjectId;
-use runner_engine::ledger::{Budget, NewJob};
+use runner_engine::ledger::{Budget, NewJob, Retention};
 use runner_engine::schedule::{Schedule, Trigger};
 use runner_engine::tick::{REPORT_JOB, report_job};
+use runner_jobs::prices::Prices;
 use runner_text::nearest::nearest;
 use toml::{Table, Value};
 
@@ -40,8 +44,10 @@ use sources::{Layer, Mistake, Sources, merge, parse, read, wrong};
 
 pub use check::mistakes;
 pub use edit::{Edit, edit};
+pub use foreign::FILE as FOREIGN_FILE;
 pub use job::Job;
 pub use overrides::{Overrides, Reach};
+pub use pools::Pool;
 pub use schema::schema;
 pub use trigger::When;
 pub use view::{Entry, View, inline};
@@ -61,6 +67,14 @@ pub struct Config {
     pub backends: BTreeMap<String, BackendSpec>,
     /// What is run, by name.
     pub jobs: BTreeMap<String, Job>,
+    /// How long things are kept.
+    pub retention: Retention,
+    /// What is spent from, by name: the user's own.
+    pub pools: BTreeMap<String, Pool>,
+    /// The pool that a backend spends from, by the backend's name, where it names one.
+    pub pool_of: BTreeMap<String, String>,
+    /// What tokens cost, by model: our own list under the user's.
+    pub prices: Prices,
 }
 
 /// A project's night.
@@ -190,7 +204,13 @@ fn texts(stack: &Stack<'_>) -> Result<Sources, Mistake> {
         }],
         given: Vec::new(),
     };
-    for (name, path) in [("user", Some(stack.user)), ("project", stack.project)] {
+    let beside = stack.project.and_then(Path::parent);
+    let foreign = beside.map(|folder| folder.join(foreign::FILE));
+    for (name, path) in [
+        ("user", Some(stack.user)),
+        (foreign::NAME, foreign.as_deref()),
+        ("project", stack.project),
+    ] {
         let Some(path) = path else { continue };
         if let Some(text) = read(path)? {
             sources.layers.push(Layer {
@@ -207,10 +227,22 @@ fn merged(sources: Sources) -> Result<(Table, Sources), Mistake> {
     let mut merged = Table::new();
     for layer in &sources.layers {
         let table = parse(layer)?;
+        if layer.name == "project" && table.contains_key("retention") {
+            let why = "there is one ledger a user: this table belongs into the user's own config.toml \
+                       (runner config set --user retention.rows ...)";
+            return Err(wrong(&sources, "retention", why));
+        }
         if layer.name == "project" && table.contains_key("daemon") {
             let why = "there is one daemon a user: this table belongs into the user's own config.toml \
                        (runner config set --user daemon.drain ...)";
             return Err(wrong(&sources, "daemon", why));
+        }
+        for name in ["pools", "prices"] {
+            if layer.name == "project" && table.contains_key(name) {
+                let why = "all projects of a user share it: this table belongs into the user's own \
+                           config.toml";
+                return Err(wrong(&sources, name, why));
+            }
         }
         merge(&mut merged, table);
     }
@@ -237,6 +269,9 @@ fn resolve(merged: &mut Table, sources: &Sources) -> Result<Config, Mistake> {
     let mut section = Section::of("day", &mut day, sources);
     let day = job::budget(&mut section)?;
     section.finish()?;
+    let pools = pools::pools(top.table("pools")?.unwrap_or_default(), sources)?;
+    let prices = pools::prices(top.table("prices")?.unwrap_or_default(), sources)?;
+    let mut pool_of = BTreeMap::new();
     let mut backends = BTreeMap::new();
     for (name, value) in top.table("backends")?.unwrap_or_default() {
         let Value::Table(mut table) = value else {
@@ -244,7 +279,9 @@ fn resolve(merged: &mut Table, sources: &Sources) -> Result<Config, Mistake> {
         };
         let path = format!("backends.{name}");
         let mut section = Section::of(&path, &mut table, sources);
+        let pool = section.parsed("pool", |pool| pools::known(pool, &pools))?;
         let spec = job::backend(&name, &mut section)?;
+        pool_of.extend(pool.map(|pool| (name.clone(), pool)));
         section.finish()?;
         backends.insert(name, spec);
     }
@@ -290,6 +327,10 @@ fn resolve(merged: &mut Table, sources: &Sources) -> Result<Config, Mistake> {
     let mut section = Section::of("daemon", &mut daemon, sources);
     section.parsed("drain", units::wait)?;
     section.finish()?;
+    let mut retention = top.table("retention")?.unwrap_or_default();
+    let mut section = Section::of("retention", &mut retention, sources);
+    let retention = retention::read(&mut section)?;
+    section.finish()?;
     top.finish()?;
     followers::check_after(&jobs, sources)?;
     Ok(Config {
@@ -298,6 +339,10 @@ fn resolve(merged: &mut Table, sources: &Sources) -> Result<Config, Mistake> {
         day,
         backends,
         jobs,
+        retention,
+        pools,
+        pool_of,
+        prices,
     })
 }
 
@@ -326,6 +371,12 @@ fn night(mut table: Table, sources: &Sources) -> Result<Night, Mistake> {
 
 #[cfg(test)]
 mod edit_tests;
+#[cfg(test)]
+mod foreign_tests;
+#[cfg(any(test, fuzzing))]
+pub mod fuzzed;
+#[cfg(test)]
+mod fuzzed_tests;
 #[cfg(test)]
 mod keys_tests;
 #[cfg(test)]

@@ -46,6 +46,9 @@ pub enum Reach {
     Look,
 }
 
+/// The most parts of a name: no setting has as many, and tables in tables cost stack.
+pub(super) const PARTS: usize = 16;
+
 /// One setting that is in no file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Override {
@@ -96,7 +99,10 @@ impl Overrides {
     pub fn add_flags(&mut self, flags: &[String]) -> Result<(), Failure> {
         for flag in flags {
             let parts = flag.split_once('=').map(|(key, text)| (key.trim(), text));
-            let good = parts.filter(|(key, _)| key.split('.').all(|part| !part.is_empty()));
+            let named = |key: &str| {
+                key.split('.').all(|part| !part.is_empty()) && key.split('.').count() <= PARTS
+            };
+            let good = parts.filter(|(key, _)| named(key));
             let Some((key, text)) = good else {
                 return Err(Failure::usage(format!(
                     "--config {flag}: it must be --config KEY=VALUE, like --config night.budget.calls=3"
@@ -175,6 +181,16 @@ impl Overrides {
                     .refuse("only the user's file is asked for it")
                     .mend("runner daemon --drain DURATION"));
             }
+            ["retention", ..] => {
+                return Err(one
+                    .refuse("only the user's file is asked for it")
+                    .mend(format!("runner config set --user {} VALUE", path.join("."))));
+            }
+            ["pools" | "prices", ..] => {
+                return Err(one
+                    .refuse("all projects share it, so only the user's file is asked for it")
+                    .mend(format!("runner config set --user {} VALUE", path.join("."))));
+            }
             ["night", key, ..] => *key != "budget",
             ["groups" | "defaults", ..] => true,
             ["jobs", _, key, ..] => SCHEDULES.contains(key) || keys::is_policy(key),
@@ -209,12 +225,14 @@ fn variable(name: &OsStr, text: &OsStr) -> Result<Override, Failure> {
         .and_then(|rest| rest.strip_prefix("__"))
         .map(|rest| rest.split("__").map(str::to_owned).collect());
     match parts {
-        Some(path) if path.iter().all(|part| !part.is_empty()) => Ok(Override {
-            layer: "environment",
-            said,
-            path,
-            text: text.to_owned(),
-        }),
+        Some(path) if path.len() <= PARTS && path.iter().all(|part| !part.is_empty()) => {
+            Ok(Override {
+                layer: "environment",
+                said,
+                path,
+                text: text.to_owned(),
+            })
+        }
         _ => Err(Failure::configuration(format!(
             "{said} is no setting: the parts of its name are joined by two underscores, like \
              {PREFIX}__NIGHT__BUDGET__CALLS"

@@ -12,6 +12,7 @@ const DURATION: &str = concat!(
     r"([0-9]+(\.[0-9]+)? ?(h|hr|hrs|hours?|m|min|mins|minutes?|s|secs?|seconds?|ms|msecs?|millis|",
     r"milliseconds?|us|µs|ns),? ?)+"
 );
+const AGE: &str = "[0-9]+ *(d|days?|w|weeks?)";
 const TIME: &str = "([01][0-9]|2[0-3]):[0-5][0-9]";
 
 /// The schema, draft 2020-12.
@@ -63,7 +64,7 @@ fn table(path: &str, keys: &[Key], default: &Value) -> Value {
     match names {
         Some(inner) => {
             schema["additionalProperties"] = table(&inner, keys, default);
-            if path != "backends" {
+            if path != "backends" && path != "prices" {
                 schema["propertyNames"] = json!({ "pattern": "^[A-Za-z0-9_-]+$" });
             }
         }
@@ -123,11 +124,20 @@ fn value(key: &Key, default: &Value) -> Value {
         Shape::Whole(least, most) => {
             json!({ "type": "integer", "minimum": least, "maximum": most })
         }
+        Shape::CountCap => json!({
+            "anyOf": [{ "type": "integer", "minimum": 0 }, { "const": "unlimited" }],
+        }),
+        Shape::MoneyCap => json!({
+            "anyOf": [{ "type": "number", "minimum": 0 }, { "const": "unlimited" }],
+        }),
+        Shape::TimeCap => pattern(&format!("unlimited|{DURATION}")),
         Shape::Number(u32::MAX) => json!({ "type": "number", "minimum": 0 }),
         Shape::Number(most) => json!({ "type": "number", "minimum": 0, "maximum": most }),
         Shape::Texts => texts,
         Shape::Duration | Shape::Wait => pattern(DURATION),
         Shape::Limit => pattern(&format!("none|{DURATION}")),
+        Shape::Age => pattern(AGE),
+        Shape::AgeLimit => pattern(&format!("none|{AGE}")),
         Shape::Waits => json!({
             "type": "array",
             "minItems": 1,

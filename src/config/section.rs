@@ -80,6 +80,13 @@ impl<'a> Section<'a> {
         self.take(key, "a table", |value| value.as_table().cloned())
     }
 
+    /// Leaves a key out that says just this.
+    pub(super) fn drop_if(&mut self, key: &'static str, word: &str) {
+        if self.table.get(key).and_then(Value::as_str) == Some(word) {
+            self.table.remove(key);
+        }
+    }
+
     /// A key as it stands.
     pub(super) fn value(&mut self, key: &'static str) -> Option<Value> {
         self.known.push(key);

@@ -5,7 +5,7 @@
 
 use toml::Table;
 
-use super::overrides::{SCHEDULES, insert, value};
+use super::overrides::{PARTS, SCHEDULES, insert, value};
 use super::sources::{Given, Sources};
 use crate::cli::Failure;
 
@@ -22,7 +22,7 @@ pub(super) fn lay_over(
     for (key, text) in settings {
         let refuse = |why: &str| Err(Failure::usage(format!("--set {key}: {why}")));
         let segments: Vec<&str> = key.split('.').collect();
-        if segments.iter().any(|segment| segment.is_empty()) {
+        if segments.len() > PARTS || segments.iter().any(|segment| segment.is_empty()) {
             return refuse("it must be --set KEY=VALUE, like --set budget.calls=3");
         }
         if SCHEDULES.contains(&segments[0]) {

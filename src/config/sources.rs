@@ -14,11 +14,17 @@ use runner_engine::outcome::Exit;
 use toml::de::{DeTable, DeValue};
 use toml::{Spanned, Table, Value};
 
+use serde::Serialize;
+
+use super::foreign;
 use super::place::Spot;
 use crate::cli::Failure;
 
 /// More than this is no configuration, in bytes.
 const LARGEST: u64 = 64 << 20;
+
+/// More mistakes in one file's syntax than these help nobody.
+const SYNTAX: usize = 20;
 
 /// What is wrong, and where.
 #[derive(Clone, Debug)]
@@ -26,8 +32,100 @@ pub(super) struct Mistake {
     /// The setting, by its whole name; empty where a file cannot be read at all.
     pub(super) key: String,
     said: String,
+    /// The file, and the line and column in it, counted from 1.
+    place: Option<Box<Written>>,
+    /// What is wrong, without the place and the name.
+    why: String,
     drawing: Option<String>,
     exit: Exit,
+}
+
+/// A file, and the line and column in it.
+type Written = (PathBuf, Option<(usize, usize)>);
+
+/// A mistake as people and programs are told of it.
+#[derive(Clone, Debug, Serialize)]
+pub struct Told {
+    /// The file; none for what is in none.
+    pub file: Option<PathBuf>,
+    /// Counted from 1.
+    pub line: Option<usize>,
+    /// Counted from 1, in characters.
+    pub column: Option<usize>,
+    /// The setting, by its whole name; none where a file cannot be read.
+    pub key: Option<String>,
+    /// What is wrong.
+    pub message: String,
+    /// What would mend it, as far as that is known.
+    pub hint: Option<String>,
+    /// The name that was probably meant.
+    pub nearest: Option<String>,
+    /// All of it, for people.
+    #[serde(skip)]
+    pub failure: Failure,
+}
+
+impl Told {
+    /// What is wrong, with what was probably meant.
+    #[cfg(test)]
+    pub(super) fn said_why(&self) -> String {
+        match &self.hint {
+            Some(hint) => format!("{}; {hint}", self.message),
+            None => self.message.clone(),
+        }
+    }
+}
+
+impl From<Mistake> for Told {
+    fn from(mistake: Mistake) -> Self {
+        // All words about a name that is near are said in this one way.
+        let (message, nearest) = match mistake.why.split_once("; did you mean ") {
+            Some((message, near)) => {
+                let near = near.trim_end_matches('?');
+                let near = near
+                    .strip_prefix('"')
+                    .and_then(|near| near.strip_suffix('"'));
+                (message.to_owned(), near.map(str::to_owned))
+            }
+            None => (mistake.why.clone(), None),
+        };
+        let (file, spot) = match mistake.place.clone().map(|place| *place) {
+            Some((file, spot)) => (Some(file), spot),
+            None => (None, None),
+        };
+        Self {
+            file,
+            line: spot.map(|(line, _)| line),
+            column: spot.map(|(_, column)| column),
+            key: (!mistake.key.is_empty()).then(|| mistake.key.clone()),
+            hint: nearest
+                .as_ref()
+                .map(|near| format!("did you mean {near:?}?")),
+            message,
+            nearest,
+            failure: mistake.into(),
+        }
+    }
+}
+
+impl From<Failure> for Told {
+    fn from(failure: Failure) -> Self {
+        let text = failure.to_string();
+        let (message, hint) = match text.split_once("\n  to mend it: ") {
+            Some((message, hint)) => (message.to_owned(), Some(hint.to_owned())),
+            None => (text, None),
+        };
+        Self {
+            file: None,
+            line: None,
+            column: None,
+            key: None,
+            message,
+            hint,
+            nearest: None,
+            failure,
+        }
+    }
 }
 
 impl From<Mistake> for Failure {
@@ -49,12 +147,15 @@ impl Mistake {
         Self {
             key: String::new(),
             said: format!("{}: {why}", path.display()),
+            place: Some(Box::new((path.to_owned(), None))),
+            why: why.to_owned(),
             drawing: None,
             exit: Exit::Configuration,
         }
     }
 
-    fn at(path: &Path, text: &str, span: Range<usize>, key: &str, why: &str) -> Self {
+    /// About a place in a file.
+    pub(super) fn at(path: &Path, text: &str, span: Range<usize>, key: &str, why: &str) -> Self {
         let spot = Spot::of(text, span);
         let named = if key.is_empty() {
             String::new()
@@ -69,6 +170,8 @@ impl Mistake {
                 spot.line,
                 spot.column
             ),
+            place: Some(Box::new((path.to_owned(), Some((spot.line, spot.column))))),
+            why: why.to_owned(),
             drawing: Some(spot.drawing),
             exit: Exit::Configuration,
         }
@@ -83,7 +186,7 @@ impl Mistake {
 /// A file of settings.
 #[derive(Clone, Debug)]
 pub(super) struct Layer {
-    /// What it is: `default`, `user` or `project`.
+    /// What it is: `default`, `user`, `ctxrc` or `project`.
     pub(super) name: &'static str,
     /// Where it lies; for the default, its name in runner's own sources.
     pub(super) path: PathBuf,
@@ -133,6 +236,11 @@ pub(super) fn read(path: &Path) -> Result<Option<String>, Mistake> {
     File::open(path)
         .and_then(|file| file.take(LARGEST).read_to_end(&mut bytes))
         .map_err(cannot)?;
+    decoded(path, bytes).map(Some)
+}
+
+/// The text of a file, without a byte order mark.
+pub(super) fn decoded(path: &Path, bytes: Vec<u8>) -> Result<String, Mistake> {
     let mut text = String::from_utf8(bytes).map_err(|error| {
         let good = error.utf8_error().valid_up_to();
         let text = String::from_utf8_lossy(error.as_bytes());
@@ -142,21 +250,27 @@ pub(super) fn read(path: &Path) -> Result<Option<String>, Mistake> {
     if text.starts_with('\u{feff}') {
         text.drain(..'\u{feff}'.len_utf8());
     }
-    Ok(Some(text))
+    Ok(text)
 }
 
-/// Reads a layer's text as TOML.
+/// Reads a layer's text.
 pub(super) fn parse(layer: &Layer) -> Result<Table, Mistake> {
+    if layer.name == foreign::NAME {
+        return Ok(foreign::read(layer)?.table);
+    }
     toml::from_str(&layer.text).map_err(|error| syntax(layer, &error))
 }
 
-/// All mistakes in a layer's TOML.
+/// All mistakes in a layer's text.
 pub(super) fn syntax_mistakes(layer: &Layer) -> Vec<Mistake> {
     match parse(layer) {
         Ok(_) => Vec::new(),
+        Err(first) if layer.name == foreign::NAME => vec![first],
         Err(first) => {
             let (_, errors) = DeTable::parse_recoverable(&layer.text);
-            let mut all: Vec<Mistake> = errors.iter().map(|error| syntax(layer, error)).collect();
+            // Each is drawn with its line, which may be all of a long file.
+            let shown = errors.iter().take(SYNTAX);
+            let mut all: Vec<Mistake> = shown.map(|error| syntax(layer, error)).collect();
             if all.is_empty() {
                 all.push(first);
             }
@@ -166,7 +280,12 @@ pub(super) fn syntax_mistakes(layer: &Layer) -> Vec<Mistake> {
 }
 
 fn syntax(layer: &Layer, error: &toml::de::Error) -> Mistake {
-    let why = error.message().replace('\n', ", ");
+    let why = match error.message() {
+        // The parser names the type that it tried.
+        said if said.ends_with("value was too large") => "the number is too large".to_owned(),
+        said if said.ends_with("value was too small") => "the number is too small".to_owned(),
+        said => said.replace('\n', ", "),
+    };
     let span = error.span().unwrap_or(0..0);
     Mistake::at(&layer.path, &layer.text, span, "", &why)
 }
@@ -222,6 +341,8 @@ fn about(sources: &Sources, key: &str, why: &str, of_value: bool) -> Mistake {
         return Mistake {
             key: key.to_owned(),
             said: format!("{}: {why}", given.said),
+            place: None,
+            why: why.to_owned(),
             drawing: None,
             exit: match given.layer {
                 "environment" => Exit::Configuration,
@@ -235,11 +356,21 @@ fn about(sources: &Sources, key: &str, why: &str, of_value: bool) -> Mistake {
                 Some(value) if of_value => value,
                 _ => found.key,
             };
-            Mistake::at(&layer.path, &layer.text, span, key, why)
+            let mut mistake = Mistake::at(
+                &layer.path,
+                &layer.text,
+                span,
+                found.name.as_deref().unwrap_or(key),
+                why,
+            );
+            key.clone_into(&mut mistake.key);
+            mistake
         }
         None => Mistake {
             key: key.to_owned(),
             said: format!("the configuration: {key}: {why}"),
+            place: None,
+            why: why.to_owned(),
             drawing: None,
             exit: Exit::Configuration,
         },
@@ -254,10 +385,22 @@ fn innermost<'a>(sources: &'a Sources, key: &str) -> Option<(&'a Layer, Found)> 
         .iter()
         .filter(|layer| layer.name != "default")
     {
-        let Ok(table) = DeTable::parse(&layer.text) else {
-            continue;
+        let found = if layer.name == foreign::NAME {
+            let read = foreign::read(layer).ok();
+            read.and_then(|read| {
+                let (said, place) = read.find(key)?;
+                Some(Found {
+                    said,
+                    key: place.name.clone(),
+                    value: Some(place.value.clone()),
+                    name: Some(format!("{} ({key})", place.said)),
+                })
+            })
+        } else {
+            let table = DeTable::parse(&layer.text).ok();
+            table.and_then(|table| find(table.get_ref(), key))
         };
-        let Some(found) = find(table.get_ref(), key) else {
+        let Some(found) = found else {
             continue;
         };
         if best
@@ -271,7 +414,7 @@ fn innermost<'a>(sources: &'a Sources, key: &str) -> Option<(&'a Layer, Found)> 
 }
 
 /// Whether `key` is `table` or lies in it.
-fn within(key: &str, table: &str) -> bool {
+pub(super) fn within(key: &str, table: &str) -> bool {
     key.strip_prefix(table)
         .is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
 }
@@ -284,6 +427,8 @@ struct Found {
     key: Range<usize>,
     /// What it is set to, where that is no table.
     value: Option<Range<usize>>,
+    /// What it is called there, where that is not its own name.
+    name: Option<String>,
 }
 
 fn find(table: &DeTable<'_>, key: &str) -> Option<Found> {
@@ -296,6 +441,7 @@ fn find(table: &DeTable<'_>, key: &str) -> Option<Found> {
             said,
             key: name.span(),
             value: (whole && value.get_ref().as_table().is_none()).then(|| value.span()),
+            name: None,
         };
         let said = key.len() - rest.len();
         let found = match (rest.strip_prefix('.'), value.get_ref()) {
@@ -320,7 +466,14 @@ fn find(table: &DeTable<'_>, key: &str) -> Option<Found> {
 /// The line, counted from 1, of each value of a layer that is no table, by its path.
 pub(super) fn lines(layer: &Layer) -> Vec<(Vec<String>, usize)> {
     let mut found = Vec::new();
-    if let Ok(table) = DeTable::parse(&layer.text) {
+    if layer.name == foreign::NAME {
+        let read = foreign::read(layer).unwrap_or_default();
+        let places = read.places.into_iter();
+        found.extend(places.map(|it| {
+            let path = it.key.split('.').map(str::to_owned).collect();
+            (path, it.name.start)
+        }));
+    } else if let Ok(table) = DeTable::parse(&layer.text) {
         collect(table.get_ref(), &mut Vec::new(), &mut found);
     }
     // Sorted by where they stand, the lines are counted once through the text.

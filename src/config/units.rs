@@ -34,6 +34,28 @@ fn no_duration(text: &str) -> String {
     format!("{text:?} is not a duration (like \"8h\", \"90s\" or \"1h 30m\")")
 }
 
+/// "90d", "8 days", "12 weeks": whole days, at least `least` of them.
+pub fn age(text: &str, least: i64) -> Result<SignedDuration, String> {
+    let wrong = || format!("{text:?} is no number of days (like \"90d\" or \"12 weeks\")");
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic() || c == ' ');
+    let days: i64 = match text[digits.len()..].trim() {
+        "d" | "day" | "days" => 1,
+        "w" | "week" | "weeks" => 7,
+        _ => return Err(wrong()),
+    };
+    let count: i64 = digits.parse().map_err(|_| wrong())?;
+    let days = count.checked_mul(days).ok_or_else(wrong)?;
+    if days < least {
+        return Err(format!("{text:?} is too short: {least} days at the least"));
+    }
+    if days > LONGEST / 24 {
+        return Err(format!(
+            "{text:?} is out of all measure (ten years at most)"
+        ));
+    }
+    Ok(SignedDuration::from_hours(days * 24))
+}
+
 /// "Europe/Berlin", or "system" for the host's own; the result is an IANA name.
 pub fn zone(text: &str) -> Result<String, String> {
     if text == "system" {
@@ -92,6 +114,20 @@ mod tests {
         assert_eq!(size("2MiB"), Ok(2 << 20));
         for bad in ["", "8", "-8h", "0s", "8 parsecs"] {
             assert!(duration(bad).is_err(), "{bad}");
+        }
+        assert_eq!(age("90d", 8), Ok(SignedDuration::from_hours(90 * 24)));
+        assert_eq!(age("2 weeks", 8), Ok(SignedDuration::from_hours(14 * 24)));
+        for bad in [
+            "",
+            "90",
+            "d",
+            "90h",
+            "-9d",
+            "7d",
+            "4000d",
+            "9999999999999999999w",
+        ] {
+            assert!(age(bad, 8).is_err(), "{bad}");
         }
         assert_eq!(wait("0s").unwrap(), SignedDuration::ZERO);
         assert!(wait("-1s").is_err());

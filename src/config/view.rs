@@ -124,7 +124,11 @@ impl View {
             }
         };
         keys::known(&path).map_err(unknown)?;
-        if let [group @ ("jobs" | "backends" | "groups"), name, ..] = path
+        if let [
+            group @ ("jobs" | "backends" | "groups" | "pools" | "prices"),
+            name,
+            ..,
+        ] = path
             .iter()
             .map(String::as_str)
             .collect::<Vec<_>>()

@@ -4,9 +4,10 @@
 //! deadline, of what a dead one left, and of all when the daemon is about to end. Must never decide what is to be done.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::thread::JoinHandle;
 
 use runner_engine::ids::RunId;
-use runner_engine::ledger::{Event as Row, JobRow, Ledger, RunRow, RunState};
+use runner_engine::ledger::{Event as Row, JobRow, LOG_CEILING, Ledger, RunRow, RunState};
 use runner_engine::outcome::{Class, Exit, Outcome};
 use runner_engine::owner::Owner;
 use runner_engine::process::tree;
@@ -20,6 +21,7 @@ use super::log::Voice;
 use super::machine::{Asker, Effect, Event, Ticked, Word};
 use super::protocol::Reply;
 use crate::cancel::cancel;
+use crate::care;
 use crate::cli::{Failure, show};
 use crate::drive::{self, Manner, Started};
 use crate::home::{self, Home};
@@ -42,6 +44,8 @@ pub struct Hands<'a> {
     named: BTreeSet<RunId>,
     /// A tick has failed, and may have left runs that it was about to name.
     strays: bool,
+    /// The daily care of the ledger, while it is taken.
+    care: Option<JoinHandle<Result<Vec<String>, Failure>>>,
 }
 
 impl<'a> Hands<'a> {
@@ -58,6 +62,7 @@ impl<'a> Hands<'a> {
             troubles: BTreeSet::new(),
             named: BTreeSet::new(),
             strays: false,
+            care: None,
         }
     }
 
@@ -114,7 +119,39 @@ impl<'a> Hands<'a> {
         Ok(None)
     }
 
+    /// Lets the daily care be taken beside the loop, in a connection of its own; one that found the
+    /// ledger damaged ends the daemon at its next tick.
+    fn care(&mut self) -> Result<(), Failure> {
+        if self.care.as_ref().is_some_and(|care| !care.is_finished()) {
+            return Ok(());
+        }
+        if let Some(care) = self.care.take() {
+            match care.join() {
+                Ok(Ok(troubles)) => troubles.iter().for_each(|one| self.voice.complain(one)),
+                Ok(Err(failure)) if failure.is_damage() => return Err(failure),
+                Ok(Err(failure)) => self.voice.complain(&failure.to_string()),
+                Err(_panicked) => self
+                    .voice
+                    .complain("the daily care of the ledger ended badly"),
+            }
+        }
+        let looked = self
+            .home
+            .wall()
+            .and_then(|now| Ok(self.ledger.cares_due(now)?));
+        if !looked.unwrap_or(false) && self.ledger.log_length() <= LOG_CEILING {
+            return Ok(());
+        }
+        let home = self.home.clone();
+        self.care = Some(std::thread::spawn(move || {
+            let mut ledger = home.ledger()?;
+            care::daily(&home, &mut ledger)
+        }));
+        Ok(())
+    }
+
     fn tick(&mut self, reread: Reread) -> Result<Ticked, Failure> {
+        self.care()?;
         let mut done = match tick::once(self.home, &mut self.ledger, &self.me, reread) {
             Ok(done) => done,
             Err(failure) if failure.is_damage() => return Err(failure),

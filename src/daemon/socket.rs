@@ -30,7 +30,7 @@ use tokio::time::timeout;
 
 use super::machine::Ask;
 use super::protocol::{LONGEST, Reply, Request};
-use crate::cli::Failure;
+use crate::cli::{Failure, log};
 use crate::follow::{self, Followed};
 use crate::home::Home;
 
@@ -197,10 +197,16 @@ fn follow_apart(
         .stack_size(256 * 1024)
         .spawn(move || {
             use std::io::Write as _;
-            let done = follow::follow(&home, &run, from, &[client.as_fd()], &mut |text, end| {
-                let text = text.to_owned();
-                stream.write_all(&line(&Reply::Log { text, end }))
-            });
+            let done = follow::follow(
+                &home,
+                &run,
+                &[(log::FILE, from)],
+                &[client.as_fd()],
+                &mut |_, text, end| {
+                    let text = text.to_owned();
+                    stream.write_all(&line(&Reply::Log { text, end }))
+                },
+            );
             let last = match done {
                 Ok(Followed::Settled(row)) => Reply::Over {
                     outcome: follow::outcome(&row),

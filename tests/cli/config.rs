@@ -57,11 +57,14 @@ fn what_is_shown_can_be_read_again() {
     let house = House::with(SAYS);
     let shown = house.run(&["config", "show"]).ends(0).out;
     let full = house.run(&["config", "show", "--json"]).ends(0).json();
-    // All but the daemon's table, which is the user's alone, may stand in a project's file.
+    // All but the tables that are the user's alone may stand in a project's file.
+    let users = ["daemon]", "retention]", "pools.local]"];
     let tables: Vec<&str> = shown.split("\n[").collect();
-    let own = tables.iter().filter(|table| !table.starts_with("daemon]"));
+    let own = tables
+        .iter()
+        .filter(|table| !users.iter().any(|name| table.starts_with(name)));
     let own: Vec<&str> = own.copied().collect();
-    assert_eq!(own.len() + 1, tables.len());
+    assert_eq!(own.len() + users.len(), tables.len());
     house.write("runner.toml", own.join("\n["));
     assert_eq!(house.run(&["config", "show"]).ends(0).out, shown);
     assert_eq!(
@@ -278,4 +281,72 @@ fn the_published_schema_is_the_one_that_is_printed() {
     let house = House::new();
     let schema = house.run(&["config", "schema"]).ends(0);
     snapshot("../../config/schemas/runner.schema.json", &schema.out);
+}
+
+#[test]
+fn a_mistake_is_an_object_for_scripts() {
+    let house = House::with("[night]\nlenght = \"8h\"\n[jobs.dream]\nmax_ideas = \"x\"\n");
+    let told = house.run(&["config", "check", "--json"]).ends(78).json();
+    let first = &told["mistakes"][0];
+    let text = house.read("runner.toml");
+    let line = 1 + text
+        .lines()
+        .position(|line| line.starts_with("lenght"))
+        .unwrap();
+    let file = house.path("runner.toml").canonicalize().unwrap();
+    assert_eq!(
+        *first,
+        serde_json::json!({
+            "file": file, "line": line, "column": 1, "key": "night.lenght",
+            "message": "there is no such setting", "hint": "did you mean \"length\"?", "nearest": "length",
+        })
+    );
+    let second = &told["mistakes"][1];
+    assert_eq!(second["key"], "jobs.dream.max_ideas");
+    assert_eq!(
+        second["message"],
+        "it must be a whole number of at least 1, it is \"x\""
+    );
+    assert_eq!(second["nearest"], serde_json::Value::Null);
+}
+
+#[test]
+fn what_is_set_beside_a_mistake_says_that_it_remains() {
+    let house = House::with("[night]\nlenght = \"8h\"\n");
+    house
+        .run(&["config", "set", "jobs.dream.max_ideas", "9"])
+        .ends(0)
+        .says("1 mistake remains")
+        .says("runner config check");
+    assert!(house.read("runner.toml").contains("max_ideas = 9"));
+}
+
+#[test]
+fn a_broken_file_keeps_init_from_writing_anything() {
+    let house = House::new();
+    house.write("runner.toml", "[night]\nlenght = \"8h\"\n");
+    let before = house.tree(".");
+    house
+        .run(&["init"])
+        .ends(78)
+        .says("runner.toml:2:1: night.lenght");
+    assert_eq!(house.tree("."), before);
+    assert!(!house.path("ideas").exists() && !house.state().exists());
+    house.write("runner.toml", "[night]\nlength = \"8h\"\n");
+    house.write(".ctxrc", "dream:\n  max: many\n");
+    house.run(&["init"]).ends(78).says(".ctxrc:2:8: dream.max");
+    house.write(".ctxrc", "dream:\n  max: 4\n");
+    house.run(&["init"]).ends(0);
+    house
+        .run(&["config", "show", "--origin"])
+        .ends(0)
+        .says("max_ideas = 4")
+        .says("# ctxrc ");
+    house.run(&["status"]).ends(0);
+    // What it says is followed as soon as it changes.
+    house.write(".ctxrc", "dream:\n  cadence: '0 9 * * *'\n");
+    house
+        .run(&["schedule", "explain", "dream"])
+        .ends(0)
+        .says("09:00");
 }

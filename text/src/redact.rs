@@ -12,6 +12,7 @@ mod assigned;
 mod pem;
 mod shapes;
 mod stream;
+mod table;
 
 pub use stream::StreamRedactor;
 

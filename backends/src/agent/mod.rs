@@ -58,9 +58,6 @@ pub(crate) struct Plan {
     pub tools: Vec<String>,
     pub max_turns: Option<u32>,
     pub fallback_model: Option<String>,
-    pub overage: bool,
-    /// Millionths of the currency for a million tokens: input, cached input, output.
-    pub price: Option<[u64; 3]>,
     pub quiet: bool,
     pub confine: Option<Confine>,
     pub output_cap: usize,

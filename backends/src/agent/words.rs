@@ -141,7 +141,7 @@ mod tests {
 
     #[test]
     fn every_refusal_has_its_next_step() {
-        use Class::{Auth, Environment, NotInstalled, OverBudget, RateLimited};
+        use Class::{Auth, Environment, OverBudget, RateLimited};
         for (status, code, text, expected) in [
             (
                 Some(401),
@@ -151,12 +151,12 @@ mod tests {
             ),
             (Some(403), "", "Account suspended", Some(Auth)),
             (Some(429), "", "the stub says 429", Some(RateLimited)),
-            (Some(529), "", "Repeated 529 Overloaded", Some(NotInstalled)),
-            (Some(500), "", "", Some(NotInstalled)),
+            (Some(529), "", "Repeated 529 Overloaded", Some(RateLimited)),
+            (Some(500), "", "", Some(RateLimited)),
             (Some(404), "", "model: nope", Some(Environment)),
             (Some(400), "", "Credit balance is too low", Some(OverBudget)),
             (Some(429), "insufficient_quota", "", Some(OverBudget)),
-            (None, "connection_failed", "API Error", Some(NotInstalled)),
+            (None, "connection_failed", "API Error", Some(RateLimited)),
             (None, "usage_limit_reached", "", Some(RateLimited)),
             (None, "", "Not logged in · Please run /login", Some(Auth)),
             (
@@ -175,13 +175,13 @@ mod tests {
                 None,
                 "",
                 "unexpected status 503 Service Unavailable",
-                Some(NotInstalled),
+                Some(RateLimited),
             ),
             (
                 None,
                 "",
                 "stream disconnected before completion",
-                Some(NotInstalled),
+                Some(RateLimited),
             ),
             (None, "", "Missing environment variable: `KEY`.", Some(Auth)),
             (None, "", "Quota exceeded. status 4290", None),

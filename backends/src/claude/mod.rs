@@ -80,7 +80,7 @@ impl Backend for Claude {
     ) -> Result<Reply, BackendError> {
         self.plan.check()?;
         let secrets = Secrets::of(&self.plan.env);
-        let reader = Transcript::new(!self.plan.overage);
+        let reader = Transcript::default();
         let spec = spec(&self.plan, request);
         let agent::Watched {
             spec,
@@ -199,15 +199,6 @@ impl Judge<'_> {
         ended: Ended,
         cancel: &Cancel,
     ) -> Result<Reply, BackendError> {
-        if transcript.overspent {
-            return Err(BackendError::RateLimited {
-                until: transcript.limit.and_then(|limit| limit.until),
-                why: format!(
-                    "the subscription is used up and answers cost extra now (backends.{}.overage allows that)",
-                    self.plan.name
-                ),
-            });
-        }
         let ended = child::by_itself(self.spec, ended, cancel, self.secrets)?;
         let well = ended.status == Status::Exit(0) || ended.lingered;
         let Some(result) = &transcript.result else {

@@ -28,11 +28,8 @@ pub(crate) struct Transcript {
     pub result: Option<Value>,
     /// What was said last of the account's limits.
     pub limit: Option<Limit>,
-    /// Paid for beyond the subscription, which was not wanted: everything was stopped.
-    pub overspent: bool,
     /// Lines that are no event.
     pub unreadable: u64,
-    stop_at_overage: bool,
     usage: HashMap<String, Usage>,
 }
 
@@ -49,7 +46,7 @@ impl Reader for Transcript {
         match event["type"].as_str() {
             Some("assistant") => self.assistant(&event, tell),
             Some("user") => user(&event, tell),
-            Some("rate_limit_event") => return self.limit(&event["rate_limit_info"], tell),
+            Some("rate_limit_event") => self.limit(&event["rate_limit_info"], tell),
             Some("result") => {
                 if let Some(usage) = total(&event) {
                     tell(OwnedEvent::Usage(usage));
@@ -68,14 +65,6 @@ impl Reader for Transcript {
 }
 
 impl Transcript {
-    /// Nothing yet; whether everything stops when answers cost more than the subscription.
-    pub fn new(stop_at_overage: bool) -> Self {
-        Self {
-            stop_at_overage,
-            ..Self::default()
-        }
-    }
-
     fn assistant(&mut self, event: &Value, tell: &mut dyn FnMut(OwnedEvent)) {
         let message = &event["message"];
         // The program's own words in the place of a model's.
@@ -105,7 +94,7 @@ impl Transcript {
         }
     }
 
-    fn limit(&mut self, info: &Value, tell: &mut dyn FnMut(OwnedEvent)) -> Verdict {
+    fn limit(&mut self, info: &Value, tell: &mut dyn FnMut(OwnedEvent)) {
         let seconds = info["resetsAt"].as_i64();
         let yes = |key: &str| info[key] == true;
         let overage = yes("isUsingOverage") || yes("overageInUse");
@@ -116,11 +105,6 @@ impl Transcript {
         };
         self.limit = Some(limit);
         tell(OwnedEvent::Limit(limit));
-        if limit.overage && self.stop_at_overage {
-            self.overspent = true;
-            return Verdict::Stop;
-        }
-        Verdict::Continue
     }
 }
 
@@ -239,7 +223,7 @@ mod tests {
 
     fn fold(pieces: &[&[u8]]) -> (Transcript, Vec<OwnedEvent>) {
         let mut lines = Lines::new(1024 * 1024);
-        let (mut transcript, mut events) = (Transcript::new(true), Vec::new());
+        let (mut transcript, mut events) = (Transcript::default(), Vec::new());
         for piece in pieces {
             lines.feed(piece, &mut |line| {
                 transcript.line(line, &mut |event| events.push(event));

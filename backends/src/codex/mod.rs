@@ -10,7 +10,7 @@
 //!   could not run. Without our walls it is `read-only`.
 //! - **Success** is exit code 0, a completed turn and a last message that is not empty and, with a
 //!   schema, JSON. Commands that failed on the way are noted.
-//! - It states no cost; with a price in the configuration, tokens are priced.
+//! - It states no cost: whoever keeps accounts prices its tokens.
 //!
 //! Must never wait for an approval, and never leave a file of the question behind.
 
@@ -102,10 +102,7 @@ impl Backend for Codex {
         self.plan.check()?;
         let secrets = Secrets::of(&self.plan.env);
         let folder = put_schema(request)?;
-        let reader = Transcript {
-            price: self.plan.price,
-            ..Transcript::default()
-        };
+        let reader = Transcript::default();
         let spec = spec(&self.plan, request, folder.is_some());
         let watched = agent::watch(spec, reader, sink, cancel).await;
         if let Some(folder) = folder {

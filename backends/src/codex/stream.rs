@@ -29,8 +29,6 @@ pub(crate) struct Transcript {
     pub failed_commands: u64,
     /// Lines that are no event.
     pub unreadable: u64,
-    /// Money for tokens, where the configuration has a price.
-    pub price: Option<[u64; 3]>,
 }
 
 impl Reader for Transcript {
@@ -48,7 +46,7 @@ impl Reader for Transcript {
             Some("item.completed") => self.item(&event["item"], tell),
             Some("turn.completed") => {
                 self.completed = true;
-                self.usage = usage(&event["usage"], self.price);
+                self.usage = usage(&event["usage"]);
                 if let Some(usage) = self.usage {
                     tell(OwnedEvent::Usage(usage));
                 }
@@ -119,7 +117,7 @@ fn words(message: &Value) -> String {
     }
 }
 
-fn usage(usage: &Value, price: Option<[u64; 3]>) -> Option<Usage> {
+fn usage(usage: &Value) -> Option<Usage> {
     usage.as_object()?;
     let count = |key: &str| usage[key].as_u64();
     let input = count("input_tokens")?;
@@ -129,13 +127,6 @@ fn usage(usage: &Value, price: Option<[u64; 3]>) -> Option<Usage> {
         input_tokens: input,
         output_tokens: output,
         cached_input_tokens: cached,
-        cost_micros: price.map(|[fresh, from_cache, written]| {
-            let cost = |tokens: u64, price: u64| u128::from(tokens) * u128::from(price);
-            let sum = cost(input.saturating_sub(cached), fresh)
-                + cost(cached.min(input), from_cache)
-                + cost(output, written);
-            // A part of a millionth is a whole one.
-            u64::try_from(sum.div_ceil(1_000_000)).unwrap_or(u64::MAX)
-        }),
+        cost_micros: None,
     })
 }

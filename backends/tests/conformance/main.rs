@@ -320,7 +320,7 @@ fn expected(situation: Situation) -> Expected {
         S::RateLimited => Error(Class::RateLimited, |error| {
             matches!(error, E::RateLimited { .. })
         }),
-        S::Unreachable => Error(Class::NotInstalled, |error| {
+        S::Unreachable => Error(Class::RateLimited, |error| {
             matches!(error, E::Unavailable { .. })
         }),
     }

@@ -1,15 +1,23 @@
 //! Accounts: reserve before, settle after, fail closed.
 //!
-//! A run reserves its maximum at every level at once (its job, its night, its day, the pool it
-//! spends from) and holds it until it is settled; each model request draws on that reservation.
-//! What a request used and never told is charged at its reserved maximum. A unit that neither the run
-//! nor any level bounds is reserved at [`DEFAULT`]: nothing is ever unbounded.
+//! ```text
+//! caps + grants ──fit──> reservation of a run, at all levels at once      (BEGIN IMMEDIATE)
+//!                            └──request──> stated | charged at its reserved maximum
+//!                            └──escalation──> reservation of a child, out of what is left
+//!                        settle ──> used, at each level; the rest is free again
+//! ```
+//!
+//! A run reserves its maximum at every level (its job's day, its night, its day, the pool it spends
+//! from) and holds it until it is settled; each model request draws on that reservation. What a
+//! request used and never told, or told beyond all measure, is charged at its reserved maximum. A
+//! unit that neither the run nor any level bounds is reserved at [`DEFAULT`]: nothing is ever
+//! unbounded. Amounts only ever saturate; no sum of them can overflow a row.
 
-use jiff::Timestamp;
-use rusqlite::{Connection, OptionalExtension as _, Transaction, params};
+use jiff::{SignedDuration, Timestamp};
+use rusqlite::{Connection, OptionalExtension as _, params};
 use serde::{Deserialize, Serialize};
 
-use super::{Fault, Ledger, LedgerError, Result, millis};
+use super::{Fault, Ledger, LedgerError, Result, id, millis};
 use crate::admission::Shortfall;
 use crate::ids::RunId;
 
@@ -48,14 +56,52 @@ pub struct Budget {
 /// One account that a run spends from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Level {
-    /// `night` or `day`.
+    /// One of [`DAY`], [`NIGHT`], [`JOB`], [`POOL_DAY`], [`POOL_WEEK`], [`WINDOW`], [`PARENT`].
     pub level: &'static str,
-    /// Which night or day.
+    /// Which day or night; of a window the pool's name, of a parent its run's id.
     pub key: String,
     /// What people call it: `night 2026-11-21`.
     pub label: String,
     /// What it may hold in all.
     pub cap: Budget,
+    /// How long a window lasts, from the first run that is admitted in it.
+    pub window: Option<SignedDuration>,
+}
+
+/// A civil day of a project.
+pub const DAY: &str = "day";
+/// A night.
+pub const NIGHT: &str = "night";
+/// A civil day of one job.
+pub const JOB: &str = "job";
+/// A civil day of a pool, over all projects.
+pub const POOL_DAY: &str = "pool-day";
+/// An ISO week of a pool, over all projects.
+pub const POOL_WEEK: &str = "pool-week";
+/// A window of a pool, like a provider's five hours: it opens with the first use.
+pub const WINDOW: &str = "pool-window";
+/// The run whose remainder is spent: the reservation comes out of that run's, at all its levels.
+pub const PARENT: &str = "parent";
+/// The run itself: the bound of its requests.
+pub(super) const RUN: &str = "run";
+
+impl Level {
+    /// An account by its name.
+    pub fn new(level: &'static str, key: String, label: String, cap: Budget) -> Self {
+        Self {
+            level,
+            key,
+            label,
+            cap,
+            window: None,
+        }
+    }
+
+    /// What is left of a run, for one that it starts.
+    pub fn of_parent(parent: &RunId) -> Self {
+        let label = format!("run {parent}");
+        Self::new(PARENT, parent.to_string(), label, Budget::default())
+    }
 }
 
 /// What a request turned out to use.
@@ -65,16 +111,42 @@ pub enum Spent {
     Known(Amounts),
     /// It did not: the reserved maximum is charged.
     Unknown,
+    /// It did not, but this much was heard of: the reserved maximum, or this where it is more.
+    AtLeast(Amounts),
+}
+
+/// How the money of a request is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Money {
+    /// The backend stated it.
+    Stated,
+    /// Its tokens were stated, and the list of prices has its model.
+    Priced,
+    /// Its tokens were stated, its price is not known: the reserved maximum.
+    Reserved,
+}
+
+impl Money {
+    /// As the ledger and `--json` write it.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Stated => "stated",
+            Self::Priced => "priced",
+            Self::Reserved => "reserved",
+        }
+    }
 }
 
 /// One reserved model call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RequestId(i64);
 
-const UNITS: [&str; 5] = ["calls", "tokens", "micros", "seconds", "ideas"];
+/// The names of the units, in the order of their amounts.
+pub const UNITS: [&str; 5] = ["calls", "tokens", "micros", "seconds", "ideas"];
 
 impl Amounts {
-    fn array(self) -> [u64; 5] {
+    /// In the order of [`UNITS`].
+    pub fn array(self) -> [u64; 5] {
         [
             self.calls,
             self.tokens,
@@ -84,7 +156,8 @@ impl Amounts {
         ]
     }
 
-    fn from_array([calls, tokens, micros, seconds, ideas]: [u64; 5]) -> Self {
+    /// In the order of [`UNITS`].
+    pub fn from_array([calls, tokens, micros, seconds, ideas]: [u64; 5]) -> Self {
         Self {
             calls,
             tokens,
@@ -99,10 +172,25 @@ impl Amounts {
         let (a, b) = (self.array(), other.array());
         Self::from_array(std::array::from_fn(|unit| a[unit].saturating_add(b[unit])))
     }
+
+    /// Unit by unit, and never below nothing.
+    pub fn less(self, other: Self) -> Self {
+        let (a, b) = (self.array(), other.array());
+        Self::from_array(std::array::from_fn(|unit| a[unit].saturating_sub(b[unit])))
+    }
+
+    /// Whether any unit is more than anything that can be meant.
+    pub fn beyond_measure(self) -> bool {
+        self.array().into_iter().any(|amount| amount > MEASURE)
+    }
 }
 
+/// More than this of any unit is a mistake of whoever said it: a thousand million million.
+pub const MEASURE: u64 = 1_000_000_000_000_000;
+
 impl Budget {
-    fn array(self) -> [Option<u64>; 5] {
+    /// In the order of [`UNITS`].
+    pub fn array(self) -> [Option<u64>; 5] {
         [
             self.calls,
             self.tokens,
@@ -114,7 +202,7 @@ impl Budget {
 }
 
 impl Ledger {
-    /// What is spent or held of an account.
+    /// What is spent or held of an account; of a window, of the one with this key.
     pub fn account(&self, level: &str, key: &str) -> Result<Amounts> {
         self.view(|db| in_use(db, level, key))
     }
@@ -180,17 +268,30 @@ impl Ledger {
         })
     }
 
-    /// Records what a request used.
+    /// Records what a request used. What was used in a run that is settled already was charged
+    /// there, at its maximum, and changes nothing any more. `money` says how its money is known.
     pub fn settle_request(
         &mut self,
         request: RequestId,
         spent: Spent,
+        money: Option<Money>,
         note: &str,
         now: Timestamp,
     ) -> Result<()> {
         self.write(|tx| {
+            let open: bool = tx
+                .prepare_cached(
+                    "SELECT EXISTS (SELECT 1 FROM requests q JOIN reservations r ON r.run = q.run
+                       WHERE q.id = ?1 AND r.open)",
+                )?
+                .query_row([request.0], |row| row.get(0))?;
+            if !open {
+                return Ok(());
+            }
+            tx.prepare_cached("UPDATE requests SET money = ?2 WHERE id = ?1 AND settled IS NULL")?
+                .execute(params![request.0, money.map(Money::word)])?;
             match spent {
-                Spent::Known(amounts) => tx
+                Spent::Known(amounts) if !amounts.beyond_measure() => tx
                     .prepare_cached(
                         "UPDATE requests SET calls = ?2, tokens = ?3, micros = ?4, ideas = ?5,
                      settled = ?6, note = ?7, stated = 1 WHERE id = ?1 AND settled IS NULL",
@@ -204,13 +305,30 @@ impl Ledger {
                         millis(now),
                         note
                     ])?,
-                Spent::Unknown => tx
+                Spent::AtLeast(amounts) if !amounts.beyond_measure() => tx
                     .prepare_cached(
-                        "UPDATE requests SET settled = ?2, note = ?3
-                        WHERE id = ?1 AND settled IS NULL",
+                        "UPDATE requests SET calls = max(calls, ?2), tokens = max(tokens, ?3),
+                     micros = max(micros, ?4), ideas = max(ideas, ?5),
+                     settled = ?6, note = ?7 WHERE id = ?1 AND settled IS NULL",
                     )?
-                    .execute(params![request.0, millis(now), note])?,
+                    .execute(params![
+                        request.0,
+                        signed(amounts.calls),
+                        signed(amounts.tokens),
+                        signed(amounts.micros),
+                        signed(amounts.ideas),
+                        millis(now),
+                        note
+                    ])?,
+                Spent::Known(_) | Spent::AtLeast(_) => charged(
+                    tx,
+                    request,
+                    &format!("{note}, usage beyond all measure"),
+                    now,
+                )?,
+                Spent::Unknown => charged(tx, request, note, now)?,
             };
+            hold_what_was_used(tx, request)?;
             Ok(())
         })
     }
@@ -237,126 +355,51 @@ impl Ledger {
     }
 }
 
-/// What `want` comes to at these levels, or the first level that has too little. A unit that the run
-/// does not bound itself reserves all that the tightest level has left.
-pub(super) fn fit(
+/// What a run used beyond its reservation is held at all its levels at once, not only when the run is
+/// settled: until then others would count on it.
+fn hold_what_was_used(db: &Connection, request: RequestId) -> Result<(), Fault> {
+    let run: String = db
+        .prepare_cached("SELECT run FROM requests WHERE id = ?1")?
+        .query_row([request.0], |row| row.get(0))?;
+    let run: RunId = id(run)?;
+    let used = used_by(db, &run)?;
+    // A sum of a thousand rows must still fit.
+    let held = |amount: u64| {
+        i64::try_from(amount)
+            .unwrap_or(i64::MAX)
+            .min(i64::MAX / 1024)
+    };
+    db.prepare_cached(
+        "UPDATE reservations SET calls = max(calls, ?2), tokens = max(tokens, ?3),
+           micros = max(micros, ?4), ideas = max(ideas, ?5)
+         WHERE run = ?1 AND open AND (calls < ?2 OR tokens < ?3 OR micros < ?4 OR ideas < ?5)",
+    )?
+    .execute(params![
+        run.as_str(),
+        held(used.calls),
+        held(used.tokens),
+        held(used.micros),
+        held(used.ideas)
+    ])?;
+    Ok(())
+}
+
+/// Charges a request as it was reserved.
+fn charged(
     db: &Connection,
-    want: Budget,
-    levels: &[Level],
-) -> Result<Result<Amounts, Shortfall>, Fault> {
-    let mut lefts = Vec::with_capacity(levels.len());
-    for level in levels {
-        let held = in_use(db, level.level, &level.key)?.array();
-        let cap = level.cap.array();
-        lefts.push(std::array::from_fn::<Option<u64>, 5, _>(|unit| {
-            cap[unit].map(|cap| cap.saturating_sub(held[unit]))
-        }));
-    }
-    let mut amounts = [0_u64; 5];
-    for unit in 0..UNITS.len() {
-        let tightest = levels
-            .iter()
-            .zip(&lefts)
-            .filter_map(|(level, left)| left[unit].map(|left| (left, level)))
-            .min_by_key(|(left, _)| *left);
-        let wanted = want.array()[unit];
-        amounts[unit] = match (wanted, tightest) {
-            (Some(wanted), Some((left, level))) if wanted > left => {
-                let level = level.label.clone();
-                return Ok(Err(Shortfall {
-                    level,
-                    unit: UNITS[unit],
-                    wanted,
-                    left,
-                }));
-            }
-            (Some(wanted), _) => wanted,
-            (None, Some((left, level))) if left == 0 => {
-                let level = level.label.clone();
-                return Ok(Err(Shortfall {
-                    level,
-                    unit: UNITS[unit],
-                    wanted: 1,
-                    left,
-                }));
-            }
-            (None, Some((left, _))) => left.min(DEFAULT.array()[unit]),
-            (None, None) => DEFAULT.array()[unit],
-        };
-    }
-    Ok(Ok(Amounts::from_array(amounts)))
-}
-
-/// What a run reserves of a unit that its own budget leaves out.
-pub const DEFAULT: Amounts = Amounts {
-    calls: 10,
-    tokens: 1_000_000,
-    micros: 1_000_000,
-    seconds: 3_600,
-    ideas: 1_000,
-};
-
-pub(super) fn reserve(
-    tx: &Transaction<'_>,
-    run: &RunId,
-    levels: &[Level],
-    amounts: Amounts,
-) -> Result<(), Fault> {
-    // The run itself is a level, so that requests find their bound even where nothing else caps.
-    let own = Level {
-        level: "run",
-        key: run.to_string(),
-        label: format!("run {run}"),
-        cap: Budget::default(),
-    };
-    for level in levels.iter().chain([&own]) {
-        tx.prepare_cached(
-            "INSERT INTO reservations (run, level, key, calls, tokens, micros, seconds, ideas)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+    request: RequestId,
+    note: &str,
+    now: Timestamp,
+) -> Result<usize, Fault> {
+    Ok(db
+        .prepare_cached(
+            "UPDATE requests SET settled = ?2, note = ?3 WHERE id = ?1 AND settled IS NULL",
         )?
-        .execute(params![
-            run.as_str(),
-            level.level,
-            level.key,
-            signed(amounts.calls),
-            signed(amounts.tokens),
-            signed(amounts.micros),
-            signed(amounts.seconds),
-            signed(amounts.ideas)
-        ])?;
-    }
-    Ok(())
+        .execute(params![request.0, millis(now), note])?)
 }
 
-/// Moves what a run used from its reservation to its accounts; a request that was never settled is
-/// charged at its maximum.
-pub(super) fn settle(tx: &Transaction<'_>, run: &RunId, elapsed: u64) -> Result<(), Fault> {
-    // The wall clock may have jumped, and a dead run may be found late: no run is charged more time
-    // than it was allowed.
-    let allowed = reserved_by(tx, run)?.map_or(0, |reserved| reserved.seconds);
-    let seconds = elapsed.min(allowed);
-    let used = Amounts {
-        seconds,
-        ..used_by(tx, run)?
-    };
-    tx.prepare_cached("INSERT INTO accounts (level, key, calls, tokens, micros, seconds, ideas)
-         SELECT level, key, ?2, ?3, ?4, ?5, ?6 FROM reservations WHERE run = ?1 AND open AND level <> 'run'
-         ON CONFLICT (level, key) DO UPDATE SET calls = calls + ?2, tokens = tokens + ?3,
-           micros = micros + ?4, seconds = seconds + ?5, ideas = ideas + ?6")?.execute(
-        params![
-            run.as_str(),
-            signed(used.calls),
-            signed(used.tokens),
-            signed(used.micros),
-            signed(used.seconds),
-            signed(used.ideas)
-        ])?;
-    tx.prepare_cached("UPDATE reservations SET open = 0 WHERE run = ?1")?
-        .execute([run.as_str()])?;
-    Ok(())
-}
-
-fn in_use(db: &Connection, level: &str, key: &str) -> Result<Amounts, Fault> {
+/// What is spent or held of an account.
+pub(super) fn in_use(db: &Connection, level: &str, key: &str) -> Result<Amounts, Fault> {
     let spent = db
         .prepare_cached(
             "SELECT calls, tokens, micros, seconds, ideas FROM accounts
@@ -376,7 +419,7 @@ fn in_use(db: &Connection, level: &str, key: &str) -> Result<Amounts, Fault> {
     Ok(spent.plus(held))
 }
 
-fn reserved_by(db: &Connection, run: &RunId) -> Result<Option<Amounts>, Fault> {
+pub(super) fn reserved_by(db: &Connection, run: &RunId) -> Result<Option<Amounts>, Fault> {
     Ok(db
         .prepare_cached(
             "SELECT calls, tokens, micros, seconds, ideas FROM reservations
@@ -386,7 +429,7 @@ fn reserved_by(db: &Connection, run: &RunId) -> Result<Option<Amounts>, Fault> {
         .optional()?)
 }
 
-fn used_by(db: &Connection, run: &RunId) -> Result<Amounts, Fault> {
+pub(super) fn used_by(db: &Connection, run: &RunId) -> Result<Amounts, Fault> {
     Ok(db
         .prepare_cached(
             "SELECT coalesce(sum(calls), 0), coalesce(sum(tokens), 0), coalesce(sum(micros), 0), 0,
@@ -395,7 +438,7 @@ fn used_by(db: &Connection, run: &RunId) -> Result<Amounts, Fault> {
         .query_row([run.as_str()], row)?)
 }
 
-fn row(row: &rusqlite::Row<'_>) -> rusqlite::Result<Amounts> {
+pub(super) fn row(row: &rusqlite::Row<'_>) -> rusqlite::Result<Amounts> {
     let mut amounts = [0_u64; 5];
     for (unit, amount) in amounts.iter_mut().enumerate() {
         *amount = u64::try_from(row.get::<_, i64>(unit)?).unwrap_or(0);
@@ -403,6 +446,7 @@ fn row(row: &rusqlite::Row<'_>) -> rusqlite::Result<Amounts> {
     Ok(Amounts::from_array(amounts))
 }
 
-fn signed(amount: u64) -> i64 {
-    i64::try_from(amount).unwrap_or(i64::MAX)
+/// As a row holds it: a sum of a thousand of them still fits.
+pub(super) fn signed(amount: u64) -> i64 {
+    i64::try_from(amount.min(MEASURE)).unwrap_or(i64::MAX)
 }

@@ -6,8 +6,8 @@ use jiff::Timestamp;
 use rusqlite::params;
 
 use super::{
-    Amounts, Budget, Fault, JobId, Ledger, LedgerError, Level, NightId, Origin, Result, Summary,
-    accounts, millis, occurrences, runs, settle, to_json,
+    Amounts, Budget, Fault, JobId, Ledger, LedgerError, Level, NightId, Origin, PARENT, Result,
+    Summary, millis, occurrences, reserve, runs, settle, to_json,
 };
 use crate::admission::{self, Decision, Facts};
 use crate::ids::{Fence, RunId};
@@ -55,6 +55,7 @@ pub struct Admitted {
     fence: Fence,
     reserved: Amounts,
     deadline: Duration,
+    short_of_time: bool,
     seed: u64,
     started: Timestamp,
 }
@@ -88,6 +89,10 @@ impl Admitted {
     pub fn deadline(&self) -> Duration {
         self.deadline
     }
+    /// Whether its deadline is that of its budget and comes before that of its timeout.
+    pub fn short_of_time(&self) -> bool {
+        self.short_of_time
+    }
     /// The seed of all its choices, fixed by its id.
     pub fn seed(&self) -> u64 {
         self.seed
@@ -113,7 +118,15 @@ impl Ledger {
                 }));
             };
             let now = enter.now.wall;
-            let fits = accounts::fit(tx, enter.want, enter.levels)?;
+            let levels = reserve::resolve(tx, enter.levels, now)?;
+            // Without a word of its own a run may take the time that its timeout gives it.
+            let mut want = enter.want;
+            let total = enter.total.as_secs() + u64::from(enter.total.subsec_nanos() > 0);
+            let bounded = |level: &Level| level.cap.seconds.is_some() || level.level == PARENT;
+            if !levels.iter().any(bounded) {
+                want.seconds = want.seconds.or(Some(total));
+            }
+            let fits = reserve::fit(tx, want, &levels, now)?;
             let reserved = match admission::decide(enter.facts, fits, now) {
                 Decision::Admit(reserved) => reserved,
                 Decision::Decline(outcome) => {
@@ -127,7 +140,9 @@ impl Ledger {
                     WHERE id = ?1 RETURNING fence",
                 )?
                 .query_row([waiting.job.0], |row| row.get(0))?;
-            let deadline = enter.now.boot.saturating_add(enter.total);
+            // Time that is not reserved is not there to be used.
+            let paid = Duration::from_secs(reserved.seconds);
+            let deadline = enter.now.boot.saturating_add(enter.total.min(paid));
             tx.prepare_cached(
                 "UPDATE runs SET state = 'running', fence = ?2, started = ?3, owner = ?4,
                  deadline = ?5, staging = ?6
@@ -141,7 +156,7 @@ impl Ledger {
                 i64::try_from(deadline.as_millis()).unwrap_or(i64::MAX),
                 enter.staging
             ])?;
-            accounts::reserve(tx, enter.run, enter.levels, reserved)?;
+            reserve::reserve(tx, enter.run, &levels, reserved, now)?;
             let occurrence = occurrences::by_id(tx, &waiting.occurrence)?;
             Ok(Admission::Admitted(Admitted {
                 run: enter.run.clone(),
@@ -151,6 +166,7 @@ impl Ledger {
                 fence: Fence(fence),
                 reserved,
                 deadline,
+                short_of_time: paid < enter.total,
                 seed: waiting.seed,
                 started: now,
             }))

@@ -7,22 +7,40 @@
 //! acts. Every process that has it open holds a shared `flock` on `ledger.lock`; a migration needs
 //! that lock alone.
 
+mod absent;
 mod accounts;
+mod acks;
 mod admit;
+mod backup;
 mod cancel;
+mod check;
 mod ends;
 mod events;
+mod forget;
+mod format;
+mod glance;
+mod grants;
+mod header;
+mod history;
 mod jobs;
+mod limits;
 mod nights;
 mod occurrences;
 mod open;
 mod pause;
 mod placements;
 mod projects;
+mod prune;
 mod queue;
+mod rehearsal;
+mod reserve;
+mod restore;
+mod retention;
 mod rows;
 mod runs;
 mod settle;
+mod steps;
+mod upkeep;
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -30,17 +48,34 @@ use std::path::{Path, PathBuf};
 use jiff::Timestamp;
 use rusqlite::{Connection, ErrorCode, Transaction, TransactionBehavior};
 
-pub use accounts::{Amounts, Budget, Level, RequestId, Spent};
+pub use accounts::{
+    Amounts, Budget, DAY, JOB, Level, MEASURE, Money, NIGHT, PARENT, POOL_DAY, POOL_WEEK,
+    RequestId, Spent, UNITS, WINDOW,
+};
+pub use acks::Streak;
 pub use admit::{Admission, Admitted, Enter};
+pub use backup::{Copy, look_at};
 pub use cancel::{CANCEL_GRACE, Cancelled};
+pub use check::{Finding, Health};
 pub use events::Event;
+pub use forget::Forgetting;
+pub use glance::{LastNight, MissedStretch, NextDue, OwnPause, Reported};
+pub use grants::{Grant, Standing};
+pub use history::{By, Held, Told};
 pub use jobs::{AHEAD, DueJob, JobRow, NewJob};
+pub use limits::Limited;
 pub use nights::{Night, NightId};
 pub use occurrences::{OccurrenceRow, Recorded};
 pub use pause::FOREVER;
-pub use projects::{GONE, Project};
+pub use projects::{GONE, Project, gone, why_gone};
+pub use restore::{RestorePlan, Restored, plan_restore};
+pub use retention::{
+    Facts as PruneFacts, Found, Kept, Kind, OldFile, OldRows, PrunePlan, Retention,
+};
 pub use rows::{NewOccurrence, Origin};
 pub use runs::{Filter, RunRow, RunState, Summary};
+pub use steps::Steps;
+pub use upkeep::{LOG_CEILING, beside};
 
 /// The row number of a job; names are unique only within a project.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -77,6 +112,26 @@ pub enum LedgerError {
         /// Ours.
         known: i64,
     },
+    /// It has an older format, which only a writer brings to the present one.
+    #[error("the ledger {path} has format {found} and this program writes {known}")]
+    Older {
+        /// The file.
+        path: PathBuf,
+        /// Its format.
+        found: i64,
+        /// Ours.
+        known: i64,
+    },
+    /// A build between releases has made it, with other tables.
+    #[error(
+        "the ledger {path} was made by a development build of runner: its tables are not those of format {format}"
+    )]
+    Stranger {
+        /// The file.
+        path: PathBuf,
+        /// What it says of itself.
+        format: i64,
+    },
     /// There is none yet, and a reader does not make one.
     #[error("there is no ledger at {path}")]
     Missing {
@@ -105,6 +160,20 @@ pub enum LedgerError {
         /// Its fence.
         fence: i64,
     },
+    /// A restore was interrupted while it moved files; the next writer finishes it.
+    #[error("the ledger {path} is half restored: what did it was interrupted")]
+    HalfRestored {
+        /// The file.
+        path: PathBuf,
+    },
+    /// There is no copy to restore from.
+    #[error("cannot read the backup {path}: {why}")]
+    NoBackup {
+        /// The file.
+        path: PathBuf,
+        /// The system's reason.
+        why: String,
+    },
     /// The deciding lock of a run's job could not be looked at.
     #[error("{why}")]
     Lock {
@@ -118,6 +187,14 @@ pub enum LedgerError {
         what: &'static str,
         /// Its name.
         name: String,
+    },
+    /// What was planned does not fit what is there now.
+    #[error("{what} stays as it is: {why}")]
+    Changed {
+        /// What was to be changed.
+        what: String,
+        /// What stands against it.
+        why: String,
     },
     /// A row that cannot be what this program wrote.
     #[error("the ledger {path} holds a row that makes no sense: {why}")]
@@ -224,10 +301,27 @@ impl Fault {
                     path,
                     why: source.to_string(),
                 },
+                Some(ErrorCode::Unknown) if other_tables(&source) => LedgerError::Stranger {
+                    path,
+                    format: format::PRESENT,
+                },
                 _ => LedgerError::Sql { path, source },
             },
         }
     }
+}
+
+/// Whether a statement of ours does not fit the tables that are there.
+fn other_tables(error: &rusqlite::Error) -> bool {
+    let text = error.to_string();
+    [
+        "no such table",
+        "no such column",
+        "no such index",
+        "has no column named",
+    ]
+    .iter()
+    .any(|what| text.contains(what))
 }
 
 /// Milliseconds since the epoch, as the tables hold them.

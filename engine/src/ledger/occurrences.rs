@@ -247,7 +247,7 @@ fn enter(
 }
 
 /// One row for a stretch of missed moments.
-fn missed(
+pub(super) fn missed(
     tx: &Transaction<'_>,
     job: JobId,
     night: Option<NightId>,

@@ -8,19 +8,18 @@ use std::path::Path;
 use std::time::Duration;
 
 use rusqlite::{Connection, OpenFlags};
-use rusqlite_migration::{M, Migrations};
 
-use super::{Fault, Ledger, LedgerError, Result};
+use super::format::{self, APPLICATION_ID, PRESENT, STEPS};
+use super::steps::Steps;
+use super::upkeep::LOG_KEPT;
+use super::{Fault, Ledger, LedgerError, Result, header, restore};
 
-/// "rnnr": tells our files from any other SQLite database.
-const APPLICATION_ID: i64 = 0x726e_6e72;
 /// The first release with the fix for the WAL-reset corruption.
 const OLDEST_SQLITE: i32 = 3_051_003;
 /// How long a writer waits for another's transaction; each of ours is short.
-const BUSY: Duration = Duration::from_secs(20);
+pub(super) const BUSY: Duration = Duration::from_secs(20);
 /// All of a tick's statements are kept prepared: preparing one costs several times its execution.
-const STATEMENTS: usize = 128;
-const STEPS: &[M<'_>] = &[M::up(include_str!("schema.sql"))];
+pub(super) const STATEMENTS: usize = 128;
 
 impl Ledger {
     /// Opens the ledger for writing, making or migrating it where that is needed.
@@ -32,32 +31,15 @@ impl Ledger {
             rusqlite::version_number() >= OLDEST_SQLITE,
             "built with an SQLite that can corrupt its log; build with the bundled one"
         );
-        let cannot = |error: std::io::Error| LedgerError::CannotWrite {
-            path: path.to_owned(),
-            why: error.to_string(),
-        };
-        let folder = path.parent().unwrap_or(Path::new("."));
-        fs::create_dir_all(folder).map_err(cannot)?;
-        let lock = folder.join("ledger.lock");
-        let lock = File::options()
-            .create(true)
-            .truncate(false)
-            .read(true)
-            .write(true)
-            .open(lock)
-            .map_err(cannot)?;
-        lock.lock_shared().map_err(cannot)?;
-        let known = STEPS.len() as i64;
-        if path.exists() {
+        let lock = lock_file(path)?;
+        lock.lock_shared()
+            .map_err(|error| LedgerError::CannotWrite {
+                path: path.to_owned(),
+                why: error.to_string(),
+            })?;
+        if path.exists() && !restore::is_half_done(path) {
             let (db, found) = connect_existing(path)?;
-            if found > known {
-                return Err(LedgerError::Newer {
-                    path: path.to_owned(),
-                    found,
-                    known,
-                });
-            }
-            if found == known {
+            if found == PRESENT {
                 return Ok(Self {
                     db,
                     path: path.to_owned(),
@@ -81,26 +63,33 @@ impl Ledger {
     /// # Errors
     /// See [`LedgerError`]; [`LedgerError::Missing`] when there is none.
     pub fn read(path: &Path) -> Result<Self> {
+        if restore::is_half_done(path) {
+            return Err(LedgerError::HalfRestored {
+                path: path.to_owned(),
+            });
+        }
         if !path.exists() {
             return Err(LedgerError::Missing {
                 path: path.to_owned(),
             });
         }
         let db = connect(path, OpenFlags::SQLITE_OPEN_READ_ONLY).map_err(|f| f.at(path))?;
-        let known = STEPS.len() as i64;
-        match read_format(&db, path)? {
-            found if found > known => Err(LedgerError::Newer {
+        let found = format::read(&db, path)?;
+        format::recognise(&db, path, found)?;
+        not_short(&db, path)?;
+        if found < PRESENT {
+            return Err(LedgerError::Older {
                 path: path.to_owned(),
                 found,
-                known,
-            }),
-            _ => Ok(Self {
-                db,
-                path: path.to_owned(),
-                _open: None,
-                fuse: None,
-            }),
+                known: PRESENT,
+            });
         }
+        Ok(Self {
+            db,
+            path: path.to_owned(),
+            _open: None,
+            fuse: None,
+        })
     }
 
     /// A ledger that lives in memory, for simulations.
@@ -116,7 +105,7 @@ impl Ledger {
         .map_err(sql)?;
         db.pragma_update(None, "foreign_keys", true).map_err(sql)?;
         db.set_prepared_statement_cache_capacity(STATEMENTS);
-        migrate(&mut db, path)?;
+        format::migrate(&mut db, path, STEPS)?;
         Ok(Self {
             db,
             path: path.to_owned(),
@@ -142,22 +131,72 @@ impl Ledger {
         })
     }
 
-    /// SQLite's own check of the whole file.
+    /// SQLite's quick check of the whole file.
     ///
     /// # Errors
     /// [`LedgerError::Damaged`] with the first finding.
     pub fn check(&self) -> Result<()> {
-        let finding: String =
-            self.view(|db| Ok(db.query_row("PRAGMA quick_check(1)", [], |row| row.get(0))?))?;
-        if finding == "ok" {
-            Ok(())
-        } else {
-            Err(LedgerError::Damaged {
-                path: self.path.clone(),
-                why: finding,
-            })
-        }
+        quick_check(&self.db, &self.path)
     }
+}
+
+/// The file by which processes tell each other that they have the ledger open.
+pub(super) fn lock_file(path: &Path) -> Result<File> {
+    let cannot = |error: std::io::Error| LedgerError::CannotWrite {
+        path: path.to_owned(),
+        why: error.to_string(),
+    };
+    let folder = path.parent().unwrap_or(Path::new("."));
+    fs::create_dir_all(folder).map_err(cannot)?;
+    File::options()
+        .create(true)
+        .truncate(false)
+        .read(true)
+        .write(true)
+        .open(folder.join("ledger.lock"))
+        .map_err(cannot)
+}
+
+fn quick_check(db: &Connection, path: &Path) -> Result<()> {
+    let finding: String = db
+        .query_row("PRAGMA quick_check(1)", [], |row| row.get(0))
+        .map_err(|error| Fault::Sql(error).at(path))?;
+    if finding == "ok" {
+        return Ok(());
+    }
+    Err(LedgerError::Damaged {
+        path: path.to_owned(),
+        why: finding,
+    })
+}
+
+/// Looks through a file that is shorter than it says: pages may be missing, or on their way from the
+/// log at this moment.
+fn not_short(db: &Connection, path: &Path) -> Result<()> {
+    let is_short = || {
+        header::is_short(path).map_err(|error| LedgerError::CannotWrite {
+            path: path.to_owned(),
+            why: error.to_string(),
+        })
+    };
+    if !is_short()? {
+        return Ok(());
+    }
+    quick_check(db, path)?;
+    if db.is_readonly("main").unwrap_or(true) {
+        return Ok(());
+    }
+    // What was on its way is there after this; what nobody wrote is not.
+    let busy: bool = db
+        .query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |row| row.get(0))
+        .map_err(|error| Fault::Sql(error).at(path))?;
+    if busy || !is_short()? {
+        return Ok(());
+    }
+    Err(LedgerError::Damaged {
+        path: path.to_owned(),
+        why: "it is shorter than its own header says".to_owned(),
+    })
 }
 
 /// Trades the shared lock for the exclusive one around `work`.
@@ -169,7 +208,7 @@ fn alone(lock: &File, path: &Path, work: impl FnOnce() -> Result<()>) -> Result<
     lock.unlock().map_err(cannot)?;
     // A birth is over in milliseconds, and those who wait for it want the same; a migration that
     // meets a process with the old format open would wait for that process's whole life.
-    if path.exists() {
+    if path.exists() || restore::is_half_done(path) {
         match lock.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
@@ -189,11 +228,17 @@ fn alone(lock: &File, path: &Path, work: impl FnOnce() -> Result<()>) -> Result<
 }
 
 fn make_or_migrate(path: &Path) -> Result<()> {
+    if restore::is_half_done(path) {
+        restore::finish(path, &mut Steps::default())?;
+    }
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE;
     if path.exists() {
         // Another process made it while we waited, or it has an older format.
         let mut db = connect(path, flags).map_err(|fault| fault.at(path))?;
-        return migrate(&mut db, path);
+        if format::read(&db, path)? == PRESENT {
+            return format::recognise(&db, path, PRESENT);
+        }
+        return format::migrate_file(&mut db, path, STEPS, &mut Steps::default());
     }
     let unborn = path.with_extension("new");
     let cannot = |error: std::io::Error| LedgerError::CannotWrite {
@@ -208,7 +253,7 @@ fn make_or_migrate(path: &Path) -> Result<()> {
     let mut db = connect(&unborn, flags).map_err(|fault| fault.at(path))?;
     db.pragma_update(None, "application_id", APPLICATION_ID)
         .map_err(|error| Fault::Sql(error).at(path))?;
-    migrate(&mut db, path)?;
+    format::migrate(&mut db, path, STEPS)?;
     db.close()
         .map_err(|(_, error)| Fault::Sql(error).at(path))?;
     // A log of an earlier ledger that was moved away must not be replayed onto this one.
@@ -229,18 +274,6 @@ fn make_or_migrate(path: &Path) -> Result<()> {
         .map_err(cannot)
 }
 
-fn migrate(db: &mut Connection, path: &Path) -> Result<()> {
-    Migrations::from_slice(STEPS)
-        .to_latest(db)
-        .map_err(|error| match error {
-            rusqlite_migration::Error::RusqliteError { err, .. } => Fault::Sql(err).at(path),
-            other => LedgerError::Damaged {
-                path: path.to_owned(),
-                why: other.to_string(),
-            },
-        })
-}
-
 fn connect(path: &Path, flags: OpenFlags) -> Result<Connection, Fault> {
     let writes = flags.contains(OpenFlags::SQLITE_OPEN_READ_WRITE);
     let db = Connection::open_with_flags(path, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
@@ -249,6 +282,7 @@ fn connect(path: &Path, flags: OpenFlags) -> Result<Connection, Fault> {
     if writes {
         db.pragma_update(None, "journal_mode", "wal")?;
         db.pragma_update(None, "synchronous", "full")?;
+        db.pragma_update(None, "journal_size_limit", LOG_KEPT)?;
         db.pragma_update(None, "foreign_keys", true)?;
     }
     db.pragma_update(None, "trusted_schema", false)?;
@@ -265,20 +299,8 @@ fn connect_existing(path: &Path) -> Result<(Connection, i64)> {
         });
     }
     let db = connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE).map_err(|fault| fault.at(path))?;
-    let format = read_format(&db, path)?;
+    let format = format::read(&db, path)?;
+    format::recognise(&db, path, format)?;
+    not_short(&db, path)?;
     Ok((db, format))
-}
-
-fn read_format(db: &Connection, path: &Path) -> Result<i64> {
-    let pragma = |name: &str| -> Result<i64> {
-        db.pragma_query_value(None, name, |row| row.get(0))
-            .map_err(|error| Fault::Sql(error).at(path))
-    };
-    if pragma("application_id")? != APPLICATION_ID {
-        return Err(LedgerError::Damaged {
-            path: path.to_owned(),
-            why: "it is an SQLite file of something else".to_owned(),
-        });
-    }
-    pragma("user_version")
 }

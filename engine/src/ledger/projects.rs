@@ -23,8 +23,29 @@ pub struct Project {
     pub config_stamp: String,
 }
 
-/// The stamp of a project whose folder was not there when it was last looked for.
+/// How the stamp of a project begins whose folder was not there when it was last looked for; behind it
+/// stands why, in words.
 pub const GONE: &str = "gone";
+
+/// The stamp of a project that is not there, for this reason.
+pub fn gone(why: &str) -> String {
+    format!("{GONE}: {why}")
+}
+
+/// Why a project with this stamp is not there; `None` for one that is.
+pub fn why_gone(stamp: &str) -> Option<&str> {
+    let rest = stamp.strip_prefix(GONE)?;
+    Some(rest.strip_prefix(": ").unwrap_or("the project is gone"))
+}
+
+impl Project {
+    /// The path that another project has now, if this one was displaced by it.
+    pub fn displaced_from(&self) -> Option<PathBuf> {
+        let suffix = format!(" was {}", self.id);
+        let path = self.path.to_str()?.strip_suffix(&suffix)?;
+        Some(PathBuf::from(path))
+    }
+}
 
 impl Ledger {
     /// Registers `project`, or brings its place up to date. Another project that had this path is no
@@ -54,6 +75,16 @@ impl Ledger {
         })
     }
 
+    /// Notes that a project is not there: `stamp` is what [`gone`] makes of the reason. Its jobs stay,
+    /// and what is due of them is missed until it is back.
+    pub fn mark_gone(&mut self, project: &ProjectId, stamp: &str) -> Result<()> {
+        self.write(|tx| {
+            tx.prepare_cached("UPDATE projects SET config_stamp = ?2 WHERE id = ?1")?
+                .execute(params![project.as_str(), stamp])?;
+            Ok(())
+        })
+    }
+
     /// All projects, by path.
     pub fn projects(&self) -> Result<Vec<Project>> {
         self.view(|db| {
@@ -63,6 +94,33 @@ impl Ledger {
             )?;
             let rows = statement.query_map([], raw)?;
             rows.map(|row| project(row?)).collect()
+        })
+    }
+
+    /// All projects by path, also those whose path another one has now.
+    pub fn every_project(&self) -> Result<Vec<Project>> {
+        self.view(|db| {
+            let mut statement = db.prepare(
+                "SELECT id, path, device, inode, config_stamp FROM projects ORDER BY path",
+            )?;
+            let rows = statement.query_map([], raw)?;
+            rows.map(|row| project(row?)).collect()
+        })
+    }
+
+    /// The project that is registered at exactly this path.
+    pub fn project_at(&self, path: &Path) -> Result<Option<Project>> {
+        let Some(path) = path.to_str() else {
+            return Ok(None);
+        };
+        self.view(|db| {
+            db.prepare_cached(
+                "SELECT id, path, device, inode, config_stamp FROM projects WHERE path = ?1",
+            )?
+            .query_row([path], raw)
+            .optional()?
+            .map(project)
+            .transpose()
         })
     }
 
@@ -102,7 +160,7 @@ fn project((name, path, device, inode, config_stamp): Raw) -> Result<Project, Fa
     })
 }
 
-fn text(path: &Path) -> Result<&str> {
+pub(super) fn text(path: &Path) -> Result<&str> {
     path.to_str().ok_or_else(|| LedgerError::Nonsense {
         path: path.to_owned(),
         why: "a project's path must be UTF-8".to_owned(),

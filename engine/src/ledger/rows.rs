@@ -145,7 +145,7 @@ pub(super) fn request(
     let (run, seed) = fresh(tx, now)?;
     tx.prepare_cached(
         "INSERT INTO runs (id, occurrence, job, attempt, state, requested, starter, seed)
-         SELECT ?1, id, job, 1 + (SELECT count(*) FROM runs WHERE occurrence = ?2), 'requested', ?3, ?4, ?5
+         SELECT ?1, id, job, 1 + (SELECT coalesce(max(attempt), 0) FROM runs WHERE occurrence = ?2), 'requested', ?3, ?4, ?5
          FROM occurrences WHERE id = ?2",
     )?
     .execute(params![run.as_str(), occurrence.as_str(), millis(now), to_json(starter), seed])?;
@@ -163,7 +163,7 @@ pub(super) fn queue(
     let (run, seed) = fresh(tx, now)?;
     tx.prepare_cached(
         "INSERT INTO runs (id, occurrence, job, attempt, state, requested, ready_at, waits_for, seed)
-         SELECT ?1, id, job, 1 + (SELECT count(*) FROM runs WHERE occurrence = ?2), 'queued', ?3, ?4, ?5, ?6
+         SELECT ?1, id, job, 1 + (SELECT coalesce(max(attempt), 0) FROM runs WHERE occurrence = ?2), 'queued', ?3, ?4, ?5, ?6
          FROM occurrences WHERE id = ?2",
     )?
     .execute(params![

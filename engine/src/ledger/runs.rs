@@ -9,8 +9,6 @@
 //!
 //! An occurrence is open exactly as long as one of its runs is not settled.
 
-use std::collections::BTreeSet;
-
 use jiff::Timestamp;
 use rusqlite::types::Value;
 use rusqlite::{Connection, OptionalExtension as _, Row, params, params_from_iter};
@@ -328,28 +326,6 @@ impl Ledger {
                     WHERE occurrence = ?1 AND started IS NOT NULL)",
                 )?
                 .query_row([occurrence.as_str()], |row| row.get(0))?)
-        })
-    }
-
-    /// Occurrences of a job that ended as failed, timed-out or lost since the last run of it that
-    /// placed something: several attempts at one of them count once.
-    pub fn failures_in_a_row(&self, job: JobId) -> Result<u32> {
-        self.view(|db| {
-            let mut statement = db.prepare_cached(
-                // What was skipped since then, however often, makes nothing good.
-                "SELECT outcome, occurrence FROM runs INDEXED BY runs_tried WHERE job = ?1
-                   AND outcome ->> 'outcome' IN ('succeeded', 'degraded', 'failed', 'timed-out', 'lost')
-                 ORDER BY rowid DESC LIMIT 50",
-            )?;
-            let mut rows = statement.query([job.0])?;
-            let mut failed = BTreeSet::new();
-            while let Some(row) = rows.next()? {
-                if from_json::<Outcome>(&row.get::<_, String>(0)?)?.placed() {
-                    break;
-                }
-                failed.insert(row.get::<_, String>(1)?);
-            }
-            Ok(u32::try_from(failed.len()).unwrap_or(u32::MAX))
         })
     }
 }

@@ -167,3 +167,16 @@ CREATE TABLE events (
     detail  TEXT NOT NULL
 ) STRICT;
 CREATE INDEX events_by_run ON events (run) WHERE run IS NOT NULL;
+CREATE INDEX events_by_time ON events (at);
+
+-- What old rows are found by, in small bites.
+CREATE INDEX occurrences_settled ON occurrences (settled) WHERE settled IS NOT NULL;
+CREATE INDEX runs_deferred ON runs (occurrence, attempt) WHERE outcome ->> 'outcome' = 'deferred';
+
+-- What care was taken of this file, by word: `shape` (the digest of the steps that made it), `check`,
+-- `backup`, `prune`, `restore`.
+CREATE TABLE care (
+    task TEXT PRIMARY KEY,
+    done INTEGER NOT NULL,
+    said TEXT NOT NULL DEFAULT ''
+) STRICT, WITHOUT ROWID;

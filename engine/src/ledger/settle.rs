@@ -17,7 +17,7 @@ use rusqlite::{Connection, OptionalExtension as _, Transaction, params};
 
 use super::rows::{NewOccurrence, Origin, line_up, queue};
 use super::{
-    Fault, JobId, LedgerError, NightId, Result, Summary, accounts, from_json, id, millis, moment,
+    Fault, JobId, LedgerError, NightId, Result, Summary, from_json, id, millis, moment, reserve,
     to_json,
 };
 use crate::ids::{Fence, OccurrenceId, RunId};
@@ -98,7 +98,7 @@ pub(super) fn close(
             .max(0)
             .cast_unsigned()
             .div_ceil(1000);
-        accounts::settle(tx, run, seconds)?;
+        reserve::settle(tx, run, seconds)?;
     }
     Ok(Over {
         occurrence: id(occurrence)?,

@@ -4,6 +4,7 @@
 //! nothing else. This module must never read a clock or do IO.
 
 mod quiet;
+pub mod quota;
 mod retry;
 
 use jiff::SignedDuration;

@@ -11,13 +11,16 @@
 use std::future::poll_fn;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd};
 
 use super::wait;
+
+/// From TERM to KILL for what must stop at once.
+pub const AT_ONCE: Duration = Duration::from_secs(1);
 
 /// A token that many hold and any may pull. Clones are the same token.
 #[derive(Clone, Debug)]
@@ -35,7 +38,11 @@ struct Shared {
 #[derive(Debug, Default)]
 struct State {
     why: Option<String>,
+    /// What was pulled wants no patience: see [`Cancel::cancel_at_once`].
+    at_once: bool,
     wakers: Vec<Waker>,
+    /// Tokens that are pulled with this one.
+    children: Vec<Weak<Shared>>,
 }
 
 impl Cancel {
@@ -53,19 +60,59 @@ impl Cancel {
         })
     }
 
+    /// A token of its own that is pulled with this one, and whose pulling this one does not see.
+    ///
+    /// # Errors
+    /// No file descriptor is left.
+    pub fn child(&self) -> io::Result<Self> {
+        let child = Self::new()?;
+        let pulled = {
+            let mut state = self.state();
+            state.children.retain(|known| known.strong_count() > 0);
+            state.children.push(Arc::downgrade(&child.shared));
+            state.why.clone().map(|why| (why, state.at_once))
+        };
+        if let Some((why, at_once)) = pulled {
+            child.pull(why, at_once);
+        }
+        Ok(child)
+    }
+
     /// Asks everything that holds the token to stop. Only the first reason is kept.
     pub fn cancel(&self, why: impl Into<String>) {
-        let wakers = {
+        self.pull(why.into(), false);
+    }
+
+    /// The same for something that costs with every second: what has not stopped within
+    /// [`AT_ONCE`] is killed.
+    pub fn cancel_at_once(&self, why: impl Into<String>) {
+        self.pull(why.into(), true);
+    }
+
+    fn pull(&self, why: String, at_once: bool) {
+        let (wakers, children) = {
             let mut state = self.state();
             if state.why.is_some() {
                 return;
             }
-            state.why = Some(why.into());
-            std::mem::take(&mut state.wakers)
+            state.why = Some(why.clone());
+            state.at_once = at_once;
+            (
+                std::mem::take(&mut state.wakers),
+                std::mem::take(&mut state.children),
+            )
         };
         // A write of 1 to an eventfd at 0 cannot fail or block.
         let _ = rustix::io::write(&self.shared.raised, &1_u64.to_ne_bytes());
         wakers.into_iter().for_each(Waker::wake);
+        for shared in children.iter().filter_map(Weak::upgrade) {
+            Self { shared }.pull(why.clone(), at_once);
+        }
+    }
+
+    /// Whether it was pulled without patience.
+    pub fn is_at_once(&self) -> bool {
+        self.state().at_once
     }
 
     /// Whether it was pulled.
@@ -145,6 +192,21 @@ mod tests {
         other.cancel("later");
         assert!(token.is_cancelled() && other.wait(None));
         assert_eq!(other.why().as_deref(), Some("ctrl-c"));
+    }
+
+    #[test]
+    fn a_child_is_pulled_with_its_parent_and_not_the_other_way() {
+        let parent = Cancel::new().unwrap();
+        let (first, second) = (parent.child().unwrap(), parent.child().unwrap());
+        first.cancel_at_once("over budget");
+        assert!(!parent.is_cancelled() && !second.is_cancelled());
+        parent.cancel("ctrl-c");
+        assert_eq!(second.why().as_deref(), Some("ctrl-c"));
+        assert!(second.wait(Some(Duration::ZERO)) && !second.is_at_once());
+        assert_eq!(first.why().as_deref(), Some("over budget"));
+        assert!(first.is_at_once());
+        let late = parent.child().unwrap().child().unwrap();
+        assert_eq!(late.why().as_deref(), Some("ctrl-c"));
     }
 
     #[test]

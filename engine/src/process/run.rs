@@ -16,7 +16,7 @@ use rustix::io::{Errno, ioctl_fionbio, ioctl_fionread};
 use rustix::process::{PidfdFlags, Signal, pidfd_open};
 
 use super::Ended;
-use super::cancel::Cancel;
+use super::cancel::{AT_ONCE, Cancel};
 use super::spec::{ChildSpec, MARKER_VARIABLE, SpawnError, Stdin};
 use super::supervisor::{Effect, Event, Status, Stream, Supervisor};
 use super::sweep::Owned;
@@ -32,8 +32,6 @@ pub enum Verdict {
     Continue,
     /// The final result has been seen: the child has its exit grace to end.
     ResultSeen,
-    /// Nothing that it may still say is wanted: it is ended, as if it had been cancelled.
-    Stop,
 }
 
 /// Runs one child to its end and its tree's, on this thread.
@@ -195,6 +193,9 @@ impl<'a> Session<'a> {
                     Ready::Input => self.write(),
                     Ready::Cancel => {
                         self.heard_cancel = true;
+                        if cancel.is_at_once() {
+                            self.supervisor.hurry(AT_ONCE);
+                        }
                         self.tell(Event::Cancel, owned);
                     }
                     Ready::Process => self.exited(owned, on_output)?,
@@ -276,10 +277,8 @@ impl<'a> Session<'a> {
             },
             owned,
         );
-        match verdict {
-            Verdict::Continue => {}
-            Verdict::ResultSeen => self.tell(Event::Result, owned),
-            Verdict::Stop => self.tell(Event::Cancel, owned),
+        if verdict == Verdict::ResultSeen {
+            self.tell(Event::Result, owned);
         }
         count
     }

@@ -194,6 +194,11 @@ impl Supervisor {
         self.reason
     }
 
+    /// Gives it no longer than this from a TERM that is still to come to KILL.
+    pub fn hurry(&mut self, term_to_kill: Duration) {
+        self.limits.term_to_kill = self.limits.term_to_kill.min(term_to_kill);
+    }
+
     /// Whether it had to be ended after its result.
     pub fn lingered(&self) -> bool {
         self.lingered

@@ -7,7 +7,7 @@ use runner_engine::admission::Facts;
 use runner_engine::host::Battery;
 use runner_engine::ids::{Fence, RunId};
 use runner_engine::ledger::{
-    Admission, Budget, Enter, LedgerError, Level, Origin, RunRow, RunState, Summary,
+    Admission, Budget, DAY, Enter, LedgerError, Level, Origin, RunRow, RunState, Summary,
 };
 use runner_engine::outcome::{Class, Outcome};
 use runner_engine::owner::Owner;
@@ -84,12 +84,12 @@ impl Year {
         }
         let facts = self.facts(&row);
         let total = Duration::from_secs(self.random.spread(60, 8 * 3600).cast_unsigned());
-        let levels = [Level {
-            level: "day",
-            key: wall.strftime("%F").to_string(),
-            label: "today".to_owned(),
-            cap: Budget::default(),
-        }];
+        let levels = [Level::new(
+            DAY,
+            wall.strftime("%F").to_string(),
+            "today".to_owned(),
+            Budget::default(),
+        )];
         let fuse = self.random.permille(5).then_some(0);
         self.ledger.set_fuse(fuse);
         let admitted = self.ledger.admit(&Enter {
@@ -204,7 +204,7 @@ impl Year {
             facts.paused_until = None;
         }
         if self.breaker {
-            facts.failures_in_a_row = self.ledger.failures_in_a_row(row.job).unwrap();
+            facts.streak = self.ledger.streak(row.job).unwrap();
         }
         if let Some(within) = policy.start_within
             && matches!(row.origin, Origin::Clock | Origin::Event)

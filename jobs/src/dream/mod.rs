@@ -31,7 +31,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use runner_backends::Reply;
+use runner_backends::{Reply, Request};
 use runner_engine::digest::Digest;
 use runner_engine::files::write_atomic;
 use runner_engine::outcome::Class;
@@ -74,10 +74,85 @@ const ELEMENTS: usize = 5000;
 pub fn run(ctx: &mut Context<'_>, spec: &DreamSpec) -> Result<Finished, JobError> {
     spec.check()?;
     let (state_bytes, expect) = read_state(ctx, spec)?;
+    let Grounded {
+        state,
+        ideas,
+        folder,
+        reader,
+        room,
+        judged,
+        mut told,
+    } = ground(ctx, spec, &state_bytes)?;
+    let proposals_path = proposals_path(&folder);
+    let request = request(ctx, &room, &judged);
+    let reply = ctx.ask(&request, judged.shown.len() as u64)?;
+    told.notes = room.notes().to_vec();
+    told.notes.extend_from_slice(&reply.notes);
+    fits(&reply, judged.shown.len())?;
+    let Checked { proposals, refused } = proposal::check(elements(&reply), &judged.offer);
+    if proposals.is_empty() {
+        return Err(JobError::failed(Class::Malformed, none_good(&refused)));
+    }
+    told.refused = refused;
+    let proposals: Vec<Proposal> = proposals
+        .into_iter()
+        .map(|proposal| proposal.redacted(&ctx.redactor))
+        .map(|proposal| grounded(&room, proposal, &mut told.downgraded))
+        .map(|proposal| worded(&judged, proposal, &ctx.redactor))
+        .collect();
+    let answered = |one: &verdicts::One| proposals.iter().any(|it| it.targets[0] == one.path);
+    told.unanswered = judged.shown.iter().filter(|one| !answered(one)).count();
+    let changed = changed_meanwhile(&reader, &judged.offer, &proposals);
+    let changes = changes(&judged, &proposals, &changed, ctx.now);
+    let kept = undecided(proposals, &changed, &decisions(ctx, spec)?, &mut told);
+    told.changed = changed.into_iter().map(str::to_owned).collect();
+    let mut text = serde_json::to_string_pretty(&kept).expect("proposals have string keys only");
+    text.push('\n');
+    ctx.scope
+        .stage(&proposals_path, text.as_bytes(), Expect::Absent)?;
+    ctx.scope
+        .stage(&spec.state_path(), state.with(&changes).as_bytes(), expect)?;
+    Ok(told.finish(&kept, judged.shown.len(), ideas, &folder))
+}
+
+/// Everything that a pass knows before it asks.
+struct Grounded<'a> {
+    state: State<'a>,
+    /// How many ideas there are.
+    ideas: usize,
+    folder: String,
+    reader: Reader,
+    room: Room,
+    judged: Judged,
+    told: Told,
+}
+
+/// What a pass would ask, of how many ideas, and what it would say of the evidence; asks nobody and
+/// keeps nothing.
+pub(crate) fn question(
+    ctx: &mut Context<'_>,
+    spec: &DreamSpec,
+) -> Result<(Request, u64, Vec<String>), JobError> {
+    spec.check()?;
+    let (state_bytes, _) = read_state(ctx, spec)?;
+    let grounded = ground(ctx, spec, &state_bytes)?;
+    let request = request(ctx, &grounded.room, &grounded.judged);
+    let mut notes = grounded.room.notes().to_vec();
+    notes.extend(grounded.told.before_asking());
+    Ok((request, grounded.judged.shown.len() as u64, notes))
+}
+
+/// Gathers the evidence and answers by rule; of what it finds only the stat cache is kept.
+fn ground<'a>(
+    ctx: &mut Context<'_>,
+    spec: &DreamSpec,
+    state_bytes: &'a [u8],
+) -> Result<Grounded<'a>, JobError> {
+    let (root, cache, keep) = (ctx.root, ctx.cache, !ctx.rehearsal);
     // Both take as long as there are ideas: side by side they take as long as the longer one.
     let (state, survey) = std::thread::scope(|scope| {
-        let parsed = scope.spawn(|| State::parse(&state_bytes));
-        let survey = survey(ctx.root, ctx.cache, spec);
+        let parsed = scope.spawn(|| State::parse(state_bytes));
+        let survey = survey(root, cache, keep, spec);
         (parsed.join(), survey)
     });
     let state = state
@@ -100,8 +175,7 @@ pub fn run(ctx: &mut Context<'_>, spec: &DreamSpec) -> Result<Finished, JobError
         return Err(JobError::Wait { until, why });
     }
     let folder = pass_folder(ctx, spec);
-    let proposals_path = format!("{folder}/proposals.json");
-    for target in [&proposals_path, &spec.state_path()] {
+    for target in [&proposals_path(&folder), &spec.state_path()] {
         if let Some(canonical) = spec.canonical_over(target) {
             let why = format!("{target} would be written, and {canonical} is canonical");
             return Err(JobError::failed(Class::Guard, why));
@@ -145,44 +219,34 @@ pub fn run(ctx: &mut Context<'_>, spec: &DreamSpec) -> Result<Finished, JobError
     let unread = told.troubles.len() - troubles;
     told.waiting += delta.selected.len() - judged.shown.len() - unread;
     told.compared = judged.compared;
-    let reply = ask(ctx, &room, &judged)?;
-    told.notes = room.notes().to_vec();
-    told.notes.extend_from_slice(&reply.notes);
-    fits(&reply, judged.shown.len())?;
-    let Checked { proposals, refused } = proposal::check(elements(&reply), &judged.offer);
-    if proposals.is_empty() {
-        return Err(JobError::failed(Class::Malformed, none_good(&refused)));
-    }
-    told.refused = refused;
-    let proposals: Vec<Proposal> = proposals
-        .into_iter()
-        .map(|proposal| proposal.redacted(&ctx.redactor))
-        .map(|proposal| grounded(&room, proposal, &mut told.downgraded))
-        .map(|proposal| worded(&judged, proposal, &ctx.redactor))
-        .collect();
-    let answered = |one: &verdicts::One| proposals.iter().any(|it| it.targets[0] == one.path);
-    told.unanswered = judged.shown.iter().filter(|one| !answered(one)).count();
-    let changed = changed_meanwhile(&reader, &judged.offer, &proposals);
-    let changes = changes(&judged, &proposals, &changed, ctx.now);
-    let kept = undecided(proposals, &changed, &decisions(ctx, spec)?, &mut told);
-    told.changed = changed.into_iter().map(str::to_owned).collect();
-    let mut text = serde_json::to_string_pretty(&kept).expect("proposals have string keys only");
-    text.push('\n');
-    ctx.scope
-        .stage(&proposals_path, text.as_bytes(), Expect::Absent)?;
-    ctx.scope
-        .stage(&spec.state_path(), state.with(&changes).as_bytes(), expect)?;
-    Ok(told.finish(&kept, judged.shown.len(), survey.ideas.len(), &folder))
+    Ok(Grounded {
+        state,
+        ideas: survey.ideas.len(),
+        folder,
+        reader,
+        room,
+        judged,
+        told,
+    })
+}
+
+fn proposals_path(folder: &str) -> String {
+    format!("{folder}/proposals.json")
 }
 
 /// Surveys, and keeps the stat cache; that it could not be kept costs only time.
-fn survey(root: &Path, cache: &Path, spec: &DreamSpec) -> Result<survey::Survey, JobError> {
+fn survey(
+    root: &Path,
+    cache: &Path,
+    keep: bool,
+    spec: &DreamSpec,
+) -> Result<survey::Survey, JobError> {
     let cache = cache.join("dream-stat-cache");
     let disk = |error: runner_engine::placement::FsError| {
         JobError::failed(Class::Environment, error.to_string())
     };
     let survey = survey::survey(root, spec, &cache).map_err(disk)?;
-    if let Some(bytes) = &survey.cache
+    if let Some(bytes) = survey.cache.as_ref().filter(|_| keep)
         && let Err(error) = write_atomic(&cache, bytes, 0o600)
     {
         tracing::warn!(%error, "the stat cache could not be kept");
@@ -265,7 +329,7 @@ fn pass_folder(ctx: &Context<'_>, spec: &DreamSpec) -> String {
         .expect("there are more numbers than folders")
 }
 
-fn ask(ctx: &mut Context<'_>, room: &Room, judged: &Judged) -> Result<Reply, JobError> {
+fn request(ctx: &Context<'_>, room: &Room, judged: &Judged) -> Request {
     let shown: Vec<request::Shown<'_>> = judged
         .shown
         .iter()
@@ -287,8 +351,7 @@ fn ask(ctx: &mut Context<'_>, room: &Room, judged: &Judged) -> Result<Reply, Job
         run_dir: ctx.run_dir,
         redactor: &ctx.redactor,
     };
-    let request = request::build(frame, room, &shown, &judged.offer);
-    Ok(ctx.ask(&request, shown.len() as u64)?)
+    request::build(frame, room, &shown, &judged.offer)
 }
 
 /// A reply is no longer than there is anything to say: [`LONGEST_REPLY`], or more where so many

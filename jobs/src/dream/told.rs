@@ -40,6 +40,26 @@ pub(super) struct Told {
 }
 
 impl Told {
+    /// What is known before anybody is asked.
+    pub(super) fn before_asking(&self) -> Vec<String> {
+        let mut lines = Vec::new();
+        if self.waiting > 0 {
+            lines.push(format!(
+                "{} wait for the next pass",
+                so_many(self.waiting, "more changed idea")
+            ));
+        }
+        lines.extend(left_out(self.own));
+        if !self.troubles.is_empty() {
+            lines.push(format!(
+                "{} could not be taken in: {}",
+                self.troubles.len(),
+                listed(&self.troubles)
+            ));
+        }
+        lines
+    }
+
     /// The end of a pass that left these proposals in `folder`.
     pub(super) fn finish(
         self,

@@ -59,6 +59,13 @@ fn write(out: &mut String, report: &NightReport) -> std::fmt::Result {
         }
         writeln!(out)?;
     }
+    if !report.grants.is_empty() {
+        writeln!(out, "## Granted\n")?;
+        for line in &report.grants {
+            writeln!(out, "- {}", one_line(line))?;
+        }
+        writeln!(out)?;
+    }
     if !report.open.is_empty() {
         writeln!(out, "## Unfinished\n")?;
         for job in &report.open {
@@ -127,6 +134,12 @@ fn section(out: &mut String, run: &RunLine) -> std::fmt::Result {
             calls(run.unstated_calls)
         ));
     }
+    if run.unpriced_calls > 0 {
+        facts.push(format!(
+            "price of {} not known and charged as reserved",
+            calls(run.unpriced_calls)
+        ));
+    }
     for (name, value) in [("backend", &run.backend), ("confinement", &run.containment)] {
         if !value.is_empty() {
             facts.push(format!("{name}: {value}"));
@@ -148,7 +161,9 @@ pub(crate) fn amounts(spent: Amounts) -> String {
         let cents = spent.micros.div_ceil(10_000);
         parts.push(format!("${}.{:02}", cents / 100, cents % 100));
     }
-    parts.push(format!("{} s", spent.seconds));
+    if spent.seconds > 0 || parts.is_empty() {
+        parts.push(format!("{} s", spent.seconds));
+    }
     parts.join(", ")
 }
 
@@ -205,6 +220,7 @@ mod tests {
                 ..Amounts::default()
             },
             unstated_calls: 1,
+            unpriced_calls: 0,
             headline: "did | it\nall".into(),
             lines: vec!["one\n# two ![x](http://evil.example) <img src=x>".into()],
             facts: Map::new(),
@@ -241,6 +257,7 @@ mod tests {
             ],
             open: vec![],
             missed: vec!["tidy at noon".into()],
+            grants: vec!["1 model call for the night, by ann: more".into()],
         };
         let text = render(&report);
         assert!(
@@ -258,6 +275,7 @@ mod tests {
             text.contains("- one # two !\\[x\\](http://evil.example) &lt;img src=x>\n"),
             "{text}"
         );
+        assert!(text.contains("## Granted\n\n- 1 model call for"), "{text}");
         assert!(text.contains("failed (crash): exit 3"), "{text}");
     }
 }

@@ -3,7 +3,9 @@
 use std::path::Path;
 
 use jiff::Timestamp;
-use runner_engine::ledger::{Amounts, Filter, Ledger, LedgerError, NightId, RunRow, RunState};
+use runner_engine::ledger::{
+    Amounts, DAY, Filter, Ledger, LedgerError, NIGHT, NightId, RunRow, RunState,
+};
 use runner_engine::outcome::Outcome;
 use runner_engine::tick::REPORT_JOB;
 use serde::{Deserialize, Serialize};
@@ -36,6 +38,9 @@ pub struct NightReport {
     /// Moments that passed with nothing there to run them, found when this night was recorded.
     #[serde(default)]
     pub missed: Vec<String>,
+    /// What was granted besides the caps of the night and of its day, by whom and why.
+    #[serde(default)]
+    pub grants: Vec<String>,
 }
 
 /// One run, told.
@@ -60,6 +65,9 @@ pub struct RunLine {
     /// How many of its calls did not state their usage and are charged as they were reserved.
     #[serde(default)]
     pub unstated_calls: u64,
+    /// How many of its calls stated their tokens, and have no price: their money is as reserved.
+    #[serde(default)]
+    pub unpriced_calls: u64,
     /// One line.
     pub headline: String,
     /// More lines.
@@ -191,6 +199,20 @@ pub fn gather(
             });
         }
     }
+    let date = row.name.get(..10).unwrap_or(&row.name);
+    let mut grants = Vec::new();
+    for (level, key) in [
+        (NIGHT, night.0.to_string()),
+        (DAY, format!("{} {date}", row.project)),
+    ] {
+        for grant in ledger.grants(level, &key)? {
+            let amounts = super::markdown::amounts(grant.amounts);
+            grants.push(format!(
+                "{amounts} for the {level}, by {}: {}",
+                grant.who, grant.reason
+            ));
+        }
+    }
     let mut report = NightReport {
         schema_version: SCHEMA,
         night: row.name,
@@ -204,6 +226,7 @@ pub fn gather(
         runs,
         open,
         missed,
+        grants,
     };
     let worst = report
         .last_attempts()
@@ -228,6 +251,7 @@ fn told(ledger: &Ledger, run: RunRow) -> Result<RunLine, LedgerError> {
         finished: run.finished,
         spent,
         unstated_calls: ledger.unstated_calls(&run.id)?,
+        unpriced_calls: ledger.unpriced_calls(&run.id)?,
         headline: run.summary.headline,
         lines: run.summary.lines,
         facts: run.summary.facts,

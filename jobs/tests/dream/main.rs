@@ -9,6 +9,7 @@
 
 mod hostile;
 mod place;
+mod spending;
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};

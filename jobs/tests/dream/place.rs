@@ -24,7 +24,7 @@ use runner_engine::time::Clock;
 use runner_jobs::context::{Place as Where, Tools};
 use runner_jobs::dream::DreamSpec;
 use runner_jobs::dream::proposal::Proposal;
-use runner_jobs::{Context, JobSpec, KindSpec, Progress, Settled, Silent, perform};
+use runner_jobs::{Context, JobSpec, KindSpec, Progress, Settled, Silent, Spending, perform};
 use runner_text::redact::Redactor;
 use serde_json::Value;
 
@@ -35,7 +35,12 @@ pub struct Place {
     pub root: PathBuf,
     /// The settings of its dream.
     pub spec: DreamSpec,
-    ledger: Ledger,
+    /// How its passes pay.
+    pub spending: Spending,
+    /// What its passes want of time; none: their timeout.
+    pub seconds: Option<u64>,
+    /// Everything that is recorded.
+    pub ledger: Ledger,
     project: ProjectId,
     passes: i64,
 }
@@ -70,6 +75,8 @@ impl Place {
             folder,
             root,
             spec: DreamSpec::default(),
+            spending: Spending::default(),
+            seconds: None,
             ledger,
             project,
             passes: 0,
@@ -165,6 +172,7 @@ impl Place {
             want: Budget {
                 calls: Some(3),
                 ideas: Some(1000),
+                seconds: self.seconds,
                 ..Budget::default()
             },
             levels: &[],
@@ -208,7 +216,8 @@ impl Place {
             tools,
             &mut self.ledger,
             backend,
-        );
+        )
+        .paying(self.spending.clone());
         perform(ctx, &spec).unwrap()
     }
 

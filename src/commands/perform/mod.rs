@@ -9,17 +9,19 @@
 //! The locks are held until the outcome is committed and swept after. A run that was never admitted
 //! is only ever *declined*: if another process has admitted it meanwhile, its outcome is not ours.
 
+pub mod rehearsal;
 mod setting;
 
 use std::path::{Path, PathBuf};
 use std::thread;
 
 use jiff::SignedDuration;
+use runner_engine::admission::Facts;
 use runner_engine::files::beneath;
 use runner_engine::git::Git;
 use runner_engine::ids::RunId;
 use runner_engine::ledger::{
-    Admission, Admitted, Enter, Ledger, Origin, RunRow, RunState, Summary,
+    Admission, Admitted, Enter, Ledger, Level, Origin, RunRow, RunState, Summary,
 };
 use runner_engine::locks::{ContractLock, Holder, JobLock, LockError, job_lock_path};
 use runner_engine::outcome::{Class, Exit, Outcome};
@@ -187,17 +189,11 @@ fn take_locks(
     setting: &Setting<'_>,
     holder: &Holder,
 ) -> Result<(JobLock, Option<ContractLock>), Stop> {
-    let contract = match &setting.spec.kind {
-        KindSpec::Dream(dream) => {
-            let path = Path::new(&dream.dreams).join(".lock");
-            let path = beneath(&setting.here.root, &path)
-                .map_err(|error| refuse(Class::Environment, error.to_string()))?;
-            Some(
-                ContractLock::take(&path, holder, holder.since)
-                    .map_err(|it| not_ours(setting, it))?,
-            )
-        }
-        _ => None,
+    let contract = match contract_lock_path(setting)? {
+        Some(path) => Some(
+            ContractLock::take(&path, holder, holder.since).map_err(|it| not_ours(setting, it))?,
+        ),
+        None => None,
     };
     // By the ledger's own names: recovery looks for it there.
     let path = job_lock_path(&home.state, &setting.row.project, &setting.row.job_name);
@@ -214,6 +210,17 @@ fn take_locks(
         tracing::warn!(left, "another program's old lock file was replaced");
     }
     Ok((lock, contract))
+}
+
+/// Where the contract's lock file lies, for kinds that have one.
+fn contract_lock_path(setting: &Setting<'_>) -> Result<Option<PathBuf>, Stop> {
+    let KindSpec::Dream(dream) = &setting.spec.kind else {
+        return Ok(None);
+    };
+    let path = Path::new(&dream.dreams).join(".lock");
+    beneath(&setting.here.root, &path)
+        .map(Some)
+        .map_err(|error| refuse(Class::Environment, error.to_string()))
 }
 
 /// How soon a run whose configuration cannot be read is tried again.
@@ -257,19 +264,20 @@ fn locked(
         here, spec, row, ..
     } = setting;
     bury_the_dead(home, ledger, row, me)?;
-    let git = Git::new(&here.root, &setting.environment, row.id.as_str());
-    let backends = setting.backends()?;
-    let cancel = Cancel::new()
-        .map_err(|error| Failure::internal(format!("cannot make a cancel token: {error}")))?;
+    let Ready {
+        git,
+        backends,
+        facts,
+        levels,
+    } = Ready::of(home, ledger, setting)?;
+    let cancel = cancel_token()?;
     cancel_on_signals(&cancel);
-    let facts = setting.facts(ledger, &git, backends.first.as_ref())?;
     let staging = setting.staging();
-    let cache = home.state.join("projects").join(here.id.as_str());
+    let cache = home.cache_folder(&here.id);
     std::fs::create_dir_all(&cache).map_err(|error| {
         let what = format!("cannot make {}: {error}", cache.display());
         refuse(Class::Environment, what)
     })?;
-    let levels = setting.levels(ledger, home.wall()?)?;
     let entered = ledger.admit(&Enter {
         run: &row.id,
         owner: me,
@@ -299,6 +307,34 @@ fn locked(
             )
         }
     }
+}
+
+/// What decides on admission, and who would be asked.
+struct Ready {
+    git: Git,
+    backends: Backends,
+    facts: Facts,
+    levels: Vec<Level>,
+}
+
+impl Ready {
+    /// Looks at all of it; changes nothing.
+    fn of(home: &Home, ledger: &Ledger, setting: &Setting<'_>) -> Result<Self, Stop> {
+        let Setting { here, row, .. } = setting;
+        let git = Git::new(&here.root, &setting.environment, row.id.as_str());
+        let backends = setting.backends(ledger)?;
+        let facts = setting.facts(ledger, &git, backends.first.as_ref())?;
+        Ok(Self {
+            git,
+            facts,
+            levels: setting.levels(ledger, backends.first.name(), home.wall()?)?,
+            backends,
+        })
+    }
+}
+
+fn cancel_token() -> Result<Cancel, Failure> {
+    Cancel::new().map_err(|error| Failure::internal(format!("cannot make a cancel token: {error}")))
 }
 
 /// An earlier run of this job whose process died is settled before another is admitted: it may hold
@@ -362,6 +398,12 @@ impl Work {
                 return Ok(outcome);
             }
         };
+        let spending = setting.spending(self.backends.first.name());
+        let others = self.backends.others.into_iter().map(|backend| {
+            let spending = setting.spending(backend.name());
+            (backend, spending)
+        });
+        let others = others.collect();
         let context = Context::new(
             admitted,
             Place {
@@ -381,7 +423,8 @@ impl Work {
             ledger,
             self.backends.first,
         )
-        .with_fallbacks(self.backends.others, self.backends.fell);
+        .paying(spending)
+        .with_fallbacks(others, self.backends.fell);
         match perform(context, spec) {
             Ok(settled) => Ok(settled.outcome),
             Err(error @ (PerformError::TakenOver | PerformError::Unfinished(_))) => {

@@ -9,17 +9,18 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use runner_backends::chain::moves_on;
-use runner_backends::{Backend, BackendSpec, Surroundings, build};
+use runner_backends::{Backend, BackendError, BackendSpec, Surroundings, build};
 use runner_engine::admission::Facts;
 use runner_engine::git::Git;
-use runner_engine::ledger::{Budget, Ledger, Level, Origin, RunRow};
+use runner_engine::ledger::{Budget, Ledger, Level, Origin, RunRow, Streak};
 use runner_engine::outcome::{Class, Outcome};
-use runner_engine::policy::Overlap;
+use runner_engine::policy::{Overlap, quota};
 use runner_engine::tick::civil_date;
-use runner_jobs::{JobSpec, KindSpec, dream};
+use runner_jobs::{JobSpec, KindSpec, Spending, dream};
 use runner_text::redact::Redactor;
 
 use super::{Stop, refuse};
+use crate::budget;
 use crate::cli::Failure;
 use crate::config;
 use crate::home::{self, Home};
@@ -138,7 +139,7 @@ impl<'a> Setting<'a> {
     }
 
     /// Who is asked: the first that is ready, those that follow it, and why others were passed over.
-    pub fn backends(&self) -> Result<Backends, Stop> {
+    pub fn backends(&self, ledger: &Ledger) -> Result<Backends, Stop> {
         let slots = slots_folder(self.home);
         let around = Surroundings {
             env: &self.around,
@@ -152,6 +153,11 @@ impl<'a> Setting<'a> {
             let built = build(spec, &around);
             let ready = built.as_ref().map_err(Clone::clone);
             let ready = ready.and_then(|backend| backend.preflight());
+            // The last one's limit is a deferral: that is for the admission to say.
+            let ready = match (ready, left.is_empty() || spec.kind == "builtin") {
+                (Ok(()), false) => self.room(ledger, &spec.name)?,
+                (ready, _) => ready,
+            };
             match (built, ready) {
                 // The last one's preflight is told of at admission.
                 (Ok(first), Err(error)) if left.is_empty() || !moves_on(&error) => {
@@ -190,6 +196,18 @@ impl<'a> Setting<'a> {
         ))
     }
 
+    /// Whether the pool that a backend spends from has room, as far as its provider said.
+    fn room(&self, ledger: &Ledger, backend: &str) -> Result<Result<(), BackendError>, Stop> {
+        let pool = budget::pool(&self.here, backend);
+        Ok(match ledger.limit(&pool, self.home.wall()?)? {
+            Some(limit) => Err(BackendError::RateLimited {
+                until: Some(limit.until),
+                why: limit.why,
+            }),
+            None => Ok(()),
+        })
+    }
+
     /// What is known at admission.
     pub fn facts(&self, ledger: &Ledger, git: &Git, backend: &dyn Backend) -> Result<Facts, Stop> {
         let root = &self.here.root;
@@ -202,12 +220,26 @@ impl<'a> Setting<'a> {
         let free = rustix::fs::statvfs(root)
             .map_err(|error| refuse(Class::Environment, format!("{}: {error}", root.display())))?;
         // A report tells of failures: none may keep it from being made.
-        let failures_in_a_row = match self.spec.kind {
-            KindSpec::Report => 0,
+        let streak = match self.spec.kind {
+            KindSpec::Report => Streak::default(),
             // Somebody wants exactly this run.
-            _ if self.row.origin == Origin::Queue => 0,
-            _ => ledger.failures_in_a_row(self.row.job)?,
+            _ if self.row.origin == Origin::Queue => Streak::default(),
+            _ => ledger.streak(self.row.job)?,
         };
+        let asks = matches!(self.spec.kind, KindSpec::Dream(_) | KindSpec::Prompt(_));
+        let limited = match asks && backend.describe().kind != "builtin" {
+            true => {
+                let pool = budget::pool(&self.here, backend.name());
+                ledger.limit(&pool, self.home.wall()?)?
+            }
+            false => None,
+        };
+        // Those who wait for one reset do not come back at one moment.
+        let limited = limited.map(|limit| {
+            let until = quota::spread(limit.until, self.row.id.as_str());
+            let why = format!("rate-limited until {}: {}", limit.until, limit.why);
+            (until, why)
+        });
         let gates = match self.spec.kind {
             KindSpec::Report => Facts::default(),
             _ => {
@@ -222,7 +254,8 @@ impl<'a> Setting<'a> {
                 _ => ledger.job_by_id(self.row.job)?.paused_until,
             },
             dirty,
-            failures_in_a_row,
+            streak,
+            limited,
             free_bytes: free.f_bavail.saturating_mul(free.f_frsize),
             preflight: backend
                 .preflight()
@@ -234,27 +267,36 @@ impl<'a> Setting<'a> {
     }
 
     /// The accounts that it spends from; a report costs nothing and is never refused.
-    pub fn levels(&self, ledger: &Ledger, now: Timestamp) -> Result<Vec<Level>, Failure> {
+    pub fn levels(
+        &self,
+        ledger: &Ledger,
+        backend: &str,
+        now: Timestamp,
+    ) -> Result<Vec<Level>, Failure> {
         if matches!(self.spec.kind, KindSpec::Report) {
             return Ok(Vec::new());
         }
+        let night = match self.row.night {
+            Some(night) => Some(ledger.night(night)?),
+            None => None,
+        };
+        let here = &self.here;
+        let accounts = budget::of_run(here, &self.row.job_name, backend, night.as_ref(), now);
+        Ok(accounts.into_iter().map(|account| account.level).collect())
+    }
+
+    /// How it pays who answers under this name.
+    pub fn spending(&self, backend: &str) -> Spending {
         let config = &self.here.config;
-        let date = civil_date(now, &config.night.zone);
-        let mut levels = vec![Level {
-            level: "day",
-            key: format!("{} {date}", self.here.id),
-            label: format!("day {date} ([day.budget])"),
-            cap: config.day,
-        }];
-        if let Some(night) = self.row.night {
-            levels.push(Level {
-                level: "night",
-                key: night.0.to_string(),
-                label: format!("night {} ([night.budget])", ledger.night(night)?.name),
-                cap: config.night.budget,
-            });
+        Spending {
+            pool: budget::pool(&self.here, backend),
+            overage: config
+                .pool_of
+                .get(backend)
+                .and_then(|pool| config.pools.get(pool))
+                .is_some_and(|pool| pool.overage),
+            prices: config.prices.clone(),
         }
-        Ok(levels)
     }
 
     /// The most that it may spend: nothing of what its kind or its backend cannot use.

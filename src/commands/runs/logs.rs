@@ -1,10 +1,13 @@
 //! `runner runs logs`: what a run wrote, all of it or as it grows.
 
 use std::fs;
-use std::os::fd::AsFd as _;
+use std::io;
+use std::os::fd::{AsFd as _, BorrowedFd};
+use std::thread;
 
 use runner_engine::ids::RunId;
 use runner_engine::outcome::Exit;
+use runner_jobs::output;
 
 use super::open;
 use crate::cli::Failure;
@@ -30,7 +33,8 @@ pub fn logs(home: &Home, run: &str, follow: bool) -> Result<Exit, Failure> {
         None
     };
     found |= log.exists();
-    for name in ["stdout", "stderr"] {
+    // Who follows has them already, line by line.
+    for name in output::FILES.iter().filter(|_| !follow) {
         let Ok(bytes) = fs::read(log.with_file_name(name)) else {
             continue;
         };
@@ -49,27 +53,67 @@ pub fn logs(home: &Home, run: &str, follow: bool) -> Result<Exit, Failure> {
     Ok(Exit::Done)
 }
 
-/// Prints the log of a run until it is over, through the daemon where there is one; how it ended, or
+/// Prints the log of a run, and what its program says, until it is over; the log through the daemon where there is one; how it ended, or
 /// `None` when nobody reads any more.
 fn follow_log(home: &Home, run: &RunId) -> Result<Option<String>, Failure> {
     let stdout = std::io::stdout();
-    let mut known = 0;
-    if let Some(daemon) = Client::connect(home) {
-        let mut print = |text: &str| {
-            show::out(text);
-            !follow::is_closed(stdout.as_fd())
-        };
-        match daemon.follow(run, 0, &mut print)? {
-            Stream::Over(outcome) => return Ok(Some(outcome)),
-            Stream::Lost(at) => known = at,
+    let [log, output @ ..] = follow::FILES.map(|(name, _)| (name, 0));
+    let Some(daemon) = Client::connect(home) else {
+        let files = [log, output[0], output[1]];
+        let followed = follow::follow(home, run, &files, &[stdout.as_fd()], &mut print(0))?;
+        return Ok(ended(followed));
+    };
+    // Closed when there is nothing more to wait for.
+    let (over, running) =
+        io::pipe().map_err(|error| Failure::environment(format!("cannot make a pipe: {error}")))?;
+    thread::scope(|scope| {
+        let stops = [stdout.as_fd(), over.as_fd()];
+        let said = scope.spawn(move || follow::follow(home, run, &output, &stops, &mut print(1)));
+        let done = through(home, daemon, run, stdout.as_fd());
+        // It ends by itself where the run did.
+        let settled = matches!(done, Ok(Some(_)));
+        if !settled {
+            drop(running);
+        }
+        match said.join() {
+            Ok(Err(failure)) if settled => Err(failure),
+            _ => done,
+        }
+    })
+}
+
+/// Prints pieces of [`follow::FILES`] from the one at `first` on.
+fn print(first: usize) -> impl FnMut(usize, &str, u64) -> io::Result<()> {
+    move |which, text, _| {
+        show::out(&follow::shown(first + which, text));
+        Ok(())
+    }
+}
+
+/// The log through the daemon, and from the file itself should the daemon end before the run.
+fn through(
+    home: &Home,
+    daemon: Client,
+    run: &RunId,
+    stdout: BorrowedFd<'_>,
+) -> Result<Option<String>, Failure> {
+    let mut print_on = |text: &str| {
+        show::out(text);
+        !follow::is_closed(stdout)
+    };
+    match daemon.follow(run, 0, &mut print_on)? {
+        Stream::Over(outcome) => Ok(Some(outcome)),
+        Stream::Lost(at) => {
+            let files = [(log::FILE, at)];
+            let followed = follow::follow(home, run, &files, &[stdout], &mut print(0))?;
+            Ok(ended(followed))
         }
     }
-    let followed = follow::follow(home, run, known, &[stdout.as_fd()], &mut |text, _| {
-        show::out(text);
-        Ok(())
-    })?;
-    Ok(match followed {
+}
+
+fn ended(followed: Followed) -> Option<String> {
+    match followed {
         Followed::Settled(row) => Some(follow::outcome(&row)),
         Followed::Abandoned => None,
-    })
+    }
 }

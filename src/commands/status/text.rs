@@ -1,113 +1,263 @@
-//! How things stand, for people.
+//! How things stand, for people. What is wrong comes first and in capitals.
 
-use super::{DaemonJson, StatusJson};
+use super::model::{BudgetJson, DaemonJson, MissedJson, PausedJson, ProjectJson, StatusJson};
 use crate::cli::show;
+use crate::commands::pause::until_words;
+use runner_engine::ledger::FOREVER;
+
+type Rows = Vec<Vec<String>>;
 
 pub(super) fn text(status: &StatusJson) -> String {
-    if status.projects.is_empty() {
-        return format!(
-            "no project yet; `runner init` makes one of the folder you are in\n{}",
-            daemon(status.daemon.as_ref())
-        );
-    }
     let mut out = String::new();
+    if status.projects.is_empty() {
+        out.push_str("no project yet; `runner init` makes one of the folder you are in\n");
+    }
+    if status.projects.len() > 1 {
+        out.push_str(&format!(
+            "{}\n",
+            show::count(status.projects.len() as u64, "project")
+        ));
+    }
+    if let Some(trouble) = &status.ticks.trouble {
+        out.push_str(&format!("NO TICKS: {trouble}\n"));
+    }
     for project in &status.projects {
         out.push_str(&format!("{}\n", project.path));
-        let mut rows: Vec<Vec<String>> = Vec::new();
-        let mut row = |name: &str, value: String| rows.push(vec![format!("  {name}"), value]);
-        if let Some(trouble) = &project.trouble {
-            row("TROUBLE", trouble.clone());
-        }
-        for mark in &project.failmarks {
-            row(
-                "FAILED",
-                format!(
-                    "{} ({}): {} — {}",
-                    mark.job, mark.class, mark.message, mark.hint
-                ),
-            );
-        }
-        for missed in &project.missed_this_week {
-            row("missed", missed.clone());
-        }
-        match &project.last_night {
-            None => row("last night", "none yet".to_owned()),
-            Some(night) => row("last night", format!("{}: {}", night.name, night.headline)),
-        }
-        match &project.next {
-            None if status.paused.is_some() || !project.paused.is_empty() => {
-                row("next due", "nothing while it is paused".to_owned());
-            }
-            None => row("next due", "nothing; no job has a clock".to_owned()),
-            Some(next) => row(
-                "next due",
-                format!("{} at {}", next.job, show::moment(next.at)),
-            ),
-        }
-        for live in &project.live {
-            row(
-                "live",
-                format!(
-                    "{} {} since {} (run {})",
-                    live.job,
-                    live.state,
-                    show::moment(live.since),
-                    live.run
-                ),
-            );
-        }
-        for waiting in &project.queued.next {
-            row(
-                "queued",
-                format!("{}: {} (run {})", waiting.job, waiting.why, waiting.run),
-            );
-        }
-        let shown = project.queued.next.len();
-        if project.queued.count > shown {
-            row("", format!("and {} more", project.queued.count - shown));
-        }
-        for pause in &project.paused {
-            row(
-                "paused",
-                format!(
-                    "{} {}",
-                    pause.job.as_deref().unwrap_or_default(),
-                    pause.words()
-                ),
-            );
-        }
-        for stopped in &project.stopped {
-            row(
-                "STOPPED",
-                format!(
-                    "{0}: {1} failures in a row; `runner run {0}` starts it again when it succeeds",
-                    stopped.job, stopped.failures_in_a_row
-                ),
-            );
-        }
-        out.push_str(&show::table(&rows));
+        out.push_str(&show::table(&rows(status, project)));
     }
     if let Some(pause) = &status.paused {
-        out.push_str(&format!("everything is paused {}\n", pause.words()));
+        out.push_str(&format!("everything is paused {}\n", words(pause)));
     }
-    out.push_str(&daemon(status.daemon.as_ref()));
+    out.push_str(&daemon(status));
     out
 }
 
-fn daemon(found: Option<&DaemonJson>) -> String {
-    match found {
-        None => "no daemon\n".to_owned(),
-        Some(DaemonJson::Silent { trouble }) => format!("daemon: {trouble}\n"),
-        Some(DaemonJson::Answers(status)) => format!(
-            "daemon: pid {} since {}, {} runs live{}\n",
-            status.pid,
-            show::moment(status.since),
-            status.live.len(),
-            if status.draining {
-                ", about to end"
-            } else {
-                ""
+fn rows(status: &StatusJson, project: &ProjectJson) -> Rows {
+    let mut rows = Rows::new();
+    let mut row = |name: &str, value: String| rows.push(vec![format!("  {name}"), value]);
+    if let Some(trouble) = &project.trouble {
+        let mut name = "TROUBLE";
+        for line in trouble.lines() {
+            row(name, line.to_owned());
+            name = "";
+        }
+    }
+    for mark in &project.failmarks {
+        row(
+            "FAILED",
+            format!(
+                "{} ({}): {} — {}",
+                mark.job, mark.class, mark.message, mark.hint
+            ),
+        );
+    }
+    for stopped in &project.stopped {
+        row(
+            "STOPPED",
+            format!(
+                "{0}: {1} in a row; `runner ack {0}`, or `runner run {0}` when it succeeds, starts it again",
+                stopped.job,
+                show::count(u64::from(stopped.failures_in_a_row), "failure")
+            ),
+        );
+    }
+    for starved in &project.starved {
+        row(
+            "STARVED",
+            format!(
+                "{}: its last {} moments were each replaced by the next and none came to an end; give it a longer interval, or overlap = \"skip\"",
+                starved.job, starved.replaced_in_a_row
+            ),
+        );
+    }
+    for missed in &project.missed_this_week {
+        row("missed", format!("{}: {}", missed.job, span(missed)));
+    }
+    if project.standing == "new" {
+        if project.trouble.is_none() {
+            row(
+                "new",
+                "it has not run here yet; `runner night` or `runner init` makes it known"
+                    .to_owned(),
+            );
+        }
+        return rows;
+    }
+    match &project.last_night {
+        None => row("last night", "none yet".to_owned()),
+        Some(night) => {
+            row("last night", format!("{}: {}", night.name, night.headline));
+            if let Some(report) = &night.report {
+                row("report", report.clone());
             }
+        }
+    }
+    match &project.next {
+        None if status.paused.is_some() || !project.paused.is_empty() => {
+            row("next due", "nothing while it is paused".to_owned());
+        }
+        None => row("next due", "nothing; no job has a clock".to_owned()),
+        Some(next) => row(
+            "next due",
+            format!("{} at {}", next.job, show::moment_in(next.at, &next.zone)),
         ),
+    }
+    let night = project.budget.night.as_ref();
+    if let Some(left) = night.and_then(left) {
+        row("night left", left);
+    }
+    if let Some(left) = left(&project.budget.day) {
+        row("day left", left);
+    }
+    for live in &project.live {
+        row(
+            "live",
+            format!(
+                "{} {} since {} (run {})",
+                live.job,
+                live.state,
+                show::moment_in(live.since, &project.zone),
+                live.run
+            ),
+        );
+    }
+    for lock in &project.locks {
+        row(
+            "locked",
+            format!(
+                "{} by PID {} since {} (run {})",
+                lock.job,
+                lock.pid,
+                show::moment_in(lock.since, &project.zone),
+                lock.run
+            ),
+        );
+    }
+    for waiting in &project.queued.next {
+        row(
+            "queued",
+            format!("{}: {} (run {})", waiting.job, waiting.why, waiting.run),
+        );
+    }
+    let shown = project.queued.next.len();
+    if project.queued.count > shown {
+        row("", format!("and {} more", project.queued.count - shown));
+    }
+    for pause in &project.paused {
+        row(
+            "paused",
+            format!(
+                "{} {}",
+                pause.job.as_deref().unwrap_or_default(),
+                words(pause)
+            ),
+        );
+    }
+    rows
+}
+
+/// What is left of what is capped, and of how much; nothing where nothing is.
+fn left(budget: &BudgetJson) -> Option<String> {
+    let (cap, left) = (&budget.cap, &budget.left);
+    let mut parts = Vec::new();
+    for (unit, cap, left) in [
+        ("calls", cap.calls, left.calls),
+        ("tokens", cap.tokens, left.tokens),
+        ("ideas", cap.ideas, left.ideas),
+    ] {
+        if let (Some(cap), Some(left)) = (cap, left) {
+            parts.push(format!("{left} of {cap} {unit}"));
+        }
+    }
+    if let (Some(cap), Some(left)) = (cap.micros, left.micros) {
+        parts.push(format!("{} of {}", dollars(left), dollars(cap)));
+    }
+    if let (Some(cap), Some(left)) = (cap.seconds, left.seconds) {
+        parts.push(format!("{} of {} min", left / 60, cap / 60));
+    }
+    (!parts.is_empty()).then(|| parts.join(", "))
+}
+
+fn dollars(micros: u64) -> String {
+    format!("${}.{:02}", micros / 1_000_000, micros % 1_000_000 / 10_000)
+}
+
+fn span(missed: &MissedJson) -> String {
+    let first = show::moment_in(missed.first, &missed.zone);
+    match missed.count {
+        1 => format!("{first}: {}", missed.why),
+        count => format!(
+            "{count} times from {first} to {}: {}",
+            show::moment_in(missed.last, &missed.zone),
+            missed.why
+        ),
+    }
+}
+
+fn words(pause: &PausedJson) -> String {
+    match (pause.until, &pause.zone) {
+        (Some(until), Some(zone)) => format!("until {}", show::moment_in(until, zone)),
+        (until, _) => until_words(until.unwrap_or(FOREVER), pause.job.as_deref()),
+    }
+}
+
+fn daemon(status: &StatusJson) -> String {
+    let live = show::count(status.live_runs as u64, "run");
+    match &status.daemon {
+        None => {
+            let ticked = match status.ticks.last {
+                Some(last) if status.ticks.trouble.is_none() => {
+                    format!("; last tick {}", show::moment(last))
+                }
+                _ => String::new(),
+            };
+            format!("no daemon{ticked}\n")
+        }
+        Some(DaemonJson::Silent { trouble }) => format!("daemon: {trouble}\n"),
+        Some(DaemonJson::Answers(daemon)) => {
+            // Those of a daemon before it, of host timers and of people count too.
+            let others = status.live_runs.saturating_sub(daemon.live.len());
+            let others = match others {
+                0 => String::new(),
+                _ => format!(" ({others} not started by it)"),
+            };
+            let draining = match daemon.draining {
+                true => "; it is about to end and starts nothing new",
+                false => "",
+            };
+            format!(
+                "daemon: pid {} since {}, {live} live{others}{draining}\n",
+                daemon.pid,
+                show::moment(daemon.since),
+            )
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use runner_engine::ledger::{Amounts, Budget};
+
+    #[test]
+    fn only_what_is_capped_is_said_to_be_left() {
+        let none = BudgetJson::of("d".into(), Budget::default(), Amounts::default());
+        assert_eq!(left(&none), None);
+        let cap = Budget {
+            calls: Some(10),
+            micros: Some(2_000_000),
+            seconds: Some(5_400),
+            ..Budget::default()
+        };
+        let used = Amounts {
+            calls: 12,
+            micros: 1_234_567,
+            seconds: 60,
+            ..Amounts::default()
+        };
+        assert_eq!(
+            left(&BudgetJson::of("d".into(), cap, used)).unwrap(),
+            "0 of 10 calls, $0.76 of $2.00, 89 of 90 min"
+        );
     }
 }

@@ -1,151 +1,22 @@
 //! Tokens that their own prefix gives away: the floor is what gitleaks' default rules find.
 
+use std::sync::LazyLock;
+
+use super::table::{SHAPES, Shape};
 use super::{LONGEST, Span, begins_word};
 
 /// From this length on a run of fitting bytes is judged once.
 const LONG_RUN: usize = 1024;
 
-/// A prefix and what has to follow it.
-struct Shape {
-    kind: &'static str,
-    prefix: &'static str,
-    /// Which bytes may follow.
-    tail: fn(u8) -> bool,
-    /// How many of them at least.
-    least: usize,
-    /// Whether a letter or digit may not stand before the prefix: for prefixes that occur in
-    /// words.
-    word: bool,
-    /// A last look at what follows.
-    check: fn(&str) -> bool,
-}
-
-fn alnum(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric()
-}
-
-fn url_safe(byte: u8) -> bool {
-    alnum(byte) || matches!(byte, b'_' | b'-')
-}
-
-fn dotted(byte: u8) -> bool {
-    url_safe(byte) || byte == b'.'
-}
-
-fn upper(byte: u8) -> bool {
-    byte.is_ascii_uppercase() || byte.is_ascii_digit()
-}
-
-fn any(_: &str) -> bool {
-    true
-}
-
-fn has_digit(tail: &str) -> bool {
-    tail.bytes().any(|byte| byte.is_ascii_digit())
-}
-
-/// One unbroken piece of at least 20 letters and digits, both of them: what tells a key from
-/// words joined with hyphens.
-fn has_long_piece(tail: &str) -> bool {
-    tail.split(['-', '_']).any(|piece| {
-        piece.len() >= 20 && has_digit(piece) && piece.bytes().any(|b| !b.is_ascii_digit())
-    })
-}
-
-fn is_aws_id(tail: &str) -> bool {
-    tail.len() == 16
-}
-
-/// `header.payload.signature`; the payload may be absent in a detached one.
-fn is_jwt(tail: &str) -> bool {
-    let mut parts = tail.split('.');
-    let header = parts.next().is_some_and(|part| part.len() >= 10);
-    let payload = parts
-        .next()
-        .is_some_and(|part| part.len() >= 10 || part.is_empty());
-    header && payload && parts.next().is_some_and(|part| part.len() >= 10)
-}
-
-const fn shape(
-    kind: &'static str,
-    prefix: &'static str,
-    tail: fn(u8) -> bool,
-    least: usize,
-) -> Shape {
-    Shape {
-        kind,
-        prefix,
-        tail,
-        least,
-        word: false,
-        check: any,
-    }
-}
-
-const fn word(
-    kind: &'static str,
-    prefix: &'static str,
-    tail: fn(u8) -> bool,
-    least: usize,
-    check: fn(&str) -> bool,
-) -> Shape {
-    Shape {
-        kind,
-        prefix,
-        tail,
-        least,
-        word: true,
-        check,
-    }
-}
-
-/// Of two that fit, the earlier wins.
-const SHAPES: &[Shape] = &[
-    word("aws-key", "AKIA", upper, 16, is_aws_id),
-    word("aws-key", "ASIA", upper, 16, is_aws_id),
-    word("aws-key", "ABIA", upper, 16, is_aws_id),
-    word("aws-key", "ACCA", upper, 16, is_aws_id),
-    shape("github-token", "ghp_", alnum, 30),
-    shape("github-token", "gho_", alnum, 30),
-    shape("github-token", "ghs_", alnum, 30),
-    shape("github-token", "ghu_", alnum, 30),
-    shape("github-token", "ghr_", alnum, 30),
-    shape("github-token", "github_pat_", url_safe, 22),
-    shape("gitlab-token", "glpat-", dotted, 20),
-    shape("anthropic-key", "sk-ant-", url_safe, 20),
-    word("openai-key", "sk-proj-", url_safe, 20, has_digit),
-    word("openai-key", "sk-svcacct-", url_safe, 20, has_digit),
-    word("openai-key", "sk-admin-", url_safe, 20, has_digit),
-    word("openai-key", "sk-", url_safe, 20, has_long_piece),
-    word("slack-token", "xoxa-", url_safe, 10, has_digit),
-    word("slack-token", "xoxb-", url_safe, 10, has_digit),
-    word("slack-token", "xoxe-", url_safe, 10, has_digit),
-    word("slack-token", "xoxe.", dotted, 10, has_digit),
-    word("slack-token", "xoxp-", url_safe, 10, has_digit),
-    word("slack-token", "xoxr-", url_safe, 10, has_digit),
-    word("slack-token", "xoxs-", url_safe, 10, has_digit),
-    word("slack-token", "xapp-", url_safe, 10, has_digit),
-    word("google-key", "AIza", url_safe, 35, any),
-    word("google-token", "ya29.", dotted, 20, has_digit),
-    word("jwt", "eyJ", dotted, 22, is_jwt),
-    shape("npm-token", "npm_", alnum, 30),
-    word("huggingface-token", "hf_", alnum, 30, any),
-    shape("stripe-key", "sk_live_", alnum, 10),
-    shape("stripe-key", "rk_live_", alnum, 10),
-    word("stripe-key", "sk_test_", alnum, 16, has_digit),
-    word("stripe-key", "rk_test_", alnum, 16, has_digit),
-    shape("pypi-token", "pypi-AgE", url_safe, 50),
-    shape("age-key", "AGE-SECRET-KEY-1", upper, 50),
-];
-
 /// Adds the tokens that begin in `text[from..to]`.
 pub(super) fn scan(text: &str, from: usize, to: usize, spans: &mut Vec<Span>) {
     let bytes = &text.as_bytes()[..to];
+    let index = &*INDEX;
     let mut judged = [from; SHAPES.len()];
     let mut at = from;
     while at < to {
-        let found = may_begin(&bytes[at..]).then(|| token(text, bytes, at, &mut judged));
-        let end = found.flatten();
+        let fitting = index.at(bytes, at);
+        let end = fitting.and_then(|shapes| token(text, bytes, at, shapes, &mut judged));
         match end {
             Some((end, kind)) => {
                 spans.push(Span {
@@ -162,20 +33,35 @@ pub(super) fn scan(text: &str, from: usize, to: usize, spans: &mut Vec<Span>) {
     }
 }
 
-/// Whether the first two bytes begin any of the prefixes: most places are done with here.
-fn may_begin(bytes: &[u8]) -> bool {
-    matches!(
-        bytes,
-        [b'A', b'B' | b'C' | b'G' | b'I' | b'K' | b'S', ..]
-            | [b'e', b'y', ..]
-            | [b'g', b'h' | b'i' | b'l', ..]
-            | [b'h', b'f', ..]
-            | [b'n', b'p', ..]
-            | [b'p', b'y', ..]
-            | [b'r' | b's', b'k', ..]
-            | [b'x', b'a' | b'o', ..]
-            | [b'y', b'a', ..]
-    )
+/// The shapes by their first byte, and which two bytes begin any: most places are done with there.
+struct Index {
+    by_first: [Vec<usize>; 128],
+    pairs: Box<[[bool; 128]; 128]>,
+}
+
+static INDEX: LazyLock<Index> = LazyLock::new(|| {
+    let mut index = Index {
+        by_first: std::array::from_fn(|_| Vec::new()),
+        pairs: Box::new([[false; 128]; 128]),
+    };
+    for (number, shape) in SHAPES.iter().enumerate() {
+        let [first, second, ..] = *shape.prefix.as_bytes() else {
+            unreachable!("a prefix has two bytes at least");
+        };
+        index.by_first[usize::from(first)].push(number);
+        index.pairs[usize::from(first)][usize::from(second)] = true;
+    }
+    index
+});
+
+impl Index {
+    /// The shapes that may begin here.
+    fn at(&self, bytes: &[u8], at: usize) -> Option<&[usize]> {
+        let first = usize::from(*bytes.get(at)?);
+        let second = usize::from(*bytes.get(at + 1)?);
+        let begins = first < 128 && second < 128 && self.pairs[first][second];
+        begins.then(|| self.by_first[first].as_slice())
+    }
 }
 
 /// The token at `at`. Where a very long run did not fit a shape, `judged` keeps its end: the same
@@ -184,11 +70,13 @@ fn token(
     text: &str,
     bytes: &[u8],
     at: usize,
+    shapes: &[usize],
     judged: &mut [usize; SHAPES.len()],
 ) -> Option<(usize, &'static str)> {
-    let fits = |(shape, judged): (&Shape, &mut usize)| {
+    let mut fits = |number: usize| {
+        let shape: &Shape = &SHAPES[number];
         let prefixed = bytes[at..].starts_with(shape.prefix.as_bytes());
-        if !prefixed || at < *judged || (shape.word && !begins_word(bytes, at)) {
+        if !prefixed || at < judged[number] || (shape.word && !begins_word(bytes, at)) {
             return None;
         }
         let start = at + shape.prefix.len();
@@ -199,22 +87,71 @@ fn token(
             return Some((end, shape.kind));
         }
         if length >= LONG_RUN {
-            *judged = end;
+            judged[number] = end;
         }
         None
     };
-    SHAPES.iter().zip(judged).find_map(fits)
+    shapes.iter().find_map(|number| fits(*number))
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::Redactor;
     use super::*;
 
-    #[test]
-    fn no_shape_is_passed_over() {
-        for shape in SHAPES {
-            assert!(may_begin(shape.prefix.as_bytes()), "{}", shape.prefix);
-            assert!(shape.least <= LONGEST);
+    const WORD: &str =
+        "aB3xK9mQ2wE7rT5yU8iO1pL4sD6fG0hJ2kZ7vC9nX4bV1cM8qW3eR6tY5uI0oP2aS7dF9gH1jK4lZ6x";
+
+    /// A token of this shape: the fewest fitting characters that pass its check.
+    fn sample(shape: &Shape) -> String {
+        let long = WORD.repeat(3);
+        let hex: String = long.bytes().map(|byte| format!("{byte:02x}")).collect();
+        let forms = [
+            long.clone(),
+            long.to_uppercase(),
+            long.to_lowercase(),
+            hex.clone(),
+            format!("{}.{}.{WORD}", &WORD[..24], &WORD[8..40]),
+            format!("{}.{hex}", &WORD[..14]),
+            format!("123456789:{long}"),
+            format!("{}:{hex}", &hex[..12]),
+        ];
+        for form in forms {
+            let tail: String = form.chars().filter(|c| (shape.tail)(*c as u8)).collect();
+            for length in shape.least..=tail.len() {
+                if (shape.check)(&tail[..length]) {
+                    return format!("{}{}", shape.prefix, &tail[..length]);
+                }
+            }
         }
+        panic!("no sample of {}", shape.prefix);
+    }
+
+    #[test]
+    fn every_shape_is_found_alone_in_text_and_over_every_edge() {
+        let redactor = Redactor::new(Vec::new());
+        for shape in SHAPES {
+            assert!(shape.least <= LONGEST && shape.prefix.is_ascii());
+            let token = sample(shape);
+            for (before, after) in [("", ""), ("key ", " end"), ("{\"a\":\"", "\"}")] {
+                let text = format!("{before}{token}{after}");
+                let redacted = redactor.redact(&text);
+                assert!(
+                    redacted.starts_with(&format!("{before}[redacted:")),
+                    "{token}: {redacted}"
+                );
+                assert!(
+                    redacted.ends_with(after) && !redacted.contains(&token),
+                    "{token}: {redacted}"
+                );
+                for at in 0..=text.len() {
+                    let mut stream = redactor.stream();
+                    let (one, two) = text.as_bytes().split_at(at);
+                    let parts = [stream.push(one), stream.push(two), stream.finish()];
+                    assert_eq!(parts.concat(), redacted, "{token} at {at}");
+                }
+            }
+        }
+        assert!(SHAPES.len() > 150, "{}", SHAPES.len());
     }
 }

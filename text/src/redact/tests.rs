@@ -258,6 +258,16 @@ fn what_only_looks_like_a_secret_stays() {
         "src/auth/token.rs:42:17",
         "Secret::from_env",
         "fence_token: 17",
+        "SKIPPED and SKU12 and SK1",
+        "pat.rs, sat.on.a.mat, patience.is.a.virtue.of.those.who.wait.for.very.long.builds.to.end.at.3",
+        "1/2 of it, 1//0 is no number, 1/8:30",
+        "bot:the robot, botanical:garden-of-every-plant-that-anybody-has-heard-of-so-far",
+        "md-this-is-the-name-of-a-file-2024",
+        "sl.md, t1.micro, API-GATEWAY-2, HRKU- and EAAAfrica",
+        "AAAAND the winner is: everybody who stayed until the very end of it",
+        "xai-lab-notes-2024 and gsk_notes and r8_bits and pplx-how-to",
+        "secret_santa_list_2024 and api_org_chart_of_all_of_us_in_2024",
+        "dapibus, oy2, LTAI, AKCp, glc_, rnd_seed_12, pk_first, phx_view_7",
         "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAUAAAAFCAYAAACNbyblAAAAHElEQVQI12P4",
     ] {
         assert!(

@@ -3,12 +3,12 @@
 use super::*;
 
 fn day(cap: Budget) -> Level {
-    Level {
-        level: "day",
-        key: "2026-11-21".to_owned(),
-        label: "day 2026-11-21".to_owned(),
+    Level::new(
+        DAY,
+        "2026-11-21".to_owned(),
+        "day 2026-11-21".to_owned(),
         cap,
-    }
+    )
 }
 
 fn calls(n: u64) -> Budget {
@@ -48,7 +48,7 @@ fn budgets_hold_across_runs_and_fail_closed() {
         .unwrap();
     house
         .ledger
-        .settle_request(request, Spent::Unknown, "no usage", now())
+        .settle_request(request, Spent::Unknown, None, "no usage", now())
         .unwrap();
     house
         .ledger
@@ -133,7 +133,8 @@ fn a_dead_run_is_charged_its_open_requests_in_full() {
     let account = house.ledger.account("day", "2026-11-21").unwrap();
     assert_eq!(
         (account.calls, account.tokens, account.seconds),
-        (1, 700, 120)
+        (1, 700, 60),
+        "no more time than its timeout"
     );
 }
 

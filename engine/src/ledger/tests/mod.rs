@@ -1,16 +1,22 @@
 //! The ledger against the promises that others build on.
 
+mod accounts;
 mod backwards;
 mod budgets;
 mod cancel;
+mod care;
 mod chain;
 mod entering;
 mod files;
 mod follow;
+mod formats;
+mod glance;
 mod house;
 mod overlap;
 mod pause;
+mod prune;
 mod queue;
+mod restore;
 mod retry;
 mod settle;
 

@@ -1,0 +1,308 @@
+//! How all projects stand, each question one statement over all of them: the cost of looking does not
+//! multiply by projects. Must never read what only one project's configuration tells.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use jiff::Timestamp;
+use rusqlite::{Row, params};
+use serde::Deserialize;
+
+use super::runs::Summary;
+use super::{
+    Amounts, Fault, JobId, Ledger, Night, NightId, Result, from_json, id, millis, moment,
+    moment_opt, to_json,
+};
+use crate::ids::ProjectId;
+use crate::outcome::Outcome;
+
+/// What a clock makes due next in a project.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NextDue {
+    /// The job.
+    pub job: String,
+    /// When.
+    pub at: Timestamp,
+    /// The zone of its schedule.
+    pub zone: String,
+}
+
+/// The pause of one job.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OwnPause {
+    /// Its project.
+    pub project: ProjectId,
+    /// Its name.
+    pub job: String,
+    /// Until when.
+    pub until: Timestamp,
+    /// The zone of its schedule.
+    pub zone: String,
+}
+
+/// A stretch of missed moments.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MissedStretch {
+    /// Its project.
+    pub project: ProjectId,
+    /// Its job.
+    pub job: String,
+    /// First, last, how many and why.
+    pub outcome: Outcome,
+    /// The zone of the job's schedule.
+    pub zone: String,
+}
+
+/// The last night of a project.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LastNight {
+    /// The night.
+    pub night: Night,
+    /// What its report says in one line; absent while there is none.
+    pub reported: Option<Reported>,
+}
+
+/// What the run that made a report left.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reported {
+    /// The night in one line.
+    pub headline: String,
+    /// The word of the worst outcome.
+    pub worst: String,
+}
+
+/// Only the zone of a schedule: the rest need not be looked at.
+#[derive(Deserialize)]
+struct Zone {
+    zone: String,
+}
+
+fn zone(schedule: &str) -> String {
+    serde_json::from_str::<Zone>(schedule).map_or_else(|_| "UTC".to_owned(), |found| found.zone)
+}
+
+/// Outcomes of runs that tried: the condition of the index `runs_tried`.
+const TRIED: &str =
+    "outcome ->> 'outcome' IN ('succeeded', 'degraded', 'failed', 'timed-out', 'lost')";
+
+impl Ledger {
+    /// What a clock makes due next, by project; what is paused is left out.
+    pub fn next_due(&self, now: Timestamp) -> Result<BTreeMap<ProjectId, NextDue>> {
+        self.view(|db| {
+            let mut statement = db.prepare_cached(
+                // Of the columns that are not grouped, SQLite takes those of the row with the minimum.
+                "SELECT project, name, min(next_due), schedule FROM jobs
+                 WHERE enabled AND next_due IS NOT NULL AND coalesce(paused_until, 0) <= ?1
+                   AND NOT EXISTS (SELECT 1 FROM pause WHERE until > ?1)
+                 GROUP BY project",
+            )?;
+            let rows = statement.query_map([millis(now)], |row| {
+                Ok((
+                    row.get::<_, String>(0)?,
+                    row.get::<_, String>(1)?,
+                    row.get::<_, i64>(2)?,
+                    row.get::<_, String>(3)?,
+                ))
+            })?;
+            let mut found = BTreeMap::new();
+            for row in rows {
+                let (project, job, at, schedule) = row?;
+                let next = NextDue {
+                    job,
+                    at: moment(at)?,
+                    zone: zone(&schedule),
+                };
+                found.insert(id(project)?, next);
+            }
+            Ok(found)
+        })
+    }
+
+    /// Whether any clock or pause of a clock waits for a tick.
+    pub fn has_clocks(&self) -> Result<bool> {
+        self.view(|db| {
+            Ok(db
+                .prepare_cached(
+                    "SELECT EXISTS (SELECT 1 FROM jobs WHERE enabled AND next_due IS NOT NULL)",
+                )?
+                .query_row([], |row| row.get(0))?)
+        })
+    }
+
+    /// Pauses of single jobs that last, by project and name.
+    pub fn own_pauses(&self, now: Timestamp) -> Result<Vec<OwnPause>> {
+        self.view(|db| {
+            let mut statement = db.prepare_cached(
+                "SELECT project, name, paused_until, schedule FROM jobs
+                 WHERE paused_until IS NOT NULL AND paused_until > ?1 ORDER BY project, name",
+            )?;
+            let mut rows = statement.query([millis(now)])?;
+            let mut found = Vec::new();
+            while let Some(row) = rows.next()? {
+                found.push(OwnPause {
+                    project: id(row.get(0)?)?,
+                    job: row.get(1)?,
+                    until: moment(row.get(2)?)?,
+                    zone: zone(&row.get::<_, String>(3)?),
+                });
+            }
+            Ok(found)
+        })
+    }
+
+    /// Stretches of missed moments of all projects, recorded since a moment, newest first.
+    pub fn all_missed_since(&self, since: Timestamp) -> Result<Vec<MissedStretch>> {
+        self.view(|db| {
+            let mut statement = db.prepare_cached(
+                "SELECT j.project, j.name, o.outcome, j.schedule
+                 FROM occurrences o INDEXED BY occurrences_missed JOIN jobs j ON j.id = o.job
+                 WHERE o.missed AND o.recorded >= ?1 ORDER BY o.recorded DESC, o.rowid DESC",
+            )?;
+            let mut rows = statement.query([millis(since)])?;
+            let mut found = Vec::new();
+            while let Some(row) = rows.next()? {
+                found.push(MissedStretch {
+                    project: id(row.get(0)?)?,
+                    job: row.get(1)?,
+                    outcome: from_json(&row.get::<_, String>(2)?)?,
+                    zone: zone(&row.get::<_, String>(3)?),
+                });
+            }
+            Ok(found)
+        })
+    }
+
+    /// The last night of each project that had one. Nights are named by their date, so that the last
+    /// ones are found without looking at all of them.
+    pub fn last_nights(&self) -> Result<BTreeMap<ProjectId, LastNight>> {
+        self.view(|db| {
+            let mut statement = db.prepare_cached(
+                "SELECT n.id, n.project, n.name, n.opens, n.closes, n.closed,
+                   (SELECT r.summary FROM jobs j
+                    JOIN occurrences o ON o.job = j.id AND o.key = 'night-' || n.id
+                    JOIN runs r ON r.occurrence = o.id
+                    WHERE j.project = n.project AND j.name = 'report' AND o.outcome ->> 'outcome' = 'succeeded'
+                    ORDER BY r.attempt DESC LIMIT 1)
+                 FROM projects p JOIN nights n ON n.id = (
+                   SELECT id FROM nights WHERE project = p.id AND name >=
+                     (SELECT substr(max(name), 1, 10) FROM nights WHERE project = p.id)
+                   ORDER BY opens DESC, id DESC LIMIT 1)",
+            )?;
+            let mut rows = statement.query([])?;
+            let mut found = BTreeMap::new();
+            while let Some(row) = rows.next()? {
+                let last = last_night(row)?;
+                found.insert(last.night.project.clone(), last);
+            }
+            Ok(found)
+        })
+    }
+
+    /// The jobs whose last attempt that tried came to nothing: those that may have a failmark or may
+    /// have been stopped.
+    pub fn failing_jobs(&self) -> Result<Vec<JobId>> {
+        self.view(|db| {
+            // One look into the index a job, however many attempts each has.
+            let sql = format!(
+                "SELECT j.id FROM jobs j WHERE
+                   (SELECT outcome ->> 'outcome' FROM runs INDEXED BY runs_tried
+                    WHERE {TRIED} AND job = j.id ORDER BY rowid DESC LIMIT 1)
+                   IN ('failed', 'timed-out', 'lost')"
+            );
+            let mut statement = db.prepare_cached(&sql)?;
+            let rows = statement.query_map([], |row| Ok(JobId(row.get(0)?)))?;
+            Ok(rows.collect::<Result<_, _>>()?)
+        })
+    }
+
+    /// The projects in which something waits in the queue.
+    pub fn projects_with_queues(&self) -> Result<BTreeSet<ProjectId>> {
+        self.view(|db| {
+            let mut statement = db.prepare_cached(
+                "SELECT j.project FROM runs r INDEXED BY runs_ready JOIN jobs j ON j.id = r.job
+                   WHERE r.state = 'queued' AND r.waits_for IS NULL AND r.ready_at IS NOT NULL
+                 UNION SELECT j.project FROM runs r INDEXED BY runs_waiting JOIN jobs j ON j.id = r.job
+                   WHERE r.state = 'queued' AND r.waits_for IS NOT NULL",
+            )?;
+            let rows = statement.query_map([], |row| row.get::<_, String>(0))?;
+            rows.map(|row| id(row?)).collect()
+        })
+    }
+
+    /// What is spent or held of many accounts of one level; those without any are left out.
+    pub fn accounts(&self, level: &str, keys: &[String]) -> Result<BTreeMap<String, Amounts>> {
+        self.view(|db| {
+            let mut statement = db.prepare_cached(
+                "SELECT k.value, a.calls, a.tokens, a.micros, a.seconds, a.ideas
+                 FROM json_each(?2) k JOIN accounts a ON a.level = ?1 AND a.key = k.value
+                 UNION ALL
+                 SELECT k.value, r.calls, r.tokens, r.micros, r.seconds, r.ideas
+                 FROM json_each(?2) k JOIN reservations r INDEXED BY reservations_open
+                   ON r.level = ?1 AND r.key = k.value AND r.open",
+            )?;
+            let mut rows = statement.query(params![level, to_json(&keys)])?;
+            let mut found: BTreeMap<String, Amounts> = BTreeMap::new();
+            while let Some(row) = rows.next()? {
+                let unit = |column| {
+                    row.get::<_, i64>(column)
+                        .map(|n| u64::try_from(n).unwrap_or(0))
+                };
+                let some = Amounts {
+                    calls: unit(1)?,
+                    tokens: unit(2)?,
+                    micros: unit(3)?,
+                    seconds: unit(4)?,
+                    ideas: unit(5)?,
+                };
+                let sum = found.entry(row.get(0)?).or_default();
+                *sum = sum.plus(some);
+            }
+            Ok(found)
+        })
+    }
+
+    /// How many of a job's moments in a row, the last ones, were each replaced by the next before they
+    /// had come to anything.
+    pub fn replaced_in_a_row(&self, project: &ProjectId, job: &str) -> Result<u32> {
+        self.view(|db| {
+            let mut statement = db.prepare_cached(
+                "SELECT outcome FROM occurrences WHERE job = (SELECT id FROM jobs WHERE project = ?1 AND name = ?2)
+                   AND outcome IS NOT NULL ORDER BY due DESC, rowid DESC LIMIT 50",
+            )?;
+            let mut rows = statement.query(params![project.as_str(), job])?;
+            let mut count = 0;
+            while let Some(row) = rows.next()? {
+                match from_json::<Outcome>(&row.get::<_, String>(0)?)? {
+                    Outcome::Cancelled { why } if why.starts_with("replaced by ") => count += 1,
+                    // A moment that never began neither helps nor harms.
+                    Outcome::Skipped { .. } => {}
+                    _ => break,
+                }
+            }
+            Ok(count)
+        })
+    }
+}
+
+fn last_night(row: &Row<'_>) -> Result<LastNight, Fault> {
+    let night = Night {
+        id: NightId(row.get(0)?),
+        project: id(row.get(1)?)?,
+        name: row.get(2)?,
+        opens: moment(row.get(3)?)?,
+        closes: moment(row.get(4)?)?,
+        closed: moment_opt(row.get(5)?)?,
+    };
+    let summary: Option<String> = row.get(6)?;
+    let reported = match summary {
+        Some(summary) => {
+            let summary: Summary = from_json(&summary)?;
+            let worst = summary.facts.get("worst").and_then(|worst| worst.as_str());
+            worst.map(|worst| Reported {
+                worst: worst.to_owned(),
+                headline: summary.headline.clone(),
+            })
+        }
+        None => None,
+    };
+    Ok(LastNight { night, reported })
+}

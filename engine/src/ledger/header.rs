@@ -1,0 +1,38 @@
+//! What the file says of its own length, before any page of it is trusted.
+//!
+//! SQLite compares the two by itself while there is no log beside the file; with one, a truncated
+//! file is met only when a page that is missing is read. Must never close the file that it looked at:
+//! that would take the locks away that this process holds on it through SQLite.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::{FileExt as _, MetadataExt as _};
+use std::path::Path;
+use std::sync::{Mutex, PoisonError};
+
+/// Files that were looked at, by device and inode; a process opens one ledger or two.
+static LOOKED_AT: Mutex<BTreeMap<(u64, u64), File>> = Mutex::new(BTreeMap::new());
+
+/// Whether the file is shorter than its header says. A checkpoint that another process makes at this
+/// very moment looks the same, so it is a suspicion only.
+pub(super) fn is_short(path: &Path) -> io::Result<bool> {
+    let data = fs::metadata(path)?;
+    let mut looked_at = LOOKED_AT.lock().unwrap_or_else(PoisonError::into_inner);
+    let key = (data.dev(), data.ino());
+    let file = match looked_at.entry(key) {
+        std::collections::btree_map::Entry::Occupied(known) => known.into_mut(),
+        std::collections::btree_map::Entry::Vacant(new) => new.insert(File::open(path)?),
+    };
+    let mut header = [0_u8; 32];
+    if file.read_exact_at(&mut header, 0).is_err() {
+        return Ok(true);
+    }
+    // https://www.sqlite.org/fileformat2.html: the page size at 16, the number of pages at 28.
+    let page = match u16::from_be_bytes([header[16], header[17]]) {
+        1 => 65_536,
+        size => u64::from(size),
+    };
+    let pages = u32::from_be_bytes([header[28], header[29], header[30], header[31]]);
+    Ok(file.metadata()?.len() < page * u64::from(pages))
+}

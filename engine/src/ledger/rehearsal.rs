@@ -1,0 +1,199 @@
+//! A copy of the ledger that lives in memory: what a dry run registers, admits and reserves in, by
+//! the same code as a real one.
+//!
+//! Making it leaves no trace, not even the two files that SQLite puts beside a ledger whoever reads
+//! it. Must never be written back.
+
+use std::fs;
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
+
+use rusqlite::backup::Backup;
+use rusqlite::{Connection, OpenFlags};
+
+use super::format::{self, STEPS, migrate};
+use super::open::{BUSY, STATEMENTS};
+use super::upkeep::beside;
+use super::{Fault, Ledger, LedgerError, Result};
+
+/// How often a file that changes while it is copied is copied again.
+const TRIES: u32 = 20;
+/// Pages that are copied at once.
+const PAGES: i32 = 4096;
+
+impl Ledger {
+    /// The ledger at `path` as it is now, in memory, brought to today's format; an empty one where
+    /// there is none yet.
+    ///
+    /// # Errors
+    /// Those of [`Ledger::read`], but for [`LedgerError::Missing`].
+    pub fn rehearsal(path: &Path) -> Result<Self> {
+        for turn in 1.. {
+            let quiet = !beside(path, "-wal").exists();
+            let before = stamp(path);
+            let Some(before) = before else {
+                return Self::in_memory();
+            };
+            let copied = copy(path, quiet);
+            // Without a journal nobody had it open, and it was read as a file that nobody changes.
+            let undisturbed =
+                !quiet || (stamp(path) == Some(before) && !beside(path, "-wal").exists());
+            if undisturbed || turn == TRIES {
+                return copied;
+            }
+        }
+        unreachable!("the loop ends with a result")
+    }
+}
+
+fn copy(path: &Path, quiet: bool) -> Result<Ledger> {
+    let at = |error| Fault::Sql(error).at(path);
+    if fs::metadata(path).is_ok_and(|data| data.len() == 0) {
+        return Err(LedgerError::Damaged {
+            path: path.to_owned(),
+            why: "it is empty".to_owned(),
+        });
+    }
+    let how = if quiet {
+        "?immutable=1"
+    } else if beside(path, "-shm").exists() {
+        "?mode=ro&readonly_shm=1"
+    } else {
+        "?mode=ro"
+    };
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY
+        | OpenFlags::SQLITE_OPEN_URI
+        | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let from = Connection::open_with_flags(uri(path, how), flags).map_err(at)?;
+    from.busy_timeout(BUSY).map_err(at)?;
+    let found = format::read(&from, path)?;
+    format::recognise(&from, path, found)?;
+    let mut db = Connection::open_in_memory().map_err(at)?;
+    Backup::new(&from, &mut db)
+        .and_then(|copy| copy.run_to_completion(PAGES, std::time::Duration::ZERO, None))
+        .map_err(at)?;
+    db.pragma_update(None, "foreign_keys", true).map_err(at)?;
+    db.set_prepared_statement_cache_capacity(STATEMENTS);
+    migrate(&mut db, path, STEPS)?;
+    Ok(Ledger {
+        db,
+        path: path.to_owned(),
+        _open: None,
+        fuse: None,
+    })
+}
+
+/// What changes when the file does.
+fn stamp(path: &Path) -> Option<(u64, u64, i64, i64)> {
+    let data = fs::metadata(path).ok()?;
+    Some((data.ino(), data.size(), data.mtime(), data.mtime_nsec()))
+}
+
+fn uri(path: &Path, how: &str) -> String {
+    let mut text = "file:".to_owned();
+    for byte in path.as_os_str().as_bytes() {
+        match byte {
+            b'/' | b'.' | b'-' | b'_' => text.push(char::from(*byte)),
+            byte if byte.is_ascii_alphanumeric() => text.push(char::from(*byte)),
+            byte => text.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    text + how
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use jiff::Timestamp;
+
+    use super::*;
+    use crate::digest::Digest;
+    use crate::ids::ProjectId;
+    use crate::ledger::Project;
+
+    fn listing(folder: &Path) -> BTreeMap<String, (String, i64, i64)> {
+        fs::read_dir(folder)
+            .unwrap()
+            .map(|entry| {
+                let path = entry.unwrap().path();
+                let data = fs::metadata(&path).unwrap();
+                let digest = Digest::of(&fs::read(&path).unwrap()).to_string();
+                let name = path.file_name().unwrap().to_string_lossy().into_owned();
+                (name, (digest, data.mtime(), data.mtime_nsec()))
+            })
+            .collect()
+    }
+
+    fn project(now: Timestamp) -> Project {
+        Project {
+            id: ProjectId::new(now),
+            path: "/p".into(),
+            device: 1,
+            inode: 2,
+            config_stamp: String::new(),
+        }
+    }
+
+    #[test]
+    fn a_copy_leaves_no_trace_and_knows_all() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("odd ?#%40 name/ledger.sqlite");
+        let now = Timestamp::UNIX_EPOCH;
+        assert!(
+            Ledger::rehearsal(&path)
+                .unwrap()
+                .projects()
+                .unwrap()
+                .is_empty()
+        );
+        assert!(!path.parent().unwrap().exists());
+        let mut real = Ledger::open(&path).unwrap();
+        real.register(&project(now), now).unwrap();
+        // Open elsewhere: its journal is read too. Within one process SQLite shares what it maps;
+        // that another process's stays as it is too is tried with the whole program.
+        let but_shared = || {
+            let mut all = listing(path.parent().unwrap());
+            all.remove("ledger.sqlite-shm");
+            all
+        };
+        let before = but_shared();
+        let mut copy = Ledger::rehearsal(&path).unwrap();
+        assert_eq!(copy.projects().unwrap().len(), 1);
+        copy.register(&project(now), now).unwrap();
+        drop(copy);
+        assert!(beside(&path, "-wal").exists());
+        assert_eq!(but_shared(), before);
+        assert_eq!(
+            real.projects().unwrap().len(),
+            1,
+            "the real one is as it was"
+        );
+        drop(real);
+        // Closed: the file alone.
+        let before = listing(path.parent().unwrap());
+        assert!(!beside(&path, "-wal").exists());
+        let copy = Ledger::rehearsal(&path).unwrap();
+        assert_eq!(copy.projects().unwrap().len(), 1);
+        assert_eq!(listing(path.parent().unwrap()), before);
+        // A reader leaves its two files behind.
+        drop(Ledger::read(&path).unwrap().projects().unwrap());
+        let before = listing(path.parent().unwrap());
+        let copy = Ledger::rehearsal(&path).unwrap();
+        assert_eq!(copy.projects().unwrap().len(), 1);
+        assert_eq!(listing(path.parent().unwrap()), before);
+    }
+
+    #[test]
+    fn what_is_no_ledger_is_said() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("ledger.sqlite");
+        for bad in ["", "not a database, but long enough to be looked at as one"] {
+            fs::write(&path, bad).unwrap();
+            let error = Ledger::rehearsal(&path).err().unwrap();
+            assert!(matches!(error, LedgerError::Damaged { .. }), "{error}");
+            assert_eq!(fs::read_to_string(&path).unwrap(), bad);
+        }
+    }
+}

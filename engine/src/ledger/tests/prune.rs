@@ -1,0 +1,174 @@
+//! What goes and what stays.
+
+use super::*;
+use crate::ledger::retention::{Facts, Found, Kind, OldOccurrence, Retention};
+use crate::ledger::steps::Steps;
+
+fn retention() -> Retention {
+    Retention {
+        rows: SignedDuration::from_hours(90 * 24),
+        logs: SignedDuration::from_hours(30 * 24),
+        reports: None,
+        backups: 2,
+    }
+}
+
+fn days(count: i64) -> Timestamp {
+    later(count * 24 * 60)
+}
+
+fn prune(house: &mut House, at: Timestamp) -> crate::ledger::PrunePlan {
+    let facts = house.ledger.old_rows(&retention(), at).unwrap();
+    let plan = retention().plan(facts, at);
+    house
+        .ledger
+        .prune_rows(&plan, &mut Steps::default())
+        .unwrap();
+    assert_eq!(house.ledger.examine().unwrap().findings, []);
+    plan
+}
+
+fn over(house: &mut House, key: &str, outcome: &Outcome) -> RunId {
+    let admitted = house.admitted(key);
+    let run = admitted.run().clone();
+    let fence = Some(admitted.fence());
+    house
+        .ledger
+        .settle(&run, fence, outcome, &Summary::default(), now())
+        .unwrap();
+    house.ledger.swept(&run).unwrap();
+    run
+}
+
+#[test]
+fn old_runs_go_and_the_newest_and_the_open_stay() {
+    let mut house = house();
+    let first = over(&mut house, "a", &Outcome::Succeeded);
+    let second = over(&mut house, "b", &Outcome::Succeeded);
+    let open = house.requested("tidy", "c");
+    assert!(prune(&mut house, days(89)).is_empty());
+    let plan = prune(&mut house, days(91));
+    assert_eq!(plan.rows.runs, 1);
+    assert!(house.ledger.run(&first).is_err());
+    house.ledger.run(&second).unwrap();
+    house.ledger.run(&open).unwrap();
+    assert!(prune(&mut house, days(91)).is_empty(), "twice is once");
+}
+
+#[test]
+fn what_the_breaker_counts_stays_however_old() {
+    let mut house = house();
+    over(&mut house, "a", &Outcome::Succeeded);
+    let good = over(&mut house, "b", &Outcome::Succeeded);
+    for key in ["c", "d", "e"] {
+        over(&mut house, key, &failed(Class::Crash));
+    }
+    let job = house.ledger.job(&house.project, "dream").unwrap().id;
+    let before = house.ledger.failures_in_a_row(job).unwrap();
+    let plan = prune(&mut house, days(400));
+    assert_eq!((before, plan.rows.runs), (3, 1));
+    assert_eq!(house.ledger.failures_in_a_row(job).unwrap(), 3);
+    house.ledger.run(&good).unwrap();
+}
+
+#[test]
+fn a_chain_of_deferrals_keeps_its_ends_and_goes_on_counting() {
+    let mut house = house();
+    let job = house.ledger.job(&house.project, "dream").unwrap().id;
+    let new = NewOccurrence {
+        origin: Origin::Queue,
+        ..NewOccurrence::by_hand(job, "a".to_owned(), now())
+    };
+    house.ledger.enqueue(&new, now(), None, now()).unwrap();
+    let defer = |house: &mut House, minute: i64| {
+        let me = house.me.clone();
+        let started = house.ledger.start_ready(None, &me, later(minute)).unwrap();
+        let outcome = Outcome::Deferred {
+            until: later(minute + 1),
+            why: "quiet".to_owned(),
+        };
+        house
+            .ledger
+            .decline(&started[0], &outcome, later(minute))
+            .unwrap();
+    };
+    for minute in 0..10 {
+        defer(&mut house, minute);
+    }
+    assert!(
+        prune(&mut house, later(20)).is_empty(),
+        "not on the same day"
+    );
+    let plan = prune(&mut house, days(2));
+    assert_eq!(plan.rows.deferrals.len(), 8);
+    defer(&mut house, 60 * 48);
+    let attempts: Vec<u32> = house
+        .ledger
+        .runs(&Filter::default())
+        .unwrap()
+        .iter()
+        .map(|run| run.attempt)
+        .collect();
+    assert_eq!(attempts, [12, 11, 10, 1]);
+}
+
+#[test]
+fn the_plan_keeps_what_is_needed_and_counts_backups_from_the_newest() {
+    let found = |kind, below: &str, at, needed| Found {
+        kind,
+        root: PathBuf::from("/s"),
+        below: PathBuf::from(below),
+        at,
+        needed,
+    };
+    let facts = Facts {
+        occurrences: vec![OldOccurrence {
+            id: OccurrenceId::new(now()),
+            runs: Vec::new(),
+            needed: Some("not over"),
+        }],
+        files: vec![
+            found(Kind::Log, "runs/old", now(), None),
+            found(Kind::Log, "runs/live", now(), Some("its run is not over")),
+            found(Kind::Log, "runs/young", days(20), None),
+            found(Kind::Report, "reports/x", now(), None),
+            found(Kind::Backup, "backups/1", now(), None),
+            found(Kind::Backup, "backups/2", days(1), None),
+            found(Kind::Backup, "backups/3", days(2), None),
+        ],
+        ..Facts::default()
+    };
+    let plan = retention().plan(facts, days(40));
+    let gone: Vec<&str> = plan
+        .files
+        .iter()
+        .map(|file| file.below.to_str().unwrap())
+        .collect();
+    assert_eq!(gone, ["runs/old", "backups/1"]);
+    assert!(plan.rows.occurrences.is_empty());
+    assert_eq!(plan.kept.len(), 2, "{:?}", plan.kept);
+}
+
+#[test]
+fn a_frozen_ledger_prunes_and_stays_in_order() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("ledger.sqlite");
+    let fixture =
+        std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/format-1.db");
+    std::fs::copy(fixture, &path).unwrap();
+    let mut ledger = Ledger::open(&path).unwrap();
+    // The frozen rows have fences that their job never gave; the check sees that.
+    assert_eq!(ledger.examine().unwrap().findings.len(), 2);
+    ledger
+        .db
+        .execute_batch("UPDATE jobs SET fence = 9")
+        .unwrap();
+    assert_eq!(ledger.examine().unwrap().findings, []);
+    let live = ledger.live().unwrap().len();
+    let facts = ledger.old_rows(&retention(), days(200)).unwrap();
+    let plan = retention().plan(facts, days(200));
+    assert!(!plan.is_empty());
+    ledger.prune_rows(&plan, &mut Steps::default()).unwrap();
+    assert_eq!(ledger.examine().unwrap().findings, []);
+    assert_eq!(ledger.live().unwrap().len(), live);
+}

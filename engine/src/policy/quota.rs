@@ -1,0 +1,135 @@
+//! How long to leave a provider alone that has refused.
+//!
+//! ```text
+//! said a time ahead ──────────────> until then            (8 days at most, and that is told)
+//! said none, or one that is past ─> a wait that grows with each refusal: 5 m, 10 m, 20 m … 4 h
+//! ```
+//!
+//! Pure. Waiting is no attempt: it takes none of a job's retries.
+
+use jiff::{SignedDuration, Timestamp};
+
+use super::share;
+use crate::digest::Digest;
+
+/// No limit is believed for longer: the longest that providers have is a week.
+pub const LONGEST: SignedDuration = SignedDuration::from_hours(8 * 24);
+/// Those who wait for one reset come back over this long, and not all at once.
+pub const SPREAD: SignedDuration = SignedDuration::from_secs(60);
+/// The first wait where no time was said.
+pub const FIRST: SignedDuration = SignedDuration::from_mins(5);
+/// The longest of those.
+pub const SLOWEST: SignedDuration = SignedDuration::from_hours(4);
+/// After so many refusals in a row, each at the end of its wait, waiting is no answer any more.
+pub const MOST: u32 = 24;
+
+/// When to ask again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wake {
+    /// Not before this moment.
+    pub until: Timestamp,
+    /// What is to be told of it, where the provider's own time was not taken.
+    pub remark: Option<String>,
+}
+
+/// When to ask again after the `streak`th refusal in a row, at `now`.
+pub fn wake(said: Option<Timestamp>, streak: u32, now: Timestamp) -> Wake {
+    let after = |wait| now.saturating_add(wait).unwrap_or(Timestamp::MAX);
+    let latest = after(LONGEST);
+    match said {
+        Some(said) if said > latest => Wake {
+            until: latest,
+            remark: Some(format!(
+                "it names {said}, which is more than 8 days ahead; it is asked again then"
+            )),
+        },
+        Some(said) if said > now => Wake {
+            until: said,
+            remark: None,
+        },
+        _ => {
+            let doublings = streak.saturating_sub(1).min(10);
+            let wait = FIRST.saturating_mul(1 << doublings).min(SLOWEST);
+            let remark = match said {
+                Some(said) => {
+                    format!("it names {said}, which has passed; it is asked again after {wait:#}")
+                }
+                None => format!("it names no time; it is asked again after {wait:#}"),
+            };
+            Wake {
+                until: after(wait),
+                remark: Some(remark),
+            }
+        }
+    }
+}
+
+/// When whoever `salt` names comes back after a reset: the same each time, spread over [`SPREAD`].
+pub fn spread(until: Timestamp, salt: &str) -> Timestamp {
+    let digest = Digest::of(salt.as_bytes()).short();
+    let dice = u64::from_str_radix(&digest, 16).expect("a short digest is 16 hex digits");
+    until.saturating_add(share(SPREAD, dice)).unwrap_or(until)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn now() -> Timestamp {
+        "2026-11-21T22:00:00Z".parse().unwrap()
+    }
+
+    fn at(hours: i64) -> Option<Timestamp> {
+        now().checked_add(SignedDuration::from_hours(hours)).ok()
+    }
+
+    #[test]
+    fn a_time_ahead_is_taken_and_others_are_not_believed() {
+        assert_eq!(
+            wake(at(5), 1, now()),
+            Wake {
+                until: at(5).unwrap(),
+                remark: None
+            }
+        );
+        let far = wake(at(24 * 9), 1, now());
+        assert_eq!(far.until, at(24 * 8).unwrap());
+        assert!(far.remark.unwrap().contains("more than 8 days"));
+        for said in [at(-1), at(0), None] {
+            let waits: Vec<i64> = (1..=9)
+                .map(|streak| {
+                    let wake = wake(said, streak, now());
+                    assert!(wake.remark.is_some());
+                    wake.until.duration_since(now()).as_secs() / 60
+                })
+                .collect();
+            assert_eq!(waits, [5, 10, 20, 40, 80, 160, 240, 240, 240], "{said:?}");
+        }
+    }
+
+    #[test]
+    fn those_who_wait_for_one_reset_come_back_apart() {
+        let mut back: Vec<i128> = (0..10)
+            .map(|n| {
+                let until = spread(now(), &format!("run {n}"));
+                until.duration_since(now()).as_millis()
+            })
+            .collect();
+        back.sort_unstable();
+        assert!(back.last().unwrap() - back[0] > 20_000, "{back:?}");
+        let closest = back.windows(2).map(|two| two[1] - two[0]).min().unwrap();
+        assert!(closest > 19, "{back:?}");
+        assert_eq!(spread(now(), "run 3"), spread(now(), "run 3"));
+    }
+
+    proptest! {
+        #[test]
+        fn a_wait_is_ahead_and_bounded(said in proptest::option::of(any::<i64>()), streak: u32) {
+            let said = said.and_then(|said| Timestamp::from_second(said % 250_000_000_000).ok());
+            let wake = wake(said, streak, now());
+            prop_assert!(wake.until > now());
+            prop_assert!(wake.until.duration_since(now()) <= LONGEST);
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! Random histories of two runners and two projects that spend from one pool.
+//!
+//! Runs are admitted, ask, answer, escalate, die at any point, are recovered, extras are granted, days
+//! and windows pass, ledgers are closed and opened again. After each step a model that knows what was
+//! truly spent is held against the ledger. `RUNNER_TEST_SCALE` multiplies the histories (1: a
+//! thousand), `RUNNER_TEST_SEED` repeats a run and `RUNNER_TEST_HISTORY` one history of it.
+
+// A test: it may stop at what it did not expect, and its figures are its result.
+#![allow(clippy::unwrap_used, missing_docs)]
+
+#[path = "budget_histories/acts.rs"]
+mod acts;
+#[path = "budget_histories/history.rs"]
+mod history;
+#[path = "simulated_years/random.rs"]
+#[allow(dead_code)]
+mod random;
+
+use std::io::Write as _;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use runner_engine::time::boot_time;
+
+use history::{Bug, Counts, History};
+use random::Random;
+
+/// The seed of an ordinary run.
+const SEED: u64 = 0x62_7564_6765_7473;
+/// How many histories there are at scale 1.
+const HISTORIES: f64 = 1_000.0;
+/// How many a planted bug has, at most, to be found in.
+const PLANTED: u64 = 100;
+
+#[allow(clippy::disallowed_methods)]
+fn setting<T: std::str::FromStr>(name: &str) -> Option<T> {
+    let text = std::env::var(name).ok()?;
+    match text.parse() {
+        Ok(number) => Some(number),
+        Err(_) => panic!("{name}={text} is no number"),
+    }
+}
+
+fn live(seed: u64, number: u64, bug: Option<Bug>) -> Result<Counts, String> {
+    let seed = Random(seed ^ (number << 32)).next();
+    catch_unwind(AssertUnwindSafe(|| History::new(seed, bug).live())).map_err(|panic| {
+        let text = panic.downcast_ref::<String>().cloned();
+        text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()))
+            .unwrap_or_else(|| "panicked".to_owned())
+    })
+}
+
+#[test]
+fn planted_bugs_are_found() {
+    let seed: u64 = setting("RUNNER_TEST_SEED").unwrap_or(SEED);
+    let mut missed = Vec::new();
+    for bug in Bug::ALL {
+        let found =
+            (0..PLANTED).find_map(|number| Some((number, live(seed, number, Some(bug)).err()?)));
+        match found {
+            Some((number, why)) => {
+                writeln!(
+                    std::io::stderr(),
+                    "{bug:?}: found in history {number}: {why:.160}"
+                )
+                .unwrap();
+            }
+            None => missed.push(bug),
+        }
+    }
+    assert!(
+        missed.is_empty(),
+        "RUNNER_TEST_SEED={seed} not found: {missed:?}"
+    );
+}
+
+#[test]
+fn no_history_overspends_or_forgets_what_was_spent() {
+    let began = boot_time();
+    let seed: u64 = setting("RUNNER_TEST_SEED").unwrap_or(SEED);
+    let scale: f64 = setting("RUNNER_TEST_SCALE").unwrap_or(1.0);
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+    let histories = (HISTORIES * scale).ceil() as u64;
+    let numbers = match setting("RUNNER_TEST_HISTORY") {
+        Some(one) => one..one + 1,
+        None => 0..histories,
+    };
+    let mut all = Counts::default();
+    let mut failures = Vec::new();
+    for number in numbers {
+        match live(seed, number, None) {
+            Ok(counts) => all.add(counts),
+            Err(why) => failures.push(format!("RUNNER_TEST_HISTORY={number}: {why}")),
+        }
+    }
+    // Not captured: the figures belong in every log.
+    writeln!(
+        std::io::stderr(),
+        "budget histories: {} histories, {} steps, {} runs ({} escalations), {} refused, {} requests \
+         ({} of unknown usage, {} that went over), {} deaths ({} between two transactions), {} \
+         grants, {} reopened, {:.1} s, seed {seed}",
+        all.histories,
+        all.steps,
+        all.runs,
+        all.escalations,
+        all.refused,
+        all.requests,
+        all.unknown,
+        all.over,
+        all.deaths,
+        all.blown,
+        all.grants,
+        all.reopened,
+        (boot_time() - began).as_secs_f64(),
+    )
+    .unwrap();
+    assert!(
+        failures.is_empty(),
+        "RUNNER_TEST_SEED={seed}\n{}",
+        failures.join("\n")
+    );
+    assert!(all.runs > 0 && all.refused > 0 && all.over > 0 && all.escalations > 0);
+}

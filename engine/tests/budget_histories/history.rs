@@ -1,0 +1,346 @@
+//! One history: the ledger, what truly happened, and what must hold after each step.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+
+use jiff::{SignedDuration, Timestamp};
+use runner_engine::ids::{ProjectId, RunId};
+use runner_engine::ledger::{
+    Amounts, Budget, DAY, JobId, Ledger, Level, NewJob, POOL_DAY, Project, RequestId, WINDOW,
+};
+use runner_engine::owner::Owner;
+use runner_engine::policy::Policy;
+use runner_engine::schedule::Schedule;
+
+use super::random::Random;
+
+/// A bug that is planted to see that the histories find it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bug {
+    /// What is left is looked up in one transaction and reserved in another.
+    CheckThenReserve,
+    /// A dead run's open requests are charged nothing.
+    ForgetTheLost,
+    /// Unknown usage is taken for none.
+    UnknownIsFree,
+    /// Usage beyond the reservation is cut down to it.
+    OverIsCut,
+    /// An extra is counted twice.
+    GrantTwice,
+    /// Each project counts the pool by itself.
+    PoolPerProject,
+    /// A run that died is never settled.
+    NeverRecovered,
+    /// A child's reservation does not come out of its parent's but beside it.
+    ChildBeside,
+    /// An answer that is still out when its run ends is taken back.
+    EndTakesBack,
+}
+
+impl Bug {
+    pub const ALL: [Self; 9] = [
+        Self::CheckThenReserve,
+        Self::ForgetTheLost,
+        Self::UnknownIsFree,
+        Self::OverIsCut,
+        Self::GrantTwice,
+        Self::PoolPerProject,
+        Self::NeverRecovered,
+        Self::ChildBeside,
+        Self::EndTakesBack,
+    ];
+}
+
+/// What was done.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Counts {
+    pub histories: u64,
+    pub steps: u64,
+    pub runs: u64,
+    pub escalations: u64,
+    pub refused: u64,
+    pub requests: u64,
+    pub unknown: u64,
+    pub over: u64,
+    pub deaths: u64,
+    pub blown: u64,
+    pub grants: u64,
+    pub reopened: u64,
+}
+
+impl Counts {
+    pub fn add(&mut self, other: Self) {
+        self.histories += 1;
+        self.steps += other.steps;
+        self.runs += other.runs;
+        self.escalations += other.escalations;
+        self.refused += other.refused;
+        self.requests += other.requests;
+        self.unknown += other.unknown;
+        self.over += other.over;
+        self.deaths += other.deaths;
+        self.blown += other.blown;
+        self.grants += other.grants;
+        self.reopened += other.reopened;
+    }
+}
+
+/// A job of one of the projects.
+pub struct Job {
+    pub project: usize,
+    pub id: JobId,
+}
+
+/// A request that is out.
+pub struct Out {
+    pub id: RequestId,
+    pub reserved: Amounts,
+    /// What the model has truly used of it.
+    pub truly: Amounts,
+}
+
+/// A run that is not settled.
+pub struct Run {
+    pub id: RunId,
+    pub job: usize,
+    pub accounts: Vec<(String, String)>,
+    pub out: Option<Out>,
+    pub dead: bool,
+    /// It went over: it asks no more.
+    pub stopped: bool,
+}
+
+/// What is known of an account besides the ledger.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Truth {
+    /// The most it may ever have held: its cap and all that was granted.
+    pub most: [Option<u64>; 5],
+    /// What was truly spent of it.
+    pub spent: Amounts,
+    /// What requests used beyond their reservations.
+    pub beyond: Amounts,
+}
+
+pub struct History {
+    pub random: Random,
+    pub bug: Option<Bug>,
+    pub ledger: Ledger,
+    pub file: Option<(tempfile::TempDir, PathBuf)>,
+    pub projects: Vec<ProjectId>,
+    pub jobs: Vec<Job>,
+    pub now: Timestamp,
+    pub pool: Budget,
+    pub window: Budget,
+    pub day: Budget,
+    pub runs: Vec<Run>,
+    /// Looked up, and not reserved yet: only where that bug is planted.
+    pub looked: Vec<(usize, Budget)>,
+    pub truth: BTreeMap<(String, String), Truth>,
+    /// What each settled or live run asked for.
+    pub all_runs: BTreeMap<RunId, Vec<(String, String)>>,
+    pub me: Owner,
+    pub number: u64,
+    pub counts: Counts,
+}
+
+/// Jobs of each project: with two projects, this many may ask at once.
+const JOBS: usize = 25;
+const STEPS: i64 = 160;
+const LENGTH: SignedDuration = SignedDuration::from_hours(5);
+
+impl History {
+    pub fn new(seed: u64, bug: Option<Bug>) -> Self {
+        let mut random = Random(seed);
+        // Some on a disk, to be closed and opened again.
+        let file = random.permille(15).then(|| {
+            let folder = tempfile::tempdir().unwrap();
+            let path = folder.path().join("ledger.sqlite");
+            (folder, path)
+        });
+        let mut ledger = match &file {
+            Some((_, path)) => Ledger::open(path).unwrap(),
+            None => Ledger::in_memory().unwrap(),
+        };
+        let now: Timestamp = "2026-11-21T20:00:00Z".parse().unwrap();
+        let mut projects = Vec::new();
+        let mut jobs = Vec::new();
+        for project in 0..2 {
+            let id = ProjectId::new(now);
+            let row = Project {
+                id: id.clone(),
+                path: PathBuf::from(format!("/p{project}")),
+                device: 1,
+                inode: project as u64,
+                config_stamp: String::new(),
+            };
+            ledger.register(&row, now).unwrap();
+            let rows: Vec<NewJob> = (0..JOBS)
+                .map(|job| NewJob {
+                    name: format!("job{job}"),
+                    kind: "prompt".to_owned(),
+                    schedule: Schedule::manual(),
+                    policy: Policy::default(),
+                    enabled: true,
+                })
+                .collect();
+            ledger.project_jobs(&id, "", &rows, now).unwrap();
+            for row in rows {
+                let id = ledger.job(&id, &row.name).unwrap().id;
+                jobs.push(Job { project, id });
+            }
+            projects.push(id);
+        }
+        let mut caps = |calls: i64| Budget {
+            calls: random
+                .permille(800)
+                .then(|| random.spread(1, calls).unsigned_abs()),
+            tokens: random
+                .permille(600)
+                .then(|| random.spread(100, calls * 1_000).unsigned_abs()),
+            micros: random
+                .permille(600)
+                .then(|| random.spread(100, calls * 2_000).unsigned_abs()),
+            ..Budget::default()
+        };
+        let (pool, window, day) = (caps(100), caps(80), caps(150));
+        Self {
+            pool,
+            window,
+            day,
+            random,
+            bug,
+            ledger,
+            file,
+            projects,
+            jobs,
+            now,
+            runs: Vec::new(),
+            looked: Vec::new(),
+            truth: BTreeMap::new(),
+            all_runs: BTreeMap::new(),
+            me: Owner::me(),
+            number: 0,
+            counts: Counts::default(),
+        }
+    }
+
+    /// Lives to the end, then settles everything.
+    pub fn live(mut self) -> Counts {
+        for _ in 0..STEPS {
+            self.act();
+            self.counts.steps += 1;
+            self.holds();
+        }
+        self.rest();
+        self.sums();
+        self.counts
+    }
+
+    /// The accounts of a run of this project, now.
+    pub fn levels(&self, project: usize) -> Vec<Level> {
+        let date = self.now.strftime("%F").to_string();
+        let pool = match self.bug {
+            Some(Bug::PoolPerProject) => format!("max{project}"),
+            _ => "max".to_owned(),
+        };
+        let mut levels = vec![
+            Level::new(
+                POOL_DAY,
+                format!("{pool} {date}"),
+                "pool".to_owned(),
+                self.pool,
+            ),
+            Level::new(
+                DAY,
+                format!("{} {date}", self.projects[project]),
+                "day".to_owned(),
+                self.day,
+            ),
+        ];
+        levels.push(Level {
+            window: Some(LENGTH),
+            ..Level::new(WINDOW, "max".to_owned(), "window".to_owned(), self.window)
+        });
+        levels
+    }
+
+    /// The name under which the model knows an account: that of the one there should be.
+    pub fn name(&self, level: &Level) -> (String, String) {
+        let standing = self.ledger.standing(level, self.now).unwrap();
+        let key = standing.level.key;
+        let right = match (self.bug, level.level) {
+            (Some(Bug::PoolPerProject), POOL_DAY) => {
+                format!("max {}", self.now.strftime("%F"))
+            }
+            _ => key,
+        };
+        (level.level.to_owned(), right)
+    }
+
+    /// What must hold after each step.
+    fn holds(&self) {
+        for ((level, key), truth) in &self.truth {
+            let held = self.in_use(level, key);
+            for unit in 0..3 {
+                let name = ["calls", "tokens", "micros"][unit];
+                let (held, spent) = (held.array()[unit], truth.spent.array()[unit]);
+                assert!(
+                    spent <= held,
+                    "{level} {key}: {spent} {name} were spent, {held} are charged or held"
+                );
+                if let Some(most) = truth.most[unit] {
+                    let most = most + truth.beyond.array()[unit];
+                    assert!(
+                        held <= most,
+                        "{level} {key}: {held} {name} are charged or held, {most} may be"
+                    );
+                    assert!(
+                        spent <= most,
+                        "{level} {key}: {spent} {name} were spent, {most} may be"
+                    );
+                }
+            }
+        }
+        let holders: BTreeSet<RunId> = self.ledger.holders().unwrap().into_iter().collect();
+        let runs: BTreeSet<RunId> = self.runs.iter().map(|run| run.id.clone()).collect();
+        assert_eq!(
+            holders, runs,
+            "a run that is over holds, or a live one holds nothing"
+        );
+    }
+
+    fn in_use(&self, level: &str, key: &str) -> Amounts {
+        match self.bug {
+            // The pool as it should have been counted.
+            Some(Bug::PoolPerProject) if level == POOL_DAY => {
+                let date = key.strip_prefix("max ").unwrap();
+                let one = |n: usize| self.ledger.account(level, &format!("max{n} {date}"));
+                one(0).unwrap().plus(one(1).unwrap())
+            }
+            _ => self.ledger.account(level, key).unwrap(),
+        }
+    }
+
+    /// What was charged to all runs of an account is what the account has.
+    fn sums(&self) {
+        let mut sums: BTreeMap<&(String, String), Amounts> = BTreeMap::new();
+        for (run, accounts) in &self.all_runs {
+            let spent = self.ledger.spent_by(run).unwrap();
+            for account in accounts {
+                let sum = sums.entry(account).or_default();
+                *sum = sum.plus(spent);
+            }
+        }
+        for ((level, key), sum) in sums {
+            let account = Amounts {
+                seconds: 0,
+                ..self.in_use(level, key)
+            };
+            assert_eq!(
+                account, sum,
+                "{level} {key}: its runs come to something else"
+            );
+        }
+        assert!(self.ledger.holders().unwrap().is_empty(), "held at rest");
+    }
+}

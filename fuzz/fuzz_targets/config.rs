@@ -1,0 +1,10 @@
+//! Any bytes as a project's `runner.toml`: read or refused with its place, and never a panic.
+#![no_main]
+
+#[path = "../program.rs"]
+mod program;
+use program::{cli, config};
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
+    config::fuzzed::toml(bytes);
+});

@@ -1,0 +1,116 @@
+//! What a job's program says, redacted and kept as it comes, in `stdout` and `stderr` of the run's
+//! folder: for `runner runs logs`, and for whoever follows.
+//!
+//! Must never hold up the program: what cannot be kept is told at the end.
+
+use std::fs::File;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+
+use runner_engine::process::Stream;
+use runner_text::redact::{Redactor, StreamRedactor};
+
+use crate::JobError;
+
+/// The files' names in a run's folder.
+pub const FILES: [&str; 2] = ["stdout", "stderr"];
+
+/// Both streams.
+pub(crate) struct Output {
+    streams: [One; 2],
+}
+
+struct One {
+    path: PathBuf,
+    file: File,
+    redactor: StreamRedactor,
+    failed: Option<std::io::Error>,
+}
+
+impl Output {
+    /// Begins both files anew.
+    ///
+    /// # Errors
+    /// One cannot be made.
+    pub(crate) fn begin(folder: &Path, redactor: &Redactor) -> Result<Self, JobError> {
+        let one = |name: &str| {
+            let path = folder.join(name);
+            match File::create(&path) {
+                Ok(file) => Ok(One {
+                    path,
+                    file,
+                    redactor: redactor.stream(),
+                    failed: None,
+                }),
+                Err(source) => Err(cannot(path, source)),
+            }
+        };
+        Ok(Self {
+            streams: [one(FILES[0])?, one(FILES[1])?],
+        })
+    }
+
+    /// Takes the next piece of a stream.
+    pub(crate) fn take(&mut self, stream: Stream, bytes: &[u8]) {
+        let one = match stream {
+            Stream::Stdout => &mut self.streams[0],
+            Stream::Stderr => &mut self.streams[1],
+        };
+        let text = one.redactor.push(bytes);
+        one.keep(&text);
+    }
+
+    /// Keeps what was held back.
+    ///
+    /// # Errors
+    /// Something could not be written, now or before.
+    pub(crate) fn finish(self) -> Result<(), JobError> {
+        for mut one in self.streams {
+            let text = one.redactor.finish();
+            one.keep(&text);
+            if let Some(source) = one.failed {
+                return Err(cannot(one.path, source));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl One {
+    fn keep(&mut self, text: &str) {
+        if self.failed.is_none() && !text.is_empty() {
+            self.failed = self.file.write_all(text.as_bytes()).err();
+        }
+    }
+}
+
+fn cannot(path: PathBuf, source: std::io::Error) -> JobError {
+    JobError::Io {
+        doing: "write",
+        path,
+        source,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn what_is_said_is_there_line_by_line_and_without_secrets() {
+        let folder = tempfile::tempdir().unwrap();
+        let redactor = Redactor::new(vec!["hunter2hunter2".to_owned()]);
+        let read = |name: &str| fs::read_to_string(folder.path().join(name)).unwrap();
+        let mut output = Output::begin(folder.path(), &redactor).unwrap();
+        output.take(Stream::Stdout, b"one\ntwo hunter2");
+        output.take(Stream::Stderr, b"\xff oops\n");
+        assert_eq!(read("stdout"), "one\n", "a whole line is there at once");
+        output.take(Stream::Stdout, b"hunter2\nthree");
+        assert!(read("stdout").starts_with("one\ntwo ") && !read("stdout").contains("hunter2"));
+        output.finish().unwrap();
+        assert!(read("stdout").ends_with("\nthree"));
+        assert_eq!(read("stderr"), "\u{fffd} oops\n");
+    }
+}

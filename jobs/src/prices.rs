@@ -1,0 +1,154 @@
+//! What tokens cost, where a backend states tokens and no money.
+//!
+//! Pure: a list of prices by model is handed in. Amounts are rounded up, so that a sum of small
+//! requests is never charged too little. A model that the list does not have has no price, and
+//! what it costs is charged at what was reserved: no price is ever guessed.
+
+use std::collections::BTreeMap;
+
+use runner_backends::Usage;
+
+/// The prices of one model, in millionths of a millionth of a dollar a token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Price {
+    /// A token read.
+    pub input: u64,
+    /// A token written, thoughts included.
+    pub output: u64,
+    /// A token read out of a cache; that of `input` where it is not known.
+    pub cached: Option<u64>,
+}
+
+/// Prices by model.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct Prices(pub BTreeMap<String, Price>);
+
+/// In a millionth of a dollar.
+const PARTS: u128 = 1_000_000;
+
+impl Price {
+    /// What this usage costs, in millionths of a dollar, rounded up. Cached tokens are a part of
+    /// those read; more of them than were read are taken for all.
+    pub fn cost(self, usage: &Usage) -> u64 {
+        let cached = usage.cached_input_tokens.min(usage.input_tokens);
+        let fresh = usage.input_tokens - cached;
+        let parts = [
+            (fresh, self.input),
+            (cached, self.cached.unwrap_or(self.input)),
+            (usage.output_tokens, self.output),
+        ]
+        .into_iter()
+        .map(|(tokens, price)| u128::from(tokens) * u128::from(price))
+        .fold(0_u128, u128::saturating_add);
+        u64::try_from(parts.div_ceil(PARTS)).unwrap_or(u64::MAX)
+    }
+}
+
+impl Prices {
+    /// The price of a model: by its name, else by its name without the date at its end.
+    pub fn of(&self, model: &str) -> Option<Price> {
+        self.0
+            .get(model)
+            .or_else(|| self.0.get(undated(model)?))
+            .copied()
+    }
+}
+
+/// `name-20250929` and `name-2025-09-29` as `name`.
+fn undated(model: &str) -> Option<&str> {
+    let digits =
+        |text: &str, count| text.len() == count && text.bytes().all(|b| b.is_ascii_digit());
+    let (rest, last) = model.rsplit_once('-')?;
+    if digits(last, 8) {
+        return Some(rest);
+    }
+    let (rest, month) = rest.rsplit_once('-')?;
+    let (rest, year) = rest.rsplit_once('-')?;
+    (digits(last, 2) && digits(month, 2) && digits(year, 4)).then_some(rest)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const SONNET: Price = Price {
+        input: 3_000_000,
+        output: 15_000_000,
+        cached: Some(300_000),
+    };
+
+    fn usage(input_tokens: u64, cached_input_tokens: u64, output_tokens: u64) -> Usage {
+        Usage {
+            input_tokens,
+            output_tokens,
+            cached_input_tokens,
+            cost_micros: None,
+        }
+    }
+
+    #[test]
+    fn each_kind_of_token_has_its_rate_and_parts_are_rounded_up() {
+        assert_eq!(SONNET.cost(&usage(1_000_000, 0, 0)), 3_000_000);
+        assert_eq!(SONNET.cost(&usage(1_000_000, 1_000_000, 0)), 300_000);
+        assert_eq!(SONNET.cost(&usage(0, 0, 1_000_000)), 15_000_000);
+        assert_eq!(SONNET.cost(&usage(1, 1, 0)), 1, "0.3 of a millionth");
+        assert_eq!(SONNET.cost(&usage(4, 4, 0)), 2, "1.2 of them");
+        assert_eq!(SONNET.cost(&usage(0, 0, 0)), 0);
+        let plain = Price {
+            cached: None,
+            ..SONNET
+        };
+        assert_eq!(plain.cost(&usage(10, 10, 0)), 30);
+        assert_eq!(
+            SONNET.cost(&usage(5, 9, 0)),
+            2,
+            "no more is cached than read"
+        );
+        let all = usage(u64::MAX, 0, u64::MAX);
+        assert_eq!(SONNET.cost(&all), u64::MAX);
+    }
+
+    #[test]
+    fn a_dated_name_is_that_of_its_model_and_no_other() {
+        let prices = Prices(BTreeMap::from([
+            ("gpt-5".to_owned(), SONNET),
+            ("claude-x-20250101".to_owned(), SONNET),
+        ]));
+        for known in [
+            "gpt-5",
+            "gpt-5-20250929",
+            "gpt-5-2025-09-29",
+            "claude-x-20250101",
+        ] {
+            assert!(prices.of(known).is_some(), "{known}");
+        }
+        for unknown in [
+            "gpt-5-mini",
+            "gpt-5-2025",
+            "gpt-5-1-2025",
+            "claude-x",
+            "",
+            "-",
+            "gpt",
+        ] {
+            assert!(prices.of(unknown).is_none(), "{unknown}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_whole_is_never_dearer_than_its_parts(a: [u32; 3], b: [u32; 3]) {
+            let [one, two] = [a, b].map(|[input, cached, output]| {
+                usage(u64::from(input), u64::from(cached % input.max(1)), u64::from(output))
+            });
+            let both = usage(
+                one.input_tokens + two.input_tokens,
+                one.cached_input_tokens + two.cached_input_tokens,
+                one.output_tokens + two.output_tokens,
+            );
+            let (parts, whole) = (SONNET.cost(&one) + SONNET.cost(&two), SONNET.cost(&both));
+            prop_assert!(whole <= parts && parts <= whole + 1);
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! A run gone through up to where it would ask or start something: what it would ask, of how many
+//! tokens, at most for how much; what it would start; how what comes back would be checked.
+//!
+//! The questions are built and priced by the code that a run builds and prices them with. Must never
+//! ask a backend, start a job's program, stage a file or keep a cache.
+
+use std::path::{Path, PathBuf};
+
+use runner_backends::Request;
+use runner_engine::ledger::Amounts;
+use runner_engine::process::find_program;
+use serde::Serialize;
+
+use crate::context::tokens_of;
+use crate::{Context, JobError, JobSpec, KindSpec, command, dream, prompt, report};
+
+/// What a run would do.
+#[derive(Clone, Debug, Default)]
+pub struct Plan {
+    /// What would be asked, in this order.
+    pub requests: Vec<Planned>,
+    /// The program that would be started.
+    pub child: Option<Child>,
+    /// How what comes back is checked before any of it is placed.
+    pub checks: Vec<String>,
+    /// What else is known by now.
+    pub notes: Vec<String>,
+}
+
+/// One question.
+#[derive(Clone, Debug)]
+pub struct Planned {
+    /// The question itself; its texts are not redacted for a terminal.
+    pub request: Request,
+    /// About how many tokens it has.
+    pub tokens: u64,
+    /// The most that it is charged, or why the run's budget has no room for it.
+    pub reserved: Result<Amounts, String>,
+}
+
+/// A program.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Child {
+    /// As the configuration names it.
+    pub program: String,
+    /// Where it lies; none when it is not found.
+    pub found: Option<PathBuf>,
+    /// Its arguments.
+    pub args: Vec<String>,
+    /// Where it starts.
+    pub folder: PathBuf,
+    /// Names of the variables that it sees.
+    pub environment: Vec<String>,
+    /// Named in the configuration and not set, so it does not see them.
+    pub unset: Vec<String>,
+}
+
+impl Plan {
+    /// The most that all questions together are charged.
+    pub fn at_most(&self) -> Amounts {
+        self.requests
+            .iter()
+            .filter_map(|one| one.reserved.as_ref().ok())
+            .fold(Amounts::default(), |sum, one| sum.plus(*one))
+    }
+}
+
+/// Goes through the job's work; `ctx` must be [`rehearsing`](Context::rehearsing).
+///
+/// # Errors
+/// What would end the run before it asks: nothing to do, a wait, a refusal, a failure.
+pub fn rehearse(mut ctx: Context<'_>, spec: &JobSpec) -> Result<Plan, JobError> {
+    let mut plan = Plan {
+        checks: checks(&spec.kind),
+        ..Plan::default()
+    };
+    match &spec.kind {
+        KindSpec::Dream(own) => {
+            let (request, ideas, notes) = dream::question(&mut ctx, own)?;
+            plan.notes = notes;
+            plan.requests.push(priced(&mut ctx, request, ideas)?);
+        }
+        KindSpec::Prompt(own) => {
+            let prompt::Question { request, left_out } = prompt::question(&ctx, own)?;
+            plan.notes = left_out
+                .iter()
+                .map(|why| format!("left out: {why}"))
+                .collect();
+            plan.requests.push(priced(&mut ctx, request, 0)?);
+        }
+        KindSpec::Command(own) => {
+            let child = child(&ctx, own);
+            if child.found.is_none() {
+                plan.notes
+                    .push(format!("there is no program {} to be found", own.program));
+            }
+            plan.child = Some(child);
+        }
+        KindSpec::Report => {}
+    }
+    Ok(plan)
+}
+
+fn priced(ctx: &mut Context<'_>, request: Request, ideas: u64) -> Result<Planned, JobError> {
+    let reserved = match ctx.reserve(&request, ideas) {
+        Ok((_, reserved)) => Ok(reserved),
+        Err(error) => match JobError::from(error) {
+            JobError::OverBudget(why) => Err(why),
+            other => return Err(other),
+        },
+    };
+    Ok(Planned {
+        tokens: tokens_of(&request),
+        request,
+        reserved,
+    })
+}
+
+fn child(ctx: &Context<'_>, own: &command::CommandSpec) -> Child {
+    let path = ctx.env.get("PATH").map_or("", String::as_str);
+    let mut environment: Vec<String> = ctx.env.keys().cloned().collect();
+    environment.extend(["RUNNER_OUT", "RUNNER_RUN"].map(str::to_owned));
+    environment.sort_unstable();
+    let unset = own.env.iter().filter(|name| !ctx.env.contains_key(*name));
+    Child {
+        program: own.program.clone(),
+        found: find_program(Path::new(&own.program), ctx.root, path).ok(),
+        args: own.args.clone(),
+        folder: ctx.root.to_owned(),
+        unset: unset.cloned().collect(),
+        environment,
+    }
+}
+
+fn checks(kind: &KindSpec) -> Vec<String> {
+    match kind {
+        KindSpec::Dream(own) => vec![
+            "every element of the answer: its targets, status and action are among those offered"
+                .to_owned(),
+            "evidence: an idea is archived only for a commit or path that exists, else it is kept"
+                .to_owned(),
+            "no idea, and no destination, has changed since it was read".to_owned(),
+            "no proposal was decided before".to_owned(),
+            format!(
+                "git ignores what is written in {}/ and tracks none of it",
+                own.dreams
+            ),
+        ],
+        KindSpec::Prompt(own) => vec![
+            "the answer is not empty".to_owned(),
+            format!(
+                "{} is a plain file, or not there, and does not change meanwhile",
+                own.to
+            ),
+        ],
+        KindSpec::Command(own) => {
+            let mut checks = vec!["the program ends with 0, in time".to_owned()];
+            checks.extend(own.artifacts.iter().map(|artifact| {
+                let form = command::form(&artifact.to)
+                    .map_or_else(String::new, |form| format!(" and is {form}"));
+                format!("{} is there, is not empty{form}", artifact.from)
+            }));
+            checks
+        }
+        KindSpec::Report => vec![format!("{}: made from the ledger", report::FOLDER)],
+    }
+}

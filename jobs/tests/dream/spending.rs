@@ -1,0 +1,302 @@
+//! What a pass may spend: answers that cost too much, that nobody prices, and providers that refuse.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use jiff::{SignedDuration, Timestamp};
+use runner_backends::{
+    Backend, BackendError, Description, Event, Limit, Reply, Request, Sink, Stop, Usage,
+};
+use runner_engine::ledger::RunRow;
+use runner_engine::outcome::{Class, Outcome};
+use runner_engine::process::{Cancel, ChildSpec, Limits, Stdin, Verdict, run};
+use runner_engine::time::boot_time;
+use runner_jobs::prices::{Price, Prices};
+use runner_jobs::{Settled, Silent, Spending};
+
+use crate::place::{Place, start};
+
+/// Tells these events, then ends like this.
+struct Teller {
+    events: Vec<Event<'static>>,
+    end: End,
+    seen: Mutex<Option<String>>,
+}
+
+#[derive(Clone)]
+enum End {
+    /// Waits until it is stopped.
+    Waits,
+    /// Runs a real program that ignores TERM, until it is stopped.
+    Stubborn,
+    /// The answer by rule, with this usage.
+    Answers(Option<Usage>),
+    Fails(BackendError),
+}
+
+#[async_trait]
+impl Backend for Teller {
+    fn name(&self) -> &str {
+        "teller"
+    }
+
+    fn describe(&self) -> Description {
+        Description {
+            kind: "teller".to_owned(),
+            model: Some("teller-1".to_owned()),
+            containment: String::new(),
+        }
+    }
+
+    fn preflight(&self) -> Result<(), BackendError> {
+        Ok(())
+    }
+
+    async fn run(
+        &self,
+        request: &Request,
+        sink: &mut dyn Sink,
+        cancel: &Cancel,
+    ) -> Result<Reply, BackendError> {
+        let tell = |sink: &mut dyn Sink| self.events.iter().for_each(|event| sink.event(*event));
+        if !matches!(self.end, End::Stubborn) {
+            tell(sink);
+        }
+        match self.end.clone() {
+            End::Waits => {
+                let why = cancel.cancelled().await;
+                *self.seen.lock().unwrap() = Some(why.clone());
+                Err(BackendError::Cancelled { why })
+            }
+            End::Stubborn => {
+                let spec = ChildSpec {
+                    program: "/bin/sh".into(),
+                    args: vec!["-c".into(), "trap '' TERM; echo on; exec sleep 60".into()],
+                    cwd: "/".into(),
+                    env: BTreeMap::from([("PATH".into(), "/usr/bin:/bin".into())]),
+                    stdin: Stdin::Null,
+                    limits: Limits::default(),
+                    marker: request.id.clone(),
+                    confine: None,
+                };
+                let token = cancel.clone();
+                let (says, said) = tokio::sync::oneshot::channel();
+                let mut says = Some(says);
+                let work = move || {
+                    run(&spec, &token, &mut |_, _| {
+                        says.take().map(|says| says.send(()));
+                        Verdict::Continue
+                    })
+                };
+                let work = tokio::task::spawn_blocking(work);
+                said.await.unwrap();
+                tell(sink);
+                let ended = work.await.unwrap().unwrap();
+                assert_eq!(ended.survivors, 0);
+                let why = cancel.why().unwrap();
+                Err(BackendError::Cancelled { why })
+            }
+            End::Answers(usage) => Ok(Reply {
+                text: request.rule_answer.to_string(),
+                value: Some(request.rule_answer.clone()),
+                usage,
+                stop: Stop::End,
+                notes: Vec::new(),
+            }),
+            End::Fails(error) => Err(error),
+        }
+    }
+}
+
+fn usage(tokens: u64, cost_micros: Option<u64>) -> Usage {
+    Usage {
+        input_tokens: tokens,
+        output_tokens: 0,
+        cached_input_tokens: 0,
+        cost_micros,
+    }
+}
+
+fn place() -> Place {
+    let mut place = Place::new();
+    place.write("ideas/a.md", "Maybe use a shorter name?\n");
+    place.spending = Spending {
+        pool: "max".to_owned(),
+        ..Spending::default()
+    };
+    place
+}
+
+fn pass(place: &mut Place, events: &[Event<'static>], end: End) -> (Settled, RunRow) {
+    // Each pass has something new to be asked about.
+    let round = place.ledger.runs(&Default::default()).unwrap().len();
+    place.write("ideas/a.md", format!("Maybe use shorter names, {round}?\n"));
+    let backend = Teller {
+        events: events.to_vec(),
+        end,
+        seen: Mutex::default(),
+    };
+    let settled = place.pass_with(Arc::new(backend), &mut Silent);
+    let row = place.ledger.runs(&Default::default()).unwrap().remove(0);
+    (settled, row)
+}
+
+/// The time of a place's `n`th pass.
+fn at(n: i64) -> Timestamp {
+    start()
+        .saturating_add(SignedDuration::from_hours(n))
+        .unwrap()
+}
+
+#[test]
+fn an_answer_that_costs_too_much_is_stopped_at_once_and_charged_as_it_was_told() {
+    // A third of a million tokens is the share of one of three calls.
+    for (told, unit) in [
+        (usage(400_000, None), "tokens"),
+        (usage(10, Some(400_000)), "micros"),
+    ] {
+        for end in [End::Waits, End::Stubborn] {
+            let mut place = place();
+            let began = boot_time();
+            let (settled, row) = pass(&mut place, &[Event::Text("on it"), Event::Usage(told)], end);
+            let took = boot_time() - began;
+            assert!(took < Duration::from_secs(4), "{took:?}");
+            assert_eq!(
+                settled.outcome.class(),
+                Some(Class::OverBudget),
+                "{settled:?}"
+            );
+            assert!(settled.outcome.why().unwrap().contains(unit), "{settled:?}");
+            let spent = place.ledger.spent_by(&row.id).unwrap();
+            assert!(spent.tokens >= told.input_tokens, "{spent:?}");
+            assert!(spent.micros >= told.cost_micros.unwrap_or(0), "{spent:?}");
+            assert_eq!(place.ledger.unstated_calls(&row.id).unwrap(), 1);
+        }
+    }
+}
+
+#[test]
+fn time_that_is_not_in_the_budget_is_over_budget_and_not_a_time_out() {
+    let mut place = place();
+    place.seconds = Some(1);
+    let (settled, _) = pass(&mut place, &[], End::Waits);
+    assert_eq!(
+        settled.outcome,
+        Outcome::Failed {
+            class: Class::OverBudget,
+            why: "stopped: the 1 seconds of the run's budget are over".to_owned(),
+        }
+    );
+}
+
+#[test]
+fn a_whole_answer_that_went_over_is_used_and_charged() {
+    let mut place = place();
+    let told = usage(400_000, Some(7));
+    let (settled, row) = pass(&mut place, &[Event::Usage(told)], End::Answers(Some(told)));
+    assert!(settled.outcome.placed(), "{settled:?}");
+    let spent = place.ledger.spent_by(&row.id).unwrap();
+    assert_eq!((spent.tokens, spent.micros), (400_000, 7));
+    assert_eq!(place.ledger.unstated_calls(&row.id).unwrap(), 0);
+}
+
+#[test]
+fn tokens_are_priced_and_without_a_price_money_is_charged_as_reserved() {
+    let mut place = place();
+    let end = End::Answers(Some(usage(1_000, None)));
+    let (_, row) = pass(&mut place, &[], end.clone());
+    let spent = place.ledger.spent_by(&row.id).unwrap();
+    assert_eq!((spent.tokens, spent.micros), (1_000, 333_333));
+    assert_eq!(place.ledger.unpriced_calls(&row.id).unwrap(), 1);
+    let price = Price {
+        input: 3_000_000,
+        output: 1,
+        cached: None,
+    };
+    place.spending.prices = Prices(BTreeMap::from([("teller-1".to_owned(), price)]));
+    let (_, row) = pass(&mut place, &[], end);
+    assert_eq!(place.ledger.spent_by(&row.id).unwrap().micros, 3_000);
+    assert_eq!(place.ledger.unpriced_calls(&row.id).unwrap(), 0);
+    let (_, row) = pass(&mut place, &[], End::Answers(None));
+    let spent = place.ledger.spent_by(&row.id).unwrap();
+    assert_eq!((spent.tokens, spent.micros), (333_333, 333_333));
+    assert_eq!(place.ledger.unstated_calls(&row.id).unwrap(), 1);
+}
+
+#[test]
+fn what_is_billed_beyond_the_subscription_is_stopped_and_holds_the_pool() {
+    let mut place = place();
+    let reset = at(5);
+    let overage = Event::Limit(Limit {
+        until: Some(reset),
+        reached: false,
+        overage: true,
+    });
+    let answer = End::Answers(Some(usage(5, Some(5))));
+    for end in [End::Waits, answer.clone()] {
+        let (settled, _) = pass(&mut place, &[overage], end);
+        assert_eq!(settled.outcome.class(), Some(Class::OverBudget));
+        let why = settled.outcome.why().unwrap();
+        assert!(why.contains("beyond the subscription"), "{why}");
+        let limit = place.ledger.limit("max", at(2)).unwrap().unwrap();
+        assert_eq!(limit.until, reset);
+    }
+    place.spending.overage = true;
+    let (settled, _) = pass(&mut place, &[overage], answer);
+    assert!(settled.outcome.placed(), "{settled:?}");
+    assert_eq!(
+        place.ledger.limit("max", at(2)).unwrap(),
+        None,
+        "it answers"
+    );
+}
+
+#[test]
+fn a_refusal_defers_by_its_time_costs_a_call_and_is_forgotten_at_the_next_answer() {
+    let mut place = place();
+    let limited = |until| {
+        End::Fails(BackendError::RateLimited {
+            until,
+            why: "5-hour limit".to_owned(),
+        })
+    };
+    let (settled, row) = pass(&mut place, &[], limited(Some(at(9))));
+    let Outcome::Deferred { until, .. } = settled.outcome else {
+        panic!("{settled:?}")
+    };
+    assert!(at(9) <= until && until <= at(9).saturating_add(SignedDuration::from_mins(1)).unwrap());
+    let spent = place.ledger.spent_by(&row.id).unwrap();
+    assert_eq!((spent.calls, spent.tokens, spent.micros), (1, 0, 0));
+    assert_eq!(place.ledger.limit("max", at(8)).unwrap().unwrap().streak, 1);
+    // No time, or one that is past: it waits, and longer each time that its wait was for nothing.
+    place.ledger.clear_limit("max").unwrap();
+    let mut waits = Vec::new();
+    for said in [None, Some(at(1)), None] {
+        let (settled, row) = pass(&mut place, &[], limited(said));
+        let Outcome::Deferred { until, why } = settled.outcome else {
+            panic!("{settled:?}")
+        };
+        assert!(why.contains("asked again after"), "{why}");
+        waits.push(until.duration_since(row.started.unwrap()).as_mins());
+    }
+    assert!(
+        waits[0] < 7 && (10..12).contains(&waits[1]) && (20..22).contains(&waits[2]),
+        "{waits:?}"
+    );
+    // A limit that is heard of while nothing else comes ends the wait for it.
+    let reached = Event::Limit(Limit {
+        until: Some(at(20)),
+        reached: true,
+        overage: false,
+    });
+    let (settled, _) = pass(&mut place, &[reached], End::Waits);
+    assert!(
+        matches!(settled.outcome, Outcome::Deferred { .. }),
+        "{settled:?}"
+    );
+    let (settled, _) = pass(&mut place, &[], End::Answers(Some(usage(1, Some(1)))));
+    assert!(settled.outcome.placed());
+    assert_eq!(place.ledger.limit("max", at(8)).unwrap(), None);
+}

@@ -1,0 +1,188 @@
+//! The accounts that a run spends from, as the configuration names them, and when each begins anew.
+//!
+//! The ledger adds up and refuses; this says only which accounts there are. Must never read the
+//! ledger: whoever has a night hands it in.
+
+use jiff::civil::Weekday;
+use jiff::tz::TimeZone;
+use jiff::{Timestamp, ToSpan as _, Zoned};
+use runner_engine::ledger::{Amounts, DAY, JOB, Level, NIGHT, Night, POOL_DAY, POOL_WEEK, WINDOW};
+
+use crate::config::Pool;
+use crate::project::Here;
+
+/// One account, and when it begins anew.
+#[derive(Clone, Debug)]
+pub struct Account {
+    /// The account.
+    pub level: Level,
+    /// When the next one of its kind begins; of a window that is not open, unknown.
+    pub renews: Option<Timestamp>,
+}
+
+/// All accounts of a run of `job` with `backend`.
+pub fn of_run(
+    here: &Here,
+    job: &str,
+    backend: &str,
+    night: Option<&Night>,
+    now: Timestamp,
+) -> Vec<Account> {
+    let mut accounts = vec![day(here, now)];
+    accounts.extend(of_job(here, job, now));
+    accounts.extend(night.map(|night| of_night(here, night)));
+    let config = &here.config;
+    if let Some(name) = config.pool_of.get(backend)
+        && let Some(pool) = config.pools.get(name)
+    {
+        accounts.extend(of_pool(name, pool, now));
+    }
+    accounts
+}
+
+/// The project's civil day.
+pub fn day(here: &Here, now: Timestamp) -> Account {
+    let today = today(now, &here.config.night.zone);
+    let date = today.date();
+    Account {
+        level: Level::new(
+            DAY,
+            format!("{} {date}", here.id),
+            format!("day {date} ([day.budget])"),
+            here.config.day,
+        ),
+        renews: tomorrow(&today),
+    }
+}
+
+/// A job's civil day, where it is bounded.
+pub fn of_job(here: &Here, job: &str, now: Timestamp) -> Option<Account> {
+    let cap = here.config.jobs.get(job)?.day;
+    if cap.array().iter().all(Option::is_none) {
+        return None;
+    }
+    let today = today(now, &here.config.night.zone);
+    let date = today.date();
+    Some(Account {
+        level: Level::new(
+            JOB,
+            format!("{} {job} {date}", here.id),
+            format!("{job} on {date} ([jobs.{job}.day_budget])"),
+            cap,
+        ),
+        renews: tomorrow(&today),
+    })
+}
+
+/// A night.
+pub fn of_night(here: &Here, night: &Night) -> Account {
+    Account {
+        level: Level::new(
+            NIGHT,
+            night.id.0.to_string(),
+            format!("night {} ([night.budget])", night.name),
+            here.config.night.budget,
+        ),
+        renews: None,
+    }
+}
+
+/// The accounts of a pool: those that bound anything.
+pub fn of_pool(name: &str, pool: &Pool, now: Timestamp) -> Vec<Account> {
+    let today = today(now, &pool.zone);
+    let mut accounts = Vec::new();
+    if let Some(cap) = pool.day {
+        let date = today.date();
+        accounts.push(Account {
+            level: Level::new(
+                POOL_DAY,
+                format!("{name} {date}"),
+                format!("pool {name} on {date} ([pools.{name}.day])"),
+                cap,
+            ),
+            renews: tomorrow(&today),
+        });
+    }
+    if let Some(cap) = pool.week {
+        let week = today.date().iso_week_date();
+        let week = format!("{:04}-W{:02}", week.year(), week.week());
+        let monday = today.date().nth_weekday(1, Weekday::Monday);
+        accounts.push(Account {
+            level: Level::new(
+                POOL_WEEK,
+                format!("{name} {week}"),
+                format!("pool {name} in {week} ([pools.{name}.week])"),
+                cap,
+            ),
+            renews: monday
+                .and_then(|monday| monday.to_zoned(today.time_zone().clone()))
+                .map(|monday| monday.timestamp())
+                .ok(),
+        });
+    }
+    if let Some((length, cap)) = pool.window {
+        let label = format!("pool {name} in this window ([pools.{name}.window])");
+        accounts.push(Account {
+            level: Level {
+                window: Some(length),
+                ..Level::new(WINDOW, name.to_owned(), label, cap)
+            },
+            renews: None,
+        });
+    }
+    accounts
+}
+
+/// Whose limits a backend shares: its pool's, else its own in this project.
+pub fn pool(here: &Here, backend: &str) -> String {
+    match here.config.pool_of.get(backend) {
+        Some(pool) => pool.clone(),
+        None => format!("{} {backend}", here.id),
+    }
+}
+
+fn today(now: Timestamp, zone: &str) -> Zoned {
+    now.to_zoned(TimeZone::get(zone).unwrap_or(TimeZone::UTC))
+}
+
+fn tomorrow(today: &Zoned) -> Option<Timestamp> {
+    let tomorrow = today.checked_add(1.day()).ok()?.start_of_day().ok()?;
+    Some(tomorrow.timestamp())
+}
+
+/// One unit's amount as people read it.
+pub fn amount(unit: usize, amount: u64) -> String {
+    match unit {
+        2 => {
+            let cents = amount.div_ceil(10_000);
+            format!("${}.{:02}", cents / 100, cents % 100)
+        }
+        3 => {
+            let seconds = i64::try_from(amount).unwrap_or(i64::MAX);
+            format!("{:#}", jiff::SignedDuration::from_secs(seconds))
+        }
+        _ => amount.to_string(),
+    }
+}
+
+/// The units' names as the configuration writes them.
+pub const UNITS: [&str; 5] = ["calls", "tokens", "money", "time", "ideas"];
+
+/// Amounts in words; what is zero is left out.
+pub fn words(amounts: Amounts) -> String {
+    let parts: Vec<String> = amounts
+        .array()
+        .into_iter()
+        .enumerate()
+        .filter(|(_, value)| *value > 0)
+        .map(|(unit, value)| match unit {
+            2 | 3 => amount(unit, value),
+            _ => format!("{value} {}", UNITS[unit]),
+        })
+        .collect();
+    if parts.is_empty() {
+        "nothing".to_owned()
+    } else {
+        parts.join(", ")
+    }
+}

@@ -1,0 +1,292 @@
+//! The daily care of the ledger and of what runs leave in the state folder and in projects.
+//!
+//! Once a day whoever ticks looks through the whole ledger, makes a backup and prunes what is older
+//! than `[retention]` keeps. The daemon does so beside its loop, a timer's tick at its end: no start
+//! waits for it, and what it writes it writes in short transactions. Must never remove what a plan
+//! does not name.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use jiff::Timestamp;
+use runner_engine::causes::whole;
+use runner_engine::files::beneath;
+use runner_engine::ids::RunId;
+use runner_engine::ledger::{
+    Found, Health, Kind, LOG_CEILING, Ledger, LedgerError, OldFile, PrunePlan, Retention, Steps,
+};
+use runner_jobs::{KindSpec, report};
+
+use crate::cli::Failure;
+use crate::config;
+use crate::home::Home;
+
+/// What the settings say about how long things are kept.
+pub fn retention(home: &Home) -> Result<Retention, Failure> {
+    Ok(config::load(&home.stack(None))?.retention)
+}
+
+/// Takes the daily care if it is due and nobody else does; says what went wrong. Ends with the first
+/// damage.
+pub fn daily(home: &Home, ledger: &mut Ledger) -> Result<Vec<String>, Failure> {
+    ledger.cut_log(LOG_CEILING)?;
+    let now = home.wall()?;
+    if !ledger.claim_care(now)? {
+        return Ok(Vec::new());
+    }
+    let mut dying = Home::dying();
+    let health = examine(home, ledger)?;
+    if let Some(first) = health.findings.first().filter(|_| !health.whole) {
+        let (path, why) = (home.ledger_path(), first.place.clone());
+        return Err(LedgerError::Damaged { path, why }.into());
+    }
+    let mut troubles: Vec<String> = health
+        .findings
+        .iter()
+        .map(|one| {
+            format!(
+                "the ledger: {}: {} (runner ledger check)",
+                one.what, one.place
+            )
+        })
+        .collect();
+    let rows = troubles.len();
+    let mut note = |what: &str, done: Result<(), Failure>| match done {
+        Err(failure) if !failure.is_damage() => troubles.push(format!("{what}: {failure}")),
+        _ => {}
+    };
+    let target = new_backup(home, now);
+    let copied = target.and_then(|target| Ok(ledger.backup(&target, now, &mut dying).map(drop)?));
+    note("the daily backup of the ledger", copied);
+    let pruned = retention(home)
+        .and_then(|retention| plan(home, ledger, &retention, now))
+        .and_then(|plan| carry_out(ledger, &plan, &mut dying));
+    note("pruning what is old", pruned);
+    // What rows lack does not mend itself by looking once an hour.
+    if troubles.len() == rows {
+        ledger.cared("daily", "", now)?;
+    }
+    Ok(troubles)
+}
+
+/// Looks at the whole ledger and keeps the failmark in line with what it finds.
+pub fn examine(home: &Home, ledger: &Ledger) -> Result<Health, Failure> {
+    let health = ledger.examine()?;
+    match health.findings.first() {
+        Some(first) if !health.whole => {
+            home.mark_found(&format!("{}: {}", first.what, first.place));
+        }
+        _ => home.unmark_damage(),
+    }
+    Ok(health)
+}
+
+/// A name for a backup that is not taken, in the state folder.
+pub fn new_backup(home: &Home, now: Timestamp) -> Result<PathBuf, Failure> {
+    let folder = home.backups();
+    fs::create_dir_all(&folder).map_err(|error| {
+        Failure::cannot_write(format!("cannot make {}: {error}", folder.display()))
+    })?;
+    let stamp = now.strftime("%Y%m%dT%H%M%SZ");
+    let names = (1..).map(|n| match n {
+        1 => folder.join(format!("{PREFIX}{stamp}{ENDING}")),
+        n => folder.join(format!("{PREFIX}{stamp}-{n}{ENDING}")),
+    });
+    let free = |path: &PathBuf| path.symlink_metadata().is_err();
+    Ok(names.into_iter().find(free).unwrap_or_default())
+}
+
+const PREFIX: &str = "ledger-";
+const ENDING: &str = ".sqlite";
+
+/// The backups in the state folder, the newest first.
+pub fn backups(home: &Home) -> Vec<PathBuf> {
+    let mut found: Vec<PathBuf> = entries(&home.backups())
+        .into_iter()
+        .filter(|name| name.starts_with(PREFIX) && name.ends_with(ENDING))
+        .map(|name| home.backups().join(name))
+        .collect();
+    // `ledger-STAMP.sqlite` and then `ledger-STAMP-2.sqlite`.
+    found.sort_by_key(|path| {
+        let name = path.file_stem().unwrap_or_default().to_string_lossy();
+        let mut parts = name.trim_start_matches(PREFIX).split('-');
+        let stamp = parts.next().unwrap_or_default().to_owned();
+        (stamp, parts.next().and_then(|n| n.parse::<u32>().ok()))
+    });
+    found.reverse();
+    found
+}
+
+/// What would go now.
+pub fn plan(
+    home: &Home,
+    ledger: &Ledger,
+    retention: &Retention,
+    now: Timestamp,
+) -> Result<PrunePlan, Failure> {
+    let mut facts = ledger.old_rows(retention, now)?;
+    let mut found = Vec::new();
+    logs(home, ledger, &mut found)?;
+    kept_backups(home, &mut found);
+    for project in ledger.projects()? {
+        let root = &project.path;
+        let dreams = config::load(&home.stack(Some(&root.join(crate::project::FILE))))
+            .map(|config| dreams_of(&config))
+            .unwrap_or_default();
+        let folders = dreams
+            .iter()
+            .map(|dreams| Path::new(dreams).join(".staging"))
+            .chain([PathBuf::from(".runner/staging")]);
+        for folder in folders {
+            staging(ledger, root, &folder, &mut found)?;
+        }
+        for name in entries_below(root, Path::new(report::FOLDER)) {
+            add(
+                &mut found,
+                Kind::Report,
+                root,
+                &Path::new(report::FOLDER).join(name),
+                None,
+                None,
+            );
+        }
+    }
+    facts.files = found;
+    Ok(retention.plan(facts, now))
+}
+
+fn dreams_of(config: &config::Config) -> Vec<String> {
+    let dreams = config.jobs.values().filter_map(|job| match &job.spec.kind {
+        KindSpec::Dream(dream) => Some(dream.dreams.clone()),
+        _ => None,
+    });
+    dreams.collect()
+}
+
+fn logs(home: &Home, ledger: &Ledger, found: &mut Vec<Found>) -> Result<(), Failure> {
+    let folder = Path::new("runs");
+    for name in entries_below(&home.state, folder) {
+        let Ok(run) = name.parse::<RunId>() else {
+            continue;
+        };
+        let over = ledger.over_since(&run)?;
+        let needed = over.is_none().then_some("its run is not over");
+        add(
+            found,
+            Kind::Log,
+            &home.state,
+            &folder.join(&name),
+            over.or(run.at()),
+            needed,
+        );
+    }
+    Ok(())
+}
+
+fn kept_backups(home: &Home, found: &mut Vec<Found>) {
+    let folder = Path::new("backups");
+    for name in entries_below(&home.state, folder) {
+        let kind = match name.as_str() {
+            name if name.starts_with(PREFIX) && name.ends_with(ENDING) => Kind::Backup,
+            name if name.starts_with('.') && name.ends_with(".new") => Kind::Draft,
+            _ => continue,
+        };
+        add(found, kind, &home.state, &folder.join(&name), None, None);
+    }
+}
+
+fn staging(
+    ledger: &Ledger,
+    root: &Path,
+    folder: &Path,
+    found: &mut Vec<Found>,
+) -> Result<(), Failure> {
+    for name in entries_below(root, folder) {
+        let Ok(run) = name.parse::<RunId>() else {
+            continue;
+        };
+        // Only what is known to be ours and over: what a conflict left is a person's.
+        if ledger.is_swept(&run)? {
+            add(found, Kind::Staging, root, &folder.join(&name), None, None);
+        }
+    }
+    Ok(())
+}
+
+/// Adds a real file or folder; `at` is its last change where nothing better is known.
+fn add(
+    found: &mut Vec<Found>,
+    kind: Kind,
+    root: &Path,
+    below: &Path,
+    at: Option<Timestamp>,
+    needed: Option<&'static str>,
+) {
+    let Ok(data) = fs::symlink_metadata(root.join(below)) else {
+        return;
+    };
+    let folder = !matches!(kind, Kind::Backup | Kind::Draft);
+    if data.is_symlink() || data.is_dir() != folder {
+        return;
+    }
+    let changed = data
+        .modified()
+        .ok()
+        .and_then(|at| Timestamp::try_from(at).ok());
+    if let Some(at) = at.or(changed) {
+        found.push(Found {
+            kind,
+            root: root.to_owned(),
+            below: below.to_owned(),
+            at,
+            needed,
+        });
+    }
+}
+
+/// The names in a folder, of which nothing on the way is a symbolic link.
+fn entries_below(root: &Path, folder: &Path) -> Vec<String> {
+    beneath(root, folder).map_or_else(|_| Vec::new(), |path| entries(&path))
+}
+
+fn entries(folder: &Path) -> Vec<String> {
+    let Ok(entries) = fs::read_dir(folder) else {
+        return Vec::new();
+    };
+    let mut names: Vec<String> = entries
+        .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
+        .collect();
+    names.sort();
+    names
+}
+
+/// Does what a plan says.
+pub fn carry_out(ledger: &mut Ledger, plan: &PrunePlan, dying: &mut Steps) -> Result<(), Failure> {
+    ledger.prune_rows(plan, dying)?;
+    for file in &plan.files {
+        dying.before("remove a file or a folder");
+        remove(file).map_err(|error| {
+            let path = file.root.join(&file.below);
+            Failure::cannot_write(format!(
+                "cannot remove {}: {}",
+                path.display(),
+                whole(&error)
+            ))
+        })?;
+    }
+    Ok(())
+}
+
+/// Removes one file or folder and nothing that a link leads to.
+fn remove(file: &OldFile) -> io::Result<()> {
+    let path = beneath(&file.root, &file.below)?;
+    let done = match file.kind {
+        Kind::Backup | Kind::Draft => fs::remove_file(&path),
+        Kind::Log | Kind::Staging | Kind::Report => fs::remove_dir_all(&path),
+    };
+    match done {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,159 @@
+//! The manual and the shells' completions, made from the definition that also parses and helps.
+//!
+//! Must never say what `--help` does not.
+
+use std::io;
+
+use clap::{Command, CommandFactory as _};
+use clap_complete::{Shell, generate};
+use clap_mangen::Man;
+
+use super::args::Args;
+
+/// The first line of each page: a file that begins otherwise is somebody else's.
+pub const MARK: &str = ".\\\" Written by runner man; the next one replaces it.\n";
+
+/// One page of the manual.
+pub struct Page {
+    /// Its file: `runner-config-show.1`.
+    pub name: String,
+    /// As roff.
+    pub text: Vec<u8>,
+}
+
+/// All pages, the program's own first.
+///
+/// # Errors
+/// A page could not be made.
+pub fn manual() -> io::Result<Vec<Page>> {
+    every(&Args::command())
+        .into_iter()
+        .map(|(words, command)| {
+            let name = words.join("-");
+            let mut text = MARK.as_bytes().to_vec();
+            let source = format!("runner {}", env!("CARGO_PKG_VERSION"));
+            let shown = command
+                .clone()
+                .display_name(name.clone())
+                .bin_name(words.join(" "));
+            Man::new(shown)
+                .title(name.to_uppercase())
+                .source(source)
+                .manual("runner")
+                .render(&mut text)?;
+            Ok(Page {
+                name: format!("{name}.1"),
+                text,
+            })
+        })
+        .collect()
+}
+
+/// The script that completes command lines of `shell`.
+pub fn completions(shell: Shell) -> String {
+    let mut script = Vec::new();
+    generate(shell, &mut Args::command(), "runner", &mut script);
+    String::from_utf8_lossy(&script).into_owned()
+}
+
+/// The program and all its commands that are shown, each with the words that call it.
+fn every(program: &Command) -> Vec<(Vec<String>, Command)> {
+    fn walk(words: &[String], command: &Command, all: &mut Vec<(Vec<String>, Command)>) {
+        let mut own = words.to_vec();
+        own.push(command.get_name().to_owned());
+        all.push((own.clone(), command.clone()));
+        let shown = command
+            .get_subcommands()
+            .filter(|inner| !inner.is_hide_set());
+        for inner in shown.filter(|inner| inner.get_name() != "help") {
+            walk(&own, inner, all);
+        }
+    }
+    let mut built = program.clone();
+    built.build();
+    let mut all = Vec::new();
+    walk(&[], &built, &mut all);
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+
+    use super::super::docs_tests::{commands, line_of};
+    use super::*;
+
+    #[test]
+    fn every_command_says_what_it_does_and_has_an_example() {
+        let program = Args::command();
+        program.clone().debug_assert();
+        let all = every(&program);
+        assert!(all.len() > 25, "{}", all.len());
+        for (words, command) in &all {
+            let named = words.join(" ");
+            assert!(
+                command.get_about().is_some(),
+                "{named} says nothing of itself"
+            );
+            let after = command
+                .get_after_help()
+                .map(ToString::to_string)
+                .unwrap_or_default();
+            assert!(after.contains("Example"), "{named} has no example");
+            // An example is one of this very command, and parses.
+            let example = after
+                .split_once("runner ")
+                .map(|(_, rest)| format!("runner {rest}"));
+            let lines = commands(&example.unwrap_or_default());
+            let line = lines
+                .iter()
+                .find_map(|line| line_of(line))
+                .unwrap_or_default();
+            let own = words.len() == 1 || line.starts_with(words);
+            assert!(own, "the example of {named} is of something else: {after}");
+            if let Err(error) = Args::try_parse_from(&line) {
+                panic!("{line:?}: {error}");
+            }
+            for argument in command.get_arguments() {
+                let known = ["help", "version"].contains(&argument.get_id().as_str());
+                assert!(
+                    known || argument.get_help().is_some(),
+                    "{named}: {}",
+                    argument.get_id()
+                );
+            }
+            assert!(
+                !words.iter().any(|word| word.contains('-')),
+                "a page's name is split at -"
+            );
+        }
+    }
+
+    #[test]
+    fn pages_and_scripts_name_every_command() {
+        let pages = manual().unwrap();
+        let names: Vec<&str> = pages.iter().map(|page| page.name.as_str()).collect();
+        assert!(names.contains(&"runner.1") && names.contains(&"runner-config-show.1"));
+        assert!(!names.iter().any(|name| name.contains("perform")));
+        for page in &pages {
+            let text = String::from_utf8(page.text.clone()).unwrap();
+            assert!(
+                text.starts_with(MARK) && text.contains("Example"),
+                "{}",
+                page.name
+            );
+        }
+        for shell in [
+            Shell::Bash,
+            Shell::Zsh,
+            Shell::Fish,
+            Shell::Elvish,
+            Shell::PowerShell,
+        ] {
+            let script = completions(shell);
+            for word in ["schedule", "simulate", "completions", "dry-run"] {
+                assert!(script.contains(word), "{shell}: {word}");
+            }
+        }
+    }
+}

@@ -1,0 +1,184 @@
+//! `runner ledger restore`: show the plan, and on a yes carry out the same.
+
+use std::fs;
+use std::io::{self, BufRead as _, IsTerminal as _};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
+use jiff::Timestamp;
+use runner_engine::ledger::{LedgerError, Restored, look_at, plan_restore};
+use runner_engine::outcome::Exit;
+use serde::Serialize;
+
+use crate::care;
+use crate::cli::Failure;
+use crate::cli::args::Listing;
+use crate::cli::show;
+use crate::home::Home;
+
+#[derive(Debug, Serialize)]
+struct RestoreJson {
+    done: bool,
+    from: String,
+    format: i64,
+    made: Option<Timestamp>,
+    ledger: String,
+    /// Where what is there now goes.
+    kept: Option<String>,
+    told: Option<Restored>,
+}
+
+pub fn run(
+    home: &Home,
+    file: Option<&Path>,
+    yes: bool,
+    quiet: bool,
+    listing: Listing,
+) -> Result<Exit, Failure> {
+    let now = home.wall()?;
+    let path = home.ledger_path();
+    let from = match file {
+        Some(file) => home.here.join(file),
+        None => newest(home)?,
+    };
+    let plan = plan_restore(&path, &from, now).map_err(|error| Failure::from(error).of_a_copy())?;
+    let mut json = RestoreJson {
+        done: false,
+        from: from.display().to_string(),
+        format: plan.copy.format,
+        made: plan.copy.made,
+        ledger: path.display().to_string(),
+        kept: plan.keep.as_ref().map(|keep| keep.display().to_string()),
+        told: None,
+    };
+    if !listing.json {
+        say_plan(&json, plan.unfinished);
+    }
+    let asks = io::stdin().is_terminal() && !listing.json;
+    if !yes && (!asks || !confirmed()) {
+        match listing.json {
+            true => show::json(&json),
+            false => show::say(quiet, "nothing was changed; with --yes it is done"),
+        }
+        return Ok(Exit::Done);
+    }
+    let told = plan
+        .carry_out(now, &mut Home::dying())
+        .map_err(|error| match error {
+            LedgerError::InUse { .. } => in_use(home),
+            other => Failure::from(other).of_a_copy(),
+        })?;
+    home.unmark_damage();
+    json.done = true;
+    json.told = Some(told);
+    if listing.json {
+        show::json(&json);
+    } else {
+        show::out(&format!(
+            "restored; {} moments since then are missed, {} waiting runs skipped, {} live runs ended\n",
+            told.missed, told.skipped, told.ended
+        ));
+    }
+    Ok(Exit::Done)
+}
+
+/// Asks the terminal; no answer is no.
+fn confirmed() -> bool {
+    show::say(false, "Do it? [y/N]");
+    let mut answer = String::new();
+    let _no_answer_is_no = io::stdin().lock().read_line(&mut answer);
+    matches!(answer.trim(), "y" | "Y" | "yes")
+}
+
+fn say_plan(json: &RestoreJson, unfinished: bool) {
+    let made = json
+        .made
+        .map_or_else(|| "an unknown moment".to_owned(), show::moment);
+    let mut text = format!(
+        "from    {}, as of {made}, format {}\n",
+        json.from, json.format
+    );
+    text.push_str(&format!("to      {}\n", json.ledger));
+    match &json.kept {
+        Some(kept) => text.push_str(&format!(
+            "keep    what is there now, as {kept} (with its log)\n"
+        )),
+        None => text.push_str("keep    nothing: there is no ledger\n"),
+    }
+    if unfinished {
+        text.push_str("first   finish a restore that was interrupted\n");
+    }
+    text.push_str(
+        "then    what came due since is recorded as missed, what waited as skipped; nothing runs twice in silence\n",
+    );
+    show::out(&text);
+}
+
+/// The newest backup that is whole.
+fn newest(home: &Home) -> Result<PathBuf, Failure> {
+    let mut why = String::new();
+    for backup in care::backups(home) {
+        match look_at(&backup) {
+            Ok(_) => return Ok(backup),
+            Err(error) => why.push_str(&format!("; {error}")),
+        }
+    }
+    let path = home.ledger_path();
+    Err(Failure::data(format!(
+        "there is no whole backup in {}{why}",
+        home.backups().display()
+    ))
+    .mend(format!(
+        "mkdir {0}/damaged && mv {1}* {0}/damaged/   (history and accounts start anew; decisions are in your projects and stay)",
+        home.state.display(),
+        path.display()
+    )))
+}
+
+/// Who has the ledger open, as far as this user can see.
+fn in_use(home: &Home) -> Failure {
+    let lock = fs::metadata(home.state.join("ledger.lock"));
+    let me = std::process::id();
+    let mut holders = Vec::new();
+    for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
+        let Some(pid) = entry
+            .file_name()
+            .to_str()
+            .and_then(|pid| pid.parse::<u32>().ok())
+        else {
+            continue;
+        };
+        let holds = fs::read_dir(entry.path().join("fd"))
+            .into_iter()
+            .flatten()
+            .flatten()
+            .any(|fd| {
+                let (Ok(fd), Ok(lock)) = (fs::metadata(fd.path()), &lock) else {
+                    return false;
+                };
+                (fd.dev(), fd.ino()) == (lock.dev(), lock.ino())
+            });
+        if holds && pid != me {
+            let words = fs::read(entry.path().join("cmdline")).unwrap_or_default();
+            let words = String::from_utf8_lossy(&words).replace('\0', " ");
+            holders.push((pid, words.trim().to_owned()));
+        }
+    }
+    let who: Vec<String> = holders
+        .iter()
+        .map(|(pid, words)| format!("PID {pid} ({words})"))
+        .collect();
+    let pids: Vec<String> = holders.iter().map(|(pid, _)| pid.to_string()).collect();
+    let failure = Failure::later(format!(
+        "the ledger is in use{}{}: nothing was changed",
+        if who.is_empty() { "" } else { " by " },
+        who.join(", ")
+    ));
+    match pids.is_empty() {
+        true => failure.mend("runner ledger restore --yes   (again, in a moment)"),
+        false => failure.mend(format!(
+            "kill -TERM {}   (then repeat this)",
+            pids.join(" ")
+        )),
+    }
+}

@@ -1,0 +1,75 @@
+//! `runner completions` and `runner man`.
+//!
+//! Must never replace a file that it did not write.
+
+use std::fs;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+use clap_complete::Shell;
+use runner_engine::causes::whole;
+use runner_engine::files::write_atomic;
+use runner_engine::outcome::Exit;
+
+use crate::cli::Failure;
+use crate::cli::pages::{self, MARK, Page};
+use crate::cli::show;
+
+/// Prints the script for a shell.
+pub fn completions(shell: Shell) -> Exit {
+    show::out(&pages::completions(shell));
+    Exit::Done
+}
+
+/// Writes all pages into a folder, or none.
+pub fn write(into: &Path, quiet: bool) -> Result<Exit, Failure> {
+    let pages = pages::manual()
+        .map_err(|error| Failure::internal(format!("cannot make a page: {error}")))?;
+    let wanted: Vec<(PathBuf, Page)> = pages
+        .into_iter()
+        .map(|page| (into.join(&page.name), page))
+        .filter_map(|(path, page)| match ours(&path, &page.text) {
+            Ok(true) => Some(Ok((path, page))),
+            Ok(false) => None,
+            Err(failure) => Some(Err(failure)),
+        })
+        .collect::<Result<_, _>>()?;
+    fs::create_dir_all(into).map_err(|error| {
+        Failure::cannot_write(format!("cannot make {}: {error}", into.display()))
+    })?;
+    for (path, page) in &wanted {
+        write_atomic(path, &page.text, 0o644).map_err(|error| {
+            Failure::cannot_write(format!(
+                "cannot write {}: {}",
+                path.display(),
+                whole(&error)
+            ))
+        })?;
+        show::out(&format!("{}\n", path.display()));
+    }
+    if wanted.is_empty() {
+        show::say(quiet, "all pages are there already; nothing was written");
+    }
+    Ok(Exit::Done)
+}
+
+/// Whether a page is to be written: not when it is there just so.
+///
+/// # Errors
+/// Somebody else's file has its name.
+fn ours(path: &Path, text: &[u8]) -> Result<bool, Failure> {
+    match fs::symlink_metadata(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(true),
+        Ok(data) if data.is_file() => match fs::read(path) {
+            Ok(found) if found == text => return Ok(false),
+            Ok(found) if found.starts_with(MARK.as_bytes()) => return Ok(true),
+            _ => {}
+        },
+        _ => {}
+    }
+    Err(Failure::cannot_write(format!(
+        "{} is there and was not written by runner man; nothing was written",
+        path.display()
+    ))
+    .mend("runner man ANOTHER-FOLDER"))
+}

@@ -1,0 +1,363 @@
+//! A run gone through and not made: `--dry-run`.
+//!
+//! ```text
+//! copy of the ledger ──> looks at both locks ──> facts ──> Ledger::admit, in the copy
+//!                                                            │ admitted              │ declined
+//!                                                            └──> jobs::rehearse <───┘ as if let in
+//! ```
+//!
+//! Everything that decides is what a real run is decided by; only the ledger is a copy in memory.
+//! Must never write a file, take a lock, ask a backend or start a job's program.
+
+use jiff::Timestamp;
+use runner_backends::Description;
+use runner_engine::admission::Facts;
+use runner_engine::ids::RunId;
+use runner_engine::ledger::{
+    Admission, Admitted, Amounts, Budget, Enter, Ledger, Level, NewOccurrence, NightId, Recorded,
+    RunRow, RunState, Summary,
+};
+use runner_engine::locks::{ContractLock, JobLock, LockError, job_lock_path};
+use runner_engine::outcome::{Class, Outcome};
+use runner_engine::owner::Owner;
+use runner_engine::scope::Scope;
+use runner_jobs::context::{Place, Tools};
+use runner_jobs::{Context, Plan, Silent};
+use runner_text::redact::Redactor;
+
+use super::{Ready, Setting, Stop, cancel_token, contract_lock_path, not_ours, refuse};
+use crate::cli::Failure;
+use crate::home::Home;
+use crate::project::Here;
+
+/// One run that was gone through.
+pub struct Rehearsed {
+    /// Its row in the copy.
+    pub row: RunRow,
+    /// How it would stand.
+    pub stands: Stands,
+    /// Who would be asked.
+    pub backend: Option<Description>,
+    /// The name of that backend in the configuration.
+    pub backend_name: String,
+    /// The most that it may spend by its own budget; what it leaves out is bounded by default.
+    pub want: Budget,
+    /// The accounts that it spends from, as they were before it.
+    pub levels: Vec<Left>,
+    /// Prefixes below the project that it may write.
+    pub writes: Vec<String>,
+    /// What it would do, or how it would end before it asks; none where that cannot be told.
+    pub plan: Option<Result<Plan, Outcome>>,
+    /// Hides secrets in whatever is shown.
+    pub redactor: Redactor,
+    /// What a reader may want to know besides.
+    pub notes: Vec<String>,
+}
+
+/// How a run would stand after admission.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Stands {
+    /// It would begin, with this much reserved.
+    Admitted(Amounts),
+    /// It would not begin.
+    Declined(Outcome),
+}
+
+/// An account.
+pub struct Left {
+    /// What people call it.
+    pub label: String,
+    /// What it may hold in all.
+    pub cap: Budget,
+    /// What is spent or held of it.
+    pub used: Amounts,
+}
+
+/// The copy in which runs are gone through, and those who start them.
+pub struct Stage<'h> {
+    /// The copy.
+    pub ledger: Ledger,
+    /// Wall time of all that happens.
+    pub now: Timestamp,
+    /// When the last run ended in the copy.
+    ended: Timestamp,
+    home: &'h Home,
+    me: Owner,
+}
+
+impl<'h> Stage<'h> {
+    /// With a copy of the ledger in which the project is registered as it is now.
+    pub fn of(home: &'h Home, project: &Here) -> Result<Self, Failure> {
+        let now = home.wall()?;
+        let mut ledger = home.ledger_to_rehearse()?;
+        project.register(&mut ledger, now)?;
+        Ok(Self {
+            ledger,
+            now,
+            ended: now,
+            home,
+            me: Owner::me(),
+        })
+    }
+
+    /// Enters an occurrence; `None` when its key is taken.
+    pub fn enter(
+        &mut self,
+        project: &Here,
+        job: &str,
+        key: &str,
+        night: Option<NightId>,
+    ) -> Result<Option<RunId>, Failure> {
+        let job = self.ledger.job(&project.id, job)?.id;
+        let new = NewOccurrence {
+            night,
+            ..NewOccurrence::by_hand(job, key.to_owned(), self.now)
+        };
+        match self.ledger.enter(&new, &self.me, self.now)? {
+            Recorded::New(run) => Ok(Some(run)),
+            Recorded::Known(_) => Ok(None),
+        }
+    }
+
+    /// What waited for what has ended by now.
+    pub fn ready(&mut self, night: NightId) -> Result<Vec<RunId>, Failure> {
+        Ok(self.ledger.start_ready(Some(night), &self.me, self.ended)?)
+    }
+
+    /// Goes through one run and settles it in the copy: at `most`, as if it had spent all that it
+    /// may, else as if it had spent nothing, without a plan.
+    pub fn rehearse(&mut self, run: &RunId, most: bool) -> Result<Rehearsed, Failure> {
+        let row = self.ledger.run(run)?;
+        let setting = Setting::of(self.home, &self.ledger, &row)?;
+        let mut told = Rehearsed {
+            stands: Stands::Declined(Outcome::Cancelled { why: String::new() }),
+            backend: None,
+            backend_name: setting.spec.backend.clone(),
+            want: setting.want(""),
+            levels: Vec::new(),
+            writes: setting.writes(),
+            plan: None,
+            redactor: setting.redactor.clone(),
+            notes: Vec::new(),
+            row: row.clone(),
+        };
+        if let Err(stop) = self.go_through(&setting, most, &mut told) {
+            let outcome = match stop {
+                Stop::Before(outcome) => setting.redacted(outcome),
+                Stop::Hard(failure) => return Err(failure),
+            };
+            self.ledger.decline(run, &outcome, self.now)?;
+            told.stands = Stands::Declined(outcome);
+        }
+        Ok(told)
+    }
+
+    fn go_through(
+        &mut self,
+        setting: &Setting<'_>,
+        most: bool,
+        told: &mut Rehearsed,
+    ) -> Result<(), Stop> {
+        let held = self.look_at_locks(setting);
+        self.bury_the_dead(setting, told)?;
+        let Ready {
+            git,
+            backends,
+            facts,
+            levels,
+        } = Ready::of(self.home, &self.ledger, setting)?;
+        let backend = backends.first;
+        let described = backend.describe();
+        told.backend_name = backend.name().to_owned();
+        let passed = backends.fell.into_iter();
+        told.notes
+            .extend(passed.map(|one| format!("is passed over: {one}")));
+        told.want = setting.want(&described.kind);
+        told.backend = Some(described);
+        for level in &levels {
+            told.levels.push(Left {
+                label: level.label.clone(),
+                cap: level.cap,
+                used: self.ledger.account(level.level, &level.key)?,
+            });
+        }
+        if let Some(until) = facts.paused_until.filter(|until| *until > self.now) {
+            told.notes.push(format!(
+                "the job is paused until {until}: what is asked for by hand runs all the same"
+            ));
+        }
+        if held.is_err() {
+            told.plan = self.as_if(setting, told.want, &git, &backend)?;
+            return held;
+        }
+        let entered = self.admit(setting, &facts, told.want, &levels)?;
+        let admitted = match entered {
+            Admission::Admitted(admitted) => admitted,
+            Admission::Declined(outcome) => {
+                told.stands = Stands::Declined(setting.redacted(outcome));
+                if most {
+                    told.plan = self.as_if(setting, told.want, &git, &backend)?;
+                }
+                return Ok(());
+            }
+        };
+        told.stands = Stands::Admitted(admitted.reserved());
+        let (mut outcome, mut at) = (Outcome::Succeeded, self.now);
+        // What is reserved for its questions is charged in full, for nobody says what they used; and
+        // so is its time.
+        if most {
+            let plan = self.plan(setting, &admitted, &git, &backend)?;
+            if let Err(other) = &plan {
+                outcome = other.clone();
+            }
+            told.plan = Some(plan);
+            let total = jiff::SignedDuration::try_from(setting.spec.total).unwrap_or_default();
+            at = at.saturating_add(total).unwrap_or(at);
+        }
+        self.ended = self.ended.max(at);
+        let (run, fence) = (admitted.run(), Some(admitted.fence()));
+        self.ledger
+            .settle(run, fence, &outcome, &Summary::default(), at)?;
+        Ok(())
+    }
+
+    fn admit(
+        &mut self,
+        setting: &Setting<'_>,
+        facts: &Facts,
+        want: Budget,
+        levels: &[Level],
+    ) -> Result<Admission, Stop> {
+        Ok(self.ledger.admit(&Enter {
+            run: &setting.row.id,
+            owner: &self.me,
+            facts,
+            want,
+            levels,
+            total: setting.spec.total,
+            staging: &setting.staging(),
+            now: self.home.now()?,
+        })?)
+    }
+
+    /// What a run that is not let in would do if it were: in another copy, without accounts.
+    fn as_if(
+        &self,
+        setting: &Setting<'_>,
+        want: Budget,
+        git: &runner_engine::git::Git,
+        backend: &std::sync::Arc<dyn runner_backends::Backend>,
+    ) -> Result<Option<Result<Plan, Outcome>>, Stop> {
+        let mut apart = Stage::of(self.home, &setting.here)?;
+        let key = format!("as if {}", setting.row.id);
+        let Some(run) = apart.enter(&setting.here, &setting.row.job_name, &key, None)? else {
+            return Ok(None);
+        };
+        let row = apart.ledger.run(&run)?;
+        let setting = Setting::of(self.home, &apart.ledger, &row)?;
+        let facts = Facts {
+            by_hand: true,
+            free_bytes: u64::MAX,
+            ..Facts::default()
+        };
+        match apart.admit(&setting, &facts, want, &[])? {
+            Admission::Admitted(admitted) => {
+                apart.plan(&setting, &admitted, git, backend).map(Some)
+            }
+            Admission::Declined(_) => Ok(None),
+        }
+    }
+
+    fn plan(
+        &mut self,
+        setting: &Setting<'_>,
+        admitted: &Admitted,
+        git: &runner_engine::git::Git,
+        backend: &std::sync::Arc<dyn runner_backends::Backend>,
+    ) -> Result<Result<Plan, Outcome>, Stop> {
+        let allowed = setting.writes();
+        let allowed: Vec<&str> = allowed.iter().map(String::as_str).collect();
+        let scope = match Scope::open(&setting.here.root, &allowed, &setting.staging()) {
+            Ok(scope) => scope,
+            Err(error) => {
+                return Ok(Err(Outcome::Failed {
+                    class: Class::Environment,
+                    why: error.to_string(),
+                }));
+            }
+        };
+        let cache = self.home.cache_folder(&setting.here.id);
+        let mut unwatched = Silent;
+        let context = Context::new(
+            admitted,
+            Place {
+                root: &setting.here.root,
+                cache: &cache,
+                run_dir: &setting.run_dir,
+            },
+            scope,
+            git.clone(),
+            Tools {
+                cancel: cancel_token()?,
+                progress: &mut unwatched,
+                redactor: setting.redactor.clone(),
+                env: &setting.environment,
+                clock: &self.home.clock,
+            },
+            &mut self.ledger,
+            backend.clone(),
+        );
+        match runner_jobs::rehearse(context.rehearsing(), &setting.spec) {
+            Ok(plan) => Ok(Ok(plan)),
+            Err(runner_jobs::JobError::Ledger(error)) => Err(error.into()),
+            Err(error) => Ok(Err(setting.redacted(error.outcome(self.now)))),
+        }
+    }
+
+    /// Whether both locks could be had.
+    fn look_at_locks(&self, setting: &Setting<'_>) -> Result<(), Stop> {
+        if let Some(path) = contract_lock_path(setting)? {
+            ContractLock::look(&path, self.now).map_err(|it| not_ours(setting, it))?;
+        }
+        self.job_lock(setting.row)
+            .map_err(|it| not_ours(setting, it))
+    }
+
+    fn job_lock(&self, row: &RunRow) -> Result<(), LockError> {
+        JobLock::look(&job_lock_path(
+            &self.home.state,
+            &row.project,
+            &row.job_name,
+        ))
+    }
+
+    /// A real run settles those of its job that died before it; what they hold is free then.
+    fn bury_the_dead(&mut self, setting: &Setting<'_>, told: &mut Rehearsed) -> Result<(), Stop> {
+        for dead in self.ledger.live()? {
+            let dead_here = dead.job == setting.row.job
+                && dead.id != setting.row.id
+                && dead.state == RunState::Running;
+            // Whoever holds the lock lives.
+            if !dead_here || self.job_lock(setting.row).is_err() {
+                continue;
+            }
+            told.notes.push(format!(
+                "run {} of this job died; it would be settled first",
+                dead.id
+            ));
+            let outcome = Outcome::Lost {
+                why: "its process is gone".to_owned(),
+            };
+            self.ledger
+                .settle(
+                    &dead.id,
+                    dead.fence,
+                    &outcome,
+                    &Summary::default(),
+                    self.now,
+                )
+                .map_err(|error| refuse(Class::Internal, error.to_string()))?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,330 @@
+//! `runner projects`: what is registered, how it stands, where it went, and an end to it.
+//!
+//! Looking changes nothing. `forget` shows a plan and carries out that very plan.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
+use runner_engine::ids::ProjectId;
+use runner_engine::ledger::{Ledger, Project};
+use runner_engine::outcome::Exit;
+use serde::Serialize;
+
+use crate::cli::Failure;
+use crate::cli::args::{Listing, ProjectsCommand};
+use crate::cli::show;
+use crate::daemon::client;
+use crate::filesystem;
+use crate::home::Home;
+use crate::project::projection;
+use crate::project::standing::{Seen, Standing, look};
+use crate::project::{self, identity};
+
+/// Does what is asked.
+pub fn run(
+    home: &Home,
+    here: &Path,
+    command: Option<&ProjectsCommand>,
+    quiet: bool,
+    listing: Listing,
+) -> Result<Exit, Failure> {
+    match command {
+        None => list(home, listing),
+        Some(ProjectsCommand::List { listing }) => list(home, *listing),
+        Some(ProjectsCommand::Move { old, new, listing }) => {
+            relocate(home, old, &here.join(new), quiet, *listing)
+        }
+        Some(ProjectsCommand::Forget {
+            project,
+            yes,
+            listing,
+        }) => forget(home, project, *yes, quiet, *listing),
+    }
+}
+
+/// A project, for scripts.
+#[derive(Debug, Serialize)]
+struct ProjectJson {
+    id: ProjectId,
+    path: String,
+    standing: &'static str,
+    trouble: Option<String>,
+    mend: Option<String>,
+    /// The kind of the shared file system that it lies on.
+    shared: Option<String>,
+}
+
+fn list(home: &Home, listing: Listing) -> Result<Exit, Failure> {
+    let mut found = Vec::new();
+    if let Some(ledger) = home.ledger_to_read()? {
+        for known in ledger.every_project()? {
+            let standing = project::standing_of_row(&known);
+            let path = known.displaced_from().unwrap_or_else(|| known.path.clone());
+            let (trouble, mend) = match standing.trouble(&path, &known.id) {
+                Some((what, mend)) => (Some(what), Some(mend)),
+                None if standing == Standing::Replaced => (
+                    Some(
+                        "another folder is at its path than was; it goes on as the same project"
+                            .to_owned(),
+                    ),
+                    Some(
+                        "runner tick   (or, if it is another one: runner init --new-id)".to_owned(),
+                    ),
+                ),
+                None => (None, None),
+            };
+            found.push(ProjectJson {
+                shared: filesystem::shared(&path),
+                path: path.display().to_string(),
+                standing: standing.word(),
+                id: known.id,
+                trouble,
+                mend,
+            });
+        }
+    }
+    if listing.json {
+        show::json(&found);
+        return Ok(Exit::Done);
+    }
+    if found.is_empty() {
+        show::out("no project yet; `runner init` makes one of the folder you are in\n");
+        return Ok(Exit::Done);
+    }
+    let mut text = String::new();
+    let rows: Vec<Vec<String>> = found
+        .iter()
+        .map(|it| vec![it.standing.to_owned(), it.id.to_string(), it.path.clone()])
+        .collect();
+    for (line, it) in show::table(&rows).lines().zip(&found) {
+        text.push_str(&format!("{line}\n"));
+        if let (Some(trouble), Some(mend)) = (&it.trouble, &it.mend) {
+            text.push_str(&format!("  {trouble}\n  to mend it: {mend}\n"));
+        }
+        if let Some(kind) = &it.shared {
+            text.push_str(&format!(
+                "  warning: it lies on {kind}, which other machines write to as well\n"
+            ));
+        }
+    }
+    show::out(&text);
+    Ok(Exit::Done)
+}
+
+/// The project that somebody names by its path, as it was or is, or by its id.
+fn named(ledger: &Ledger, name: &Path) -> Result<Project, Failure> {
+    let all = ledger.every_project()?;
+    let text = name.to_string_lossy();
+    let canonical = fs::canonicalize(name).ok();
+    let mut matches: Vec<&Project> = all
+        .iter()
+        .filter(|it| {
+            it.id.as_str() == text.to_ascii_uppercase()
+                || it.path == name
+                || canonical.as_ref() == Some(&it.path)
+        })
+        .collect();
+    if matches.is_empty() && text.len() >= 6 {
+        let begins = |it: &&Project| it.id.as_str().starts_with(&text.to_ascii_uppercase());
+        matches = all.iter().filter(begins).collect();
+    }
+    match matches.as_slice() {
+        [one] => Ok((*one).clone()),
+        [] => Err(
+            Failure::data(format!("no project {} is known", name.display()))
+                .mend("runner projects"),
+        ),
+        several => Err(
+            Failure::data(format!("{} projects begin with {text}", several.len()))
+                .mend("runner projects"),
+        ),
+    }
+}
+
+/// What a move came to, for scripts.
+#[derive(Debug, Serialize)]
+struct MovedJson<'a> {
+    id: &'a ProjectId,
+    from: String,
+    to: String,
+}
+
+fn relocate(
+    home: &Home,
+    old: &Path,
+    new: &Path,
+    quiet: bool,
+    listing: Listing,
+) -> Result<Exit, Failure> {
+    let mut ledger = home.ledger()?;
+    // An old path is gone and has no other spelling than the one it was registered under; a relative
+    // one is of the current folder.
+    let known = named(&ledger, old)
+        .or_else(|failure| named(&ledger, &absolute(home, old)).map_err(|_| failure))?;
+    let root = fs::canonicalize(new)
+        .map_err(|error| Failure::data(format!("{}: {error}", new.display())))?;
+    if !root.join(project::FILE).is_file() {
+        return Err(Failure::data(format!(
+            "{} is no project: it has no {}",
+            root.display(),
+            project::FILE
+        ))
+        .mend(format!(
+            "runner projects move {} ITS-NEW-PLACE",
+            old.display()
+        )));
+    }
+    let data = fs::metadata(&root)
+        .map_err(|error| Failure::environment(format!("{}: {error}", root.display())))?;
+    let node = (data.dev(), data.ino());
+    let same_folder = node == (known.device, known.inode);
+    let carried = project::id_at(&root);
+    if carried.as_ref() != Some(&known.id) && !same_folder {
+        let carries = carried.map_or_else(
+            || "carries no id".to_owned(),
+            |id| format!("carries the id {id}"),
+        );
+        return Err(Failure::data(format!(
+            "{} is another project than {}: it {carries}",
+            root.display(),
+            known.path.display()
+        ))
+        .mend(format!("runner init {}", root.display())));
+    }
+    if known.path == root {
+        show::say(
+            quiet || listing.json,
+            &format!("{} is there already", root.display()),
+        );
+        return Ok(Exit::Done);
+    }
+    let still = look(&known.path, &known.id, project::id_at);
+    if let (Seen::Project { same_id: true, .. }, false) = (&still, same_folder) {
+        return Err(Failure::data(format!(
+            "{} is still there: {} is a copy or another clone of it",
+            known.path.display(),
+            root.display()
+        ))
+        .mend(format!("runner init --new-id {}", root.display())));
+    }
+    ledger.relocate(&known.id, &root, node.0, node.1)?;
+    if identity::own(&root).ok().flatten().as_ref() != Some(&known.id) {
+        identity::write(&root, &known.id)?;
+    }
+    client::wake(home);
+    if listing.json {
+        show::json(&MovedJson {
+            id: &known.id,
+            from: known.path.display().to_string(),
+            to: root.display().to_string(),
+        });
+    } else {
+        show::say(
+            quiet,
+            &format!("{} is at {} now", known.path.display(), root.display()),
+        );
+    }
+    Ok(Exit::Done)
+}
+
+fn absolute(home: &Home, path: &Path) -> PathBuf {
+    home.here.join(path)
+}
+
+/// What forgetting takes away, for scripts.
+#[derive(Debug, Serialize)]
+struct ForgetJson<'a> {
+    id: &'a ProjectId,
+    path: String,
+    jobs: u64,
+    nights: u64,
+    occurrences: u64,
+    runs: usize,
+    /// Folders of runs with their logs, and what is kept for looking.
+    remove: Vec<String>,
+    done: bool,
+}
+
+fn forget(
+    home: &Home,
+    name: &Path,
+    yes: bool,
+    quiet: bool,
+    listing: Listing,
+) -> Result<Exit, Failure> {
+    let nothing = || Failure::data(format!("no project {} is known", name.display()));
+    let Some(reader) = home.ledger_to_read()? else {
+        return Err(nothing().mend("runner projects"));
+    };
+    let known = named(&reader, name)
+        .or_else(|failure| named(&reader, &absolute(home, name)).map_err(|_| failure))?;
+    let plan = reader.forgetting(&known.id)?;
+    drop(reader);
+    if let Some(run) = plan.live.first().or(plan.awaited_by.first()) {
+        let why = match plan.live.is_empty() {
+            true => "another project's queue waits for one of its runs",
+            false => "it has runs that are not over",
+        };
+        return Err(
+            Failure::later(format!("{} is not forgotten: {why}", known.path.display()))
+                .mend(format!("runner cancel {run}")),
+        );
+    }
+    let folders: Vec<PathBuf> = plan
+        .runs
+        .iter()
+        .map(|run| home.run_folder(run.as_str()))
+        .chain([projection::path(&home.state, &known.id)])
+        .filter(|path| path.exists())
+        .collect();
+    if yes {
+        home.ledger()?.forget(&plan)?;
+        for path in &folders {
+            let removed = match path.is_dir() {
+                true => fs::remove_dir_all(path),
+                false => fs::remove_file(path),
+            };
+            if let Err(error) = removed {
+                show::complain(&format!("{} is left: {error}", path.display()));
+            }
+        }
+        client::wake(home);
+    }
+    if listing.json {
+        show::json(&ForgetJson {
+            id: &known.id,
+            path: known.path.display().to_string(),
+            jobs: plan.jobs,
+            nights: plan.nights,
+            occurrences: plan.occurrences,
+            runs: plan.runs.len(),
+            remove: folders
+                .iter()
+                .map(|path| path.display().to_string())
+                .collect(),
+            done: yes,
+        });
+        return Ok(Exit::Done);
+    }
+    let text = format!(
+        "{} {} ({})\n  from the ledger: {}, {}, {}, {}, and what they spent\n  from {}: {} of runs and caches\n  the project's own files stay as they are\n",
+        if yes { "forgotten:" } else { "would forget" },
+        known.path.display(),
+        known.id,
+        show::count(plan.jobs, "job"),
+        show::count(plan.nights, "night"),
+        show::count(plan.occurrences, "occurrence"),
+        show::count(plan.runs.len() as u64, "run"),
+        home.state.display(),
+        show::count(folders.len() as u64, "folder"),
+    );
+    match yes {
+        true => show::say(quiet, text.trim_end()),
+        false => show::out(&format!(
+            "{text}nothing was done; to do it: runner projects forget {} --yes\n",
+            known.id
+        )),
+    }
+    Ok(Exit::Done)
+}

@@ -1,0 +1,100 @@
+//! What one run spent, and from which accounts.
+
+use runner_engine::ledger::{Amounts, Ledger, RunRow};
+use serde::Serialize;
+
+use super::pair;
+use crate::budget;
+use crate::cli::Failure;
+
+/// What a run spent.
+#[derive(Debug, Serialize)]
+pub(super) struct Spent {
+    spent: Amounts,
+    /// Calls that did not state their usage and are charged as they were reserved.
+    unstated_calls: u64,
+    /// Calls that stated their tokens and have no price: their money is as reserved.
+    unpriced_calls: u64,
+    /// The run whose reservation this one's came out of.
+    parent: Option<String>,
+    accounts: Vec<AccountJson>,
+}
+
+#[derive(Debug, Serialize)]
+struct AccountJson {
+    level: String,
+    key: String,
+    reserved: Amounts,
+    /// Whether that is still held.
+    held: bool,
+}
+
+impl Spent {
+    /// Of a run.
+    pub(super) fn of(ledger: &Ledger, row: &RunRow) -> Result<Self, Failure> {
+        let mut spent = ledger.spent_by(&row.id)?;
+        if let (Some(started), Some(finished)) = (row.started, row.finished) {
+            let lasted = finished.duration_since(started).as_secs();
+            spent.seconds = lasted.max(0).unsigned_abs();
+        }
+        Ok(Self {
+            spent,
+            unstated_calls: ledger.unstated_calls(&row.id)?,
+            unpriced_calls: ledger.unpriced_calls(&row.id)?,
+            parent: ledger.parent_of(&row.id)?.map(|parent| parent.to_string()),
+            accounts: ledger
+                .held_by(&row.id)?
+                .into_iter()
+                .map(|held| AccountJson {
+                    level: held.level,
+                    key: held.key,
+                    reserved: held.reserved,
+                    held: held.open,
+                })
+                .collect(),
+        })
+    }
+
+    /// For people.
+    pub(super) fn lines(&self) -> Vec<Vec<String>> {
+        let mut text = budget::words(self.spent);
+        for (count, why) in [
+            (self.unstated_calls, "charged at the reserved maximum"),
+            (
+                self.unpriced_calls,
+                "without a known price, its money charged at the reserved maximum",
+            ),
+        ] {
+            match count {
+                0 => {}
+                1 => text.push_str(&format!("; 1 call {why}")),
+                n => text.push_str(&format!("; {n} calls {why}")),
+            }
+        }
+        let mut lines = vec![pair("spent", &text)];
+        if let Some(parent) = &self.parent {
+            lines.push(pair("paid by", &format!("run {parent}")));
+        }
+        for account in &self.accounts {
+            // A project's key begins with its id, which tells a reader nothing.
+            let key = match account.level.as_str() {
+                "day" | "job" => account.key.split_once(' ').map_or("", |(_, rest)| rest),
+                _ => &account.key,
+            };
+            let what = if account.held {
+                "holds"
+            } else {
+                "had reserved"
+            };
+            lines.push(pair(
+                "account",
+                &format!(
+                    "{} {key}: {what} {}",
+                    account.level,
+                    budget::words(account.reserved)
+                ),
+            ));
+        }
+        lines
+    }
+}

@@ -1,0 +1,502 @@
+//! One look at everything: the ledger by set, the projects by stat.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use jiff::tz::TimeZone;
+use jiff::{SignedDuration, Timestamp};
+use runner_engine::admission;
+use runner_engine::ids::ProjectId;
+use runner_engine::ledger::{Amounts, Budget, Ledger, MissedStretch, OwnPause, Project, RunRow};
+use runner_engine::locks::{Holder, job_lock_path};
+use runner_engine::outcome::Outcome;
+use runner_engine::schedule::Trigger;
+use runner_engine::tick::civil_date;
+use runner_jobs::report;
+
+use super::super::pause::limited;
+use super::super::runs::word;
+use super::model::{
+    BudgetJson, BudgetsJson, DaemonJson, LiveJson, LockJson, MarkJson, MissedJson, NextJson,
+    NightJson, PausedJson, ProjectJson, StarvedJson, StatusJson, StoppedJson, TicksJson, VERSION,
+};
+use super::queue;
+use crate::cli::{Failure, show};
+use crate::daemon::client::Client;
+use crate::home::Home;
+use crate::project::projection::Projection;
+use crate::project::{self, Here, Stamps, standing};
+
+/// How long nothing may tick before it is said aloud: host timers come every quarter of an hour.
+const SILENCE: SignedDuration = SignedDuration::from_hours(1);
+/// From so many moments in a row on that were each replaced by the next, a job is said to starve.
+const STARVED: u32 = 3;
+
+/// How everything stands; of one project where `here` is in one.
+pub(super) fn gather(home: &Home, here: &Path, asked: bool) -> Result<StatusJson, Failure> {
+    let now = home.wall()?;
+    let daemon = Client::connect(home).map(|mut daemon| match daemon.status() {
+        Ok(status) => DaemonJson::Answers(status),
+        Err(failure) => DaemonJson::Silent {
+            trouble: failure.to_string(),
+        },
+    });
+    let mut status = StatusJson {
+        schema_version: VERSION,
+        ledger: home.ledger_path().display().to_string(),
+        paused: None,
+        ticks: TicksJson {
+            last: home.last_tick(),
+            trouble: None,
+        },
+        daemon,
+        live_runs: 0,
+        projects: Vec::new(),
+    };
+    let root = match project::find(here) {
+        Ok(root) => Some(root),
+        // Its file may be gone, and the ledger knows it still.
+        Err(failure) if asked => match home.ledger_to_read()? {
+            Some(ledger) => Some(project::kept(home, &ledger, here)?.row.path),
+            None => return Err(failure),
+        },
+        Err(_) => None,
+    };
+    let Some(ledger) = home.ledger_to_read()? else {
+        status
+            .projects
+            .extend(root.map(|root| unregistered(&root, Here::at(home, &root).err())));
+        return Ok(status);
+    };
+    let shown: Vec<Project> = match &root {
+        None => ledger.projects()?,
+        Some(root) => match project::kept(home, &ledger, root) {
+            Ok(kept) => vec![kept.row],
+            Err(failure) => {
+                let mistake = Here::at(home, root)
+                    .and_then(|here| here.check(&ledger))
+                    .err();
+                // One that only has not run yet is in no trouble.
+                drop(failure);
+                status.projects.push(unregistered(root, mistake));
+                Vec::new()
+            }
+        },
+    };
+    status.paused = ledger.paused_until(now)?.map(|until| PausedJson {
+        job: None,
+        until: limited(until),
+        zone: None,
+    });
+    let all = All::of(home, &ledger, &shown, now)?;
+    status.live_runs = all.live.len();
+    if !matches!(status.daemon, Some(DaemonJson::Answers(_))) && ledger.has_clocks()? {
+        status.ticks.trouble = silence(status.ticks.last, now);
+    }
+    for known in &shown {
+        status.projects.push(all.one(known, shown.len() == 1)?);
+    }
+    Ok(status)
+}
+
+fn silence(last: Option<Timestamp>, now: Timestamp) -> Option<String> {
+    let since = match last {
+        Some(last) if now.duration_since(last) <= SILENCE => return None,
+        Some(last) => format!("nothing has ticked since {}", show::moment(last)),
+        None => "nothing has ever ticked".to_owned(),
+    };
+    Some(format!(
+        "{since} and no daemon answers, so no clock starts anything: run `runner daemon`, or let a host timer call `runner tick`"
+    ))
+}
+
+/// A project that the ledger does not know.
+fn unregistered(root: &Path, mistake: Option<Failure>) -> ProjectJson {
+    ProjectJson {
+        id: project::id_at(root).map(|id| id.to_string()),
+        path: root.display().to_string(),
+        standing: "new",
+        zone: TimeZone::system().iana_name().unwrap_or("UTC").to_owned(),
+        trouble: mistake.map(|failure| failure.to_string()),
+        last_night: None,
+        next: None,
+        failmarks: Vec::new(),
+        missed_this_week: Vec::new(),
+        live: Vec::new(),
+        locks: Vec::new(),
+        queued: queue::QueuedJson {
+            count: 0,
+            next: Vec::new(),
+        },
+        paused: Vec::new(),
+        stopped: Vec::new(),
+        starved: Vec::new(),
+        budget: BudgetsJson {
+            day: BudgetJson::of(String::new(), Budget::default(), Amounts::default()),
+            night: None,
+        },
+    }
+}
+
+/// What a project's files say, and what is wrong with them.
+struct Files {
+    standing: &'static str,
+    trouble: Option<String>,
+    projection: Option<Projection>,
+}
+
+/// What was asked of the ledger for all projects at once.
+struct All<'a> {
+    home: &'a Home,
+    ledger: &'a Ledger,
+    now: Timestamp,
+    held: Option<Timestamp>,
+    files: BTreeMap<ProjectId, Files>,
+    next: BTreeMap<ProjectId, runner_engine::ledger::NextDue>,
+    nights: BTreeMap<ProjectId, runner_engine::ledger::LastNight>,
+    missed: BTreeMap<ProjectId, Vec<MissedStretch>>,
+    pauses: BTreeMap<ProjectId, Vec<OwnPause>>,
+    stopped: BTreeMap<ProjectId, Vec<StoppedJson>>,
+    queues: BTreeSet<ProjectId>,
+    days: BTreeMap<String, Amounts>,
+    open_nights: BTreeMap<String, Amounts>,
+    live: Vec<RunRow>,
+}
+
+impl<'a> All<'a> {
+    fn of(
+        home: &'a Home,
+        ledger: &'a Ledger,
+        shown: &[Project],
+        now: Timestamp,
+    ) -> Result<Self, Failure> {
+        let week = now
+            .saturating_sub(SignedDuration::from_hours(7 * 24))
+            .unwrap_or(now);
+        let mut missed: BTreeMap<ProjectId, Vec<MissedStretch>> = BTreeMap::new();
+        for stretch in ledger.all_missed_since(week)? {
+            missed
+                .entry(stretch.project.clone())
+                .or_default()
+                .push(stretch);
+        }
+        let mut pauses: BTreeMap<ProjectId, Vec<OwnPause>> = BTreeMap::new();
+        for pause in ledger.own_pauses(now)? {
+            pauses.entry(pause.project.clone()).or_default().push(pause);
+        }
+        let mut stopped: BTreeMap<ProjectId, Vec<StoppedJson>> = BTreeMap::new();
+        for job in ledger.failing_jobs()? {
+            let streak = ledger.streak(job)?;
+            if !admission::stopped(streak) {
+                continue;
+            }
+            let job = ledger.job_by_id(job)?;
+            if job.enabled && job.schedule.trigger != Trigger::Manual {
+                stopped.entry(job.project).or_default().push(StoppedJson {
+                    job: job.name,
+                    failures_in_a_row: streak.failures,
+                });
+            }
+        }
+        let nights = ledger.last_nights()?;
+        let stamps = Stamps::of(home);
+        let mut files = BTreeMap::new();
+        let mut day_keys = Vec::new();
+        let mut dates = Dates {
+            now,
+            known: BTreeMap::new(),
+        };
+        for known in shown {
+            let found = Files::of(home, ledger, &stamps, known)?;
+            if let Some(projection) = &found.projection {
+                day_keys.push(format!("{} {}", known.id, dates.of(&projection.zone)));
+            }
+            files.insert(known.id.clone(), found);
+        }
+        let night_keys: Vec<String> = nights
+            .values()
+            .filter(|last| last.night.closed.is_none())
+            .map(|last| last.night.id.0.to_string())
+            .collect();
+        Ok(Self {
+            home,
+            ledger,
+            now,
+            held: ledger.paused_until(now)?,
+            files,
+            next: ledger.next_due(now)?,
+            nights,
+            missed,
+            pauses,
+            stopped,
+            queues: ledger.projects_with_queues()?,
+            days: ledger.accounts("day", &day_keys)?,
+            open_nights: ledger.accounts("night", &night_keys)?,
+            live: ledger.live()?,
+        })
+    }
+
+    fn one(&self, known: &Project, alone: bool) -> Result<ProjectJson, Failure> {
+        let id = &known.id;
+        let files = self
+            .files
+            .get(id)
+            .expect("the files of all that are shown were looked at");
+        let projection = files.projection.as_ref();
+        let zone = projection.map_or_else(|| "UTC".to_owned(), |it| it.zone.clone());
+        let mut troubles: Vec<String> = files.trouble.iter().cloned().collect();
+        let last_night = self.last_night(known, &mut troubles)?;
+        let live: Vec<&RunRow> = self.live.iter().filter(|row| row.project == *id).collect();
+        let mut starved = Vec::new();
+        for job in projection.map_or(&[][..], |it| &it.replacing) {
+            let replaced_in_a_row = self.ledger.replaced_in_a_row(id, job)?;
+            if replaced_in_a_row >= STARVED {
+                starved.push(StarvedJson {
+                    job: job.clone(),
+                    replaced_in_a_row,
+                });
+            }
+        }
+        let queued = match self.queues.contains(id) {
+            false => queue::QueuedJson {
+                count: 0,
+                next: Vec::new(),
+            },
+            true => {
+                let jobs = self.ledger.jobs(id)?;
+                queue::queued(self.ledger, known, &jobs, &self.live, self.now)?
+            }
+        };
+        let locks = match alone || !live.is_empty() {
+            true => locks(&self.home.state, id),
+            false => Vec::new(),
+        };
+        let marks = projection.map_or_else(Vec::new, |it| it.marks(&known.path));
+        let missed = self.missed.get(id).map_or(&[][..], Vec::as_slice);
+        let pauses = self.pauses.get(id).map_or(&[][..], Vec::as_slice);
+        let stopped = self.stopped.get(id).map_or(&[][..], Vec::as_slice);
+        Ok(ProjectJson {
+            id: Some(id.to_string()),
+            path: known.path.display().to_string(),
+            standing: files.standing,
+            trouble: (!troubles.is_empty()).then(|| troubles.join("\n")),
+            last_night,
+            next: self.next.get(id).map(|next| NextJson {
+                job: next.job.clone(),
+                at: next.at,
+                zone: next.zone.clone(),
+            }),
+            failmarks: marks
+                .into_iter()
+                .map(|mark| MarkJson {
+                    job: mark.job,
+                    at: mark.at,
+                    class: mark.class,
+                    message: mark.message,
+                    hint: mark.hint,
+                })
+                .collect(),
+            missed_this_week: missed.iter().filter_map(stretch).collect(),
+            live: live.into_iter().map(live_json).collect(),
+            locks,
+            queued,
+            // One that outlasts the pause of everything is the job's own.
+            paused: pauses
+                .iter()
+                .filter(|pause| self.held.is_none_or(|all| pause.until > all))
+                .map(|pause| PausedJson {
+                    job: Some(pause.job.clone()),
+                    until: limited(pause.until),
+                    zone: Some(pause.zone.clone()),
+                })
+                .collect(),
+            stopped: stopped
+                .iter()
+                .map(|it| StoppedJson {
+                    job: it.job.clone(),
+                    failures_in_a_row: it.failures_in_a_row,
+                })
+                .collect(),
+            starved,
+            budget: self.budget(id, projection),
+            zone,
+        })
+    }
+
+    fn last_night(
+        &self,
+        known: &Project,
+        troubles: &mut Vec<String>,
+    ) -> Result<Option<NightJson>, Failure> {
+        let Some(last) = self.nights.get(&known.id) else {
+            return Ok(None);
+        };
+        let night = &last.night;
+        let path = known
+            .path
+            .join(report::FOLDER)
+            .join(&night.name)
+            .join("report.md");
+        let there = path.is_file();
+        if night.closed.is_some() && !there {
+            troubles.push(format!(
+                "the last night, {}, has no report; to mend it: runner report --night {0}",
+                night.name
+            ));
+        }
+        let (headline, worst) = match &last.reported {
+            Some(reported) => (reported.headline.clone(), reported.worst.clone()),
+            None => {
+                let told = report::gather(self.ledger, night.id, &known.path, self.now)?;
+                (told.headline(), told.worst)
+            }
+        };
+        Ok(Some(NightJson {
+            name: night.name.clone(),
+            headline,
+            worst,
+            closed: night.closed.is_some(),
+            report: there.then(|| path.display().to_string()),
+        }))
+    }
+
+    fn budget(&self, id: &ProjectId, projection: Option<&Projection>) -> BudgetsJson {
+        let none = Budget::default();
+        let (day, night) = projection.map_or((none, none), |it| (it.day, it.night));
+        let zone = projection.map_or("UTC", |it| it.zone.as_str());
+        let date = civil_date(self.now, zone);
+        let used = self.days.get(&format!("{id} {date}")).copied();
+        let open = self.nights.get(id).map(|last| &last.night);
+        let open = open.filter(|night| night.closed.is_none());
+        BudgetsJson {
+            day: BudgetJson::of(date, day, used.unwrap_or_default()),
+            night: open.map(|open| {
+                let used = self.open_nights.get(&open.id.0.to_string()).copied();
+                BudgetJson::of(open.name.clone(), night, used.unwrap_or_default())
+            }),
+        }
+    }
+}
+
+/// The civil date of now, looked up once a zone.
+struct Dates {
+    now: Timestamp,
+    known: BTreeMap<String, String>,
+}
+
+impl Dates {
+    fn of(&mut self, zone: &str) -> String {
+        if let Some(date) = self.known.get(zone) {
+            return date.clone();
+        }
+        let date = civil_date(self.now, zone);
+        self.known.insert(zone.to_owned(), date.clone());
+        date
+    }
+}
+
+impl Files {
+    fn of(home: &Home, ledger: &Ledger, stamps: &Stamps, known: &Project) -> Result<Self, Failure> {
+        let kept = Projection::read(&home.state, &known.id);
+        let stamp = stamps.of_project(&known.path);
+        if known.config_stamp == stamp
+            && let Some(kept) = &kept
+            && kept.stamp == stamp
+        {
+            return Ok(Self {
+                standing: "known",
+                trouble: None,
+                projection: Some(kept.clone()),
+            });
+        }
+        let stands = project::standing_of_row(known);
+        if let Some((what, mend)) = stands.trouble(&known.path, &known.id) {
+            return Ok(Self {
+                standing: stands.word(),
+                trouble: Some(format!("{what}\n  to mend it: {mend}")),
+                projection: kept,
+            });
+        }
+        let read = Here::at(home, &known.path).and_then(|here| {
+            here.check(ledger)?;
+            Ok(Projection::of(&here.config, &here.stamp))
+        });
+        let standing = match stands {
+            standing::Standing::Replaced => "replaced",
+            _ => "known",
+        };
+        Ok(match read {
+            Ok(fresh) => Self {
+                standing,
+                trouble: None,
+                projection: Some(fresh),
+            },
+            Err(failure) => Self {
+                standing,
+                trouble: Some(failure.to_string()),
+                // What was read last goes on, and so does the look at it.
+                projection: kept,
+            },
+        })
+    }
+}
+
+fn stretch(found: &MissedStretch) -> Option<MissedJson> {
+    let Outcome::Missed {
+        first,
+        last,
+        count,
+        why,
+    } = &found.outcome
+    else {
+        return None;
+    };
+    Some(MissedJson {
+        job: found.job.clone(),
+        first: *first,
+        last: *last,
+        count: *count,
+        why: why.clone(),
+        zone: found.zone.clone(),
+    })
+}
+
+fn live_json(row: &RunRow) -> LiveJson {
+    LiveJson {
+        run: row.id.to_string(),
+        state: match &row.owner {
+            Some(owner) if !owner.is_alive() => {
+                "running, but its process is gone; the next tick settles it".to_owned()
+            }
+            _ => word(row).to_owned(),
+        },
+        since: row.started.unwrap_or(row.requested),
+        job: row.job_name.clone(),
+    }
+}
+
+/// The deciding locks of a project that a living process has signed, by job.
+fn locks(state: &Path, project: &ProjectId) -> Vec<LockJson> {
+    let folder = job_lock_path(state, project, "any");
+    let folder = folder.parent().unwrap_or(state);
+    let Ok(entries) = fs::read_dir(folder) else {
+        return Vec::new();
+    };
+    let mut paths: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
+    paths.sort();
+    paths
+        .iter()
+        .filter_map(|path| {
+            let holder: Holder = serde_json::from_slice(&fs::read(path).ok()?).ok()?;
+            holder.owner.is_alive().then(|| LockJson {
+                job: path
+                    .file_stem()
+                    .map_or_else(String::new, |name| name.to_string_lossy().into_owned()),
+                pid: holder.owner.pid,
+                run: holder.run.to_string(),
+                since: holder.since,
+            })
+        })
+        .collect()
+}

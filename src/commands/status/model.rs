@@ -1,0 +1,176 @@
+//! How things stand, for scripts: `config/schemas/status.schema.json` describes it. Fields may be
+//! added; none is renamed or removed within a schema version. Moments are UTC.
+
+use jiff::Timestamp;
+use runner_engine::ledger::{Amounts, Budget};
+use serde::Serialize;
+
+use super::queue::QueuedJson;
+use crate::daemon::protocol;
+
+/// The version of what is printed.
+pub(super) const VERSION: u32 = 1;
+
+#[derive(Debug, Serialize)]
+pub(super) struct StatusJson {
+    pub(super) schema_version: u32,
+    pub(super) ledger: String,
+    /// Everything is held.
+    pub(super) paused: Option<PausedJson>,
+    pub(super) daemon: Option<DaemonJson>,
+    pub(super) ticks: TicksJson,
+    /// Requested and running, of all projects, whoever started them.
+    pub(super) live_runs: usize,
+    pub(super) projects: Vec<ProjectJson>,
+}
+
+/// A daemon that listens.
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
+pub(super) enum DaemonJson {
+    Answers(protocol::Status),
+    Silent { trouble: String },
+}
+
+/// Whether anything makes jobs due.
+#[derive(Debug, Serialize)]
+pub(super) struct TicksJson {
+    pub(super) last: Option<Timestamp>,
+    /// Something has a clock, and nothing ticks.
+    pub(super) trouble: Option<String>,
+}
+
+#[derive(Debug, Serialize)]
+pub(super) struct ProjectJson {
+    /// Absent where it has never been registered and cannot be read.
+    pub(super) id: Option<String>,
+    pub(super) path: String,
+    pub(super) standing: &'static str,
+    pub(super) zone: String,
+    pub(super) trouble: Option<String>,
+    pub(super) last_night: Option<NightJson>,
+    pub(super) next: Option<NextJson>,
+    pub(super) failmarks: Vec<MarkJson>,
+    pub(super) missed_this_week: Vec<MissedJson>,
+    pub(super) live: Vec<LiveJson>,
+    pub(super) locks: Vec<LockJson>,
+    pub(super) queued: QueuedJson,
+    pub(super) paused: Vec<PausedJson>,
+    pub(super) stopped: Vec<StoppedJson>,
+    pub(super) starved: Vec<StarvedJson>,
+    pub(super) budget: BudgetsJson,
+}
+
+/// A pause that lasts.
+#[derive(Debug, Serialize)]
+pub(super) struct PausedJson {
+    /// Absent: everything.
+    pub(super) job: Option<String>,
+    /// Absent: until somebody ends it.
+    pub(super) until: Option<Timestamp>,
+    #[serde(skip)]
+    pub(super) zone: Option<String>,
+}
+
+/// A job that clocks no longer start.
+#[derive(Debug, Serialize)]
+pub(super) struct StoppedJson {
+    pub(super) job: String,
+    pub(super) failures_in_a_row: u32,
+}
+
+/// A job whose moments each replace the one before, so that none of them comes to an end.
+#[derive(Debug, Serialize)]
+pub(super) struct StarvedJson {
+    pub(super) job: String,
+    pub(super) replaced_in_a_row: u32,
+}
+
+#[derive(Debug, Serialize)]
+pub(super) struct NightJson {
+    pub(super) name: String,
+    pub(super) headline: String,
+    pub(super) worst: String,
+    /// It is over.
+    pub(super) closed: bool,
+    pub(super) report: Option<String>,
+}
+
+#[derive(Debug, Serialize)]
+pub(super) struct NextJson {
+    pub(super) job: String,
+    pub(super) at: Timestamp,
+    pub(super) zone: String,
+}
+
+#[derive(Debug, Serialize)]
+pub(super) struct MarkJson {
+    pub(super) job: String,
+    pub(super) at: Timestamp,
+    pub(super) class: String,
+    pub(super) message: String,
+    pub(super) hint: String,
+}
+
+#[derive(Debug, Serialize)]
+pub(super) struct MissedJson {
+    pub(super) job: String,
+    pub(super) first: Timestamp,
+    pub(super) last: Timestamp,
+    pub(super) count: u64,
+    pub(super) why: String,
+    #[serde(skip)]
+    pub(super) zone: String,
+}
+
+#[derive(Debug, Serialize)]
+pub(super) struct LiveJson {
+    pub(super) run: String,
+    pub(super) job: String,
+    pub(super) state: String,
+    pub(super) since: Timestamp,
+}
+
+/// A deciding lock that a living process has signed.
+#[derive(Debug, Serialize)]
+pub(super) struct LockJson {
+    pub(super) job: String,
+    pub(super) pid: u32,
+    pub(super) run: String,
+    pub(super) since: Timestamp,
+}
+
+#[derive(Debug, Serialize)]
+pub(super) struct BudgetsJson {
+    pub(super) day: BudgetJson,
+    /// Of the night that is open now.
+    pub(super) night: Option<BudgetJson>,
+}
+
+/// An account: what it may hold, what is spent or reserved of it, what is left. A cap that is absent
+/// bounds nothing, and so nothing is said to be left.
+#[derive(Debug, Serialize)]
+pub(super) struct BudgetJson {
+    pub(super) name: String,
+    pub(super) cap: Budget,
+    pub(super) used: Amounts,
+    pub(super) left: Budget,
+}
+
+impl BudgetJson {
+    pub(super) fn of(name: String, cap: Budget, used: Amounts) -> Self {
+        let left = |cap: Option<u64>, used: u64| cap.map(|cap| cap.saturating_sub(used));
+        Self {
+            name,
+            left: Budget {
+                calls: left(cap.calls, used.calls),
+                tokens: left(cap.tokens, used.tokens),
+                micros: left(cap.micros, used.micros),
+                seconds: left(cap.seconds, used.seconds),
+                ideas: left(cap.ideas, used.ideas),
+            },
+            cap,
+            used,
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! Looking again and again: drawn over on a terminal, printed when it differs anywhere else.
+//!
+//! ```text
+//! look ──> draw ──> wait: 2 s, or the ledger changed ──> look …
+//!                    ├ interrupted ──> 130
+//!                    └ nobody reads any more ──> 0
+//! ```
+//!
+//! The cursor is never hidden and no other screen is opened, so there is nothing to put back however
+//! it ends. Each line is overwritten in its place in one write: nothing flickers.
+
+use std::io;
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+use runner_engine::outcome::Exit;
+use runner_engine::time::boot_time;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
+use signal_hook::consts::{SIGINT, SIGTERM};
+
+use crate::cli::{Failure, show};
+use crate::home::Home;
+
+/// How long nothing may change before it is looked at again all the same.
+const PACE: Duration = Duration::from_secs(2);
+/// A change of the ledger is one of several, mostly: this long is waited for the rest.
+const SETTLE: Duration = Duration::from_millis(100);
+
+/// What ended a wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Woken {
+    Time,
+    Change,
+    Interrupted,
+    Closed,
+}
+
+/// Looks until somebody ends it or nobody reads. `drawable`: it may be drawn over on a terminal.
+pub(super) fn watch(
+    home: &Home,
+    drawable: bool,
+    look: &mut dyn FnMut() -> Result<String, Failure>,
+) -> Result<Exit, Failure> {
+    let cannot = |error: io::Error| Failure::internal(format!("cannot wait for signals: {error}"));
+    let (told, tell) = UnixStream::pair().map_err(cannot)?;
+    for signal in [SIGINT, SIGTERM] {
+        let tell = tell.try_clone().map_err(cannot)?;
+        signal_hook::low_level::pipe::register(signal, tell).map_err(cannot)?;
+    }
+    let mut ears = Ears {
+        told,
+        changes: changes(home),
+    };
+    let drawn = drawable && show::can_draw();
+    let mut before = None;
+    loop {
+        let text = look()?;
+        if drawn {
+            show::draw(&text, before.is_none());
+            before = Some(text);
+        } else if before.as_ref() != Some(&text) {
+            show::out(&text);
+            before = Some(text);
+        }
+        let mut woken = ears.wait(PACE)?;
+        if woken == Woken::Change {
+            let until = boot_time() + SETTLE;
+            while woken == Woken::Change {
+                let left = until.saturating_sub(boot_time());
+                if left.is_zero() {
+                    break;
+                }
+                woken = ears.wait(left)?;
+            }
+        }
+        match woken {
+            Woken::Time | Woken::Change => {}
+            Woken::Interrupted => return Ok(Exit::Cancelled),
+            Woken::Closed => return Ok(Exit::Done),
+        }
+    }
+}
+
+fn changes(home: &Home) -> Option<OwnedFd> {
+    let watch = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC).ok()?;
+    // Without it we are only slower.
+    inotify::add_watch(&watch, &home.state, WatchFlags::MODIFY).ok()?;
+    Some(watch)
+}
+
+struct Ears {
+    told: UnixStream,
+    changes: Option<OwnedFd>,
+}
+
+impl Ears {
+    fn wait(&mut self, limit: Duration) -> Result<Woken, Failure> {
+        let stdout = io::stdout();
+        let mut polled = vec![
+            PollFd::new(&self.told, PollFlags::IN),
+            // Only its other end's going away is waited for, which is always told.
+            PollFd::from_borrowed_fd(stdout.as_fd(), PollFlags::empty()),
+        ];
+        if let Some(changes) = &self.changes {
+            polled.push(PollFd::new(changes, PollFlags::IN));
+        }
+        let limit = Timespec {
+            tv_sec: limit.as_secs().try_into().unwrap_or(i64::MAX),
+            tv_nsec: limit.subsec_nanos().into(),
+        };
+        match poll(&mut polled, Some(&limit)) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => {
+                return Err(Failure::internal(format!("cannot wait: {error}")));
+            }
+        }
+        let gone = PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL;
+        let is = |at: usize, what| {
+            polled
+                .get(at)
+                .is_some_and(|it| it.revents().intersects(what))
+        };
+        if is(0, PollFlags::IN) {
+            return Ok(Woken::Interrupted);
+        }
+        if is(1, gone) {
+            return Ok(Woken::Closed);
+        }
+        if !is(2, PollFlags::IN) {
+            return Ok(Woken::Time);
+        }
+        if let Some(changes) = &self.changes {
+            let mut told = [0_u8; 4096];
+            while rustix::io::read(changes, &mut told).is_ok_and(|count| count > 0) {}
+        }
+        Ok(Woken::Change)
+    }
+}

@@ -1,0 +1,77 @@
+//! What must hold of any bytes that stand where settings are looked for: the target of `fuzz/`, and
+//! of a test that makes up its own.
+//!
+//! Must never read or write a file.
+
+use std::borrow::Cow;
+
+use super::check;
+use super::foreign;
+use super::overrides::Overrides;
+use super::sources::{Layer, Sources, decoded};
+use super::{DEFAULT, merged, resolve};
+
+/// Bytes as a project's `runner.toml`.
+///
+/// # Panics
+/// Something does not hold.
+pub fn toml(bytes: &[u8]) -> bool {
+    judge("project", "runner.toml", bytes)
+}
+
+/// Bytes as a project's `.ctxrc`.
+///
+/// # Panics
+/// Something does not hold.
+pub fn ctxrc(bytes: &[u8]) -> bool {
+    judge(foreign::NAME, foreign::FILE, bytes)
+}
+
+/// Reads it both ways, as a run does and as `config check` does, and holds them to each other; says
+/// whether it is good.
+fn judge(name: &'static str, file: &str, bytes: &[u8]) -> bool {
+    let Ok(text) = decoded(file.as_ref(), bytes.to_vec()) else {
+        return false;
+    };
+    let lines = text.split('\n').count();
+    let layer = |name, path: &str, text| Layer {
+        name,
+        path: path.into(),
+        text,
+    };
+    let sources = Sources {
+        layers: vec![
+            layer("default", "config/default.toml", Cow::Borrowed(DEFAULT)),
+            layer(name, file, Cow::Owned(text)),
+        ],
+        given: Vec::new(),
+    };
+    let found = check::of(sources.clone(), &Overrides::default());
+    let read = merged(sources).and_then(|(mut table, sources)| resolve(&mut table, &sources));
+    assert_eq!(read.is_ok(), found.is_empty(), "{found:?}");
+    for told in &found {
+        assert!(
+            told.line.is_none_or(|line| (1..=lines).contains(&line)),
+            "{told:?}"
+        );
+        assert!(!told.message.is_empty(), "{told:?}");
+        for insides in [
+            "usize",
+            "u32",
+            "u64",
+            "i64",
+            "struct ",
+            "invalid type",
+            "variant",
+            "missing field",
+        ] {
+            // Unless they are the file's own words.
+            let said = told.message.contains(insides);
+            assert!(
+                !said || String::from_utf8_lossy(bytes).contains(insides),
+                "{told:?}"
+            );
+        }
+    }
+    read.is_ok()
+}

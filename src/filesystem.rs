@@ -1,0 +1,173 @@
+//! Which file systems keep the promises that locks and the ledger rest on.
+//!
+//! `flock` and the ledger's shared memory mean something only between processes of one kernel. A file
+//! system that other machines write to as well breaks that without a word; so the state folder is
+//! refused there, and a project there is warned of. Looks, and decides nothing by itself.
+
+use std::fs;
+use std::path::Path;
+
+/// Kinds of file systems that are shared between machines, by the number that `statfs` gives.
+const SHARED: &[(u64, &str)] = &[
+    (0x6969, "nfs"),
+    (0x517b, "smb"),
+    (0xff53_4d42, "cifs"),
+    (0xfe53_4d42, "smb2"),
+    (0x0102_1997, "9p"),
+    (0x5346_414f, "afs"),
+    (0x6b41_4653, "afs"),
+    (0x7375_7245, "coda"),
+    (0x564c, "ncp"),
+    (0x00c3_6400, "ceph"),
+    (0x0bd0_0bd0, "lustre"),
+    (0x4750_4653, "gpfs"),
+    (0x0116_1970, "gfs2"),
+    (0x7461_636f, "ocfs2"),
+    (0x786f_4256, "vboxsf"),
+    (0xbacb_acbc, "vmhgfs"),
+];
+const FUSE: u64 = 0x6573_5546;
+/// Kinds behind FUSE that are shared or synced, by the name that the mount table gives.
+const BEHIND_FUSE: &[&str] = &[
+    "virtiofs",
+    "fuse.sshfs",
+    "fuse.rclone",
+    "fuse.s3fs",
+    "fuse.gcsfuse",
+    "fuse.davfs",
+    "fuse.davfs2",
+    "fuse.glusterfs",
+    "fuse.ceph",
+    "fuse.ceph-fuse",
+    "fuse.juicefs",
+    "fuse.curlftpfs",
+    "fuse.onedriver",
+    "fuse.google-drive-ocamlfuse",
+    "fuse.gvfsd-fuse",
+    "fuse.vmhgfs-fuse",
+    "fuse.grpcfuse",
+    "fuse.osxfs",
+    "fuse.portal",
+    "fuse.mount-s3",
+    "fuse.goofys",
+    "fuse.blobfuse2",
+    "fuse.dbxfs",
+    "fuse.keybase",
+];
+
+/// The kind of the shared or synced file system that `path` lies on; `None` for a local one, and where
+/// the system does not tell.
+pub fn shared(path: &Path) -> Option<String> {
+    // What is not there yet will lie where its nearest folder does.
+    let there = path.ancestors().find(|path| path.exists())?;
+    let found = rustix::fs::statfs(there).ok()?;
+    // Of 32 bits; some systems extend the sign.
+    #[allow(clippy::cast_sign_loss, reason = "a number that is only compared")]
+    let magic = (found.f_type as u64) & 0xffff_ffff;
+    kind(magic, || {
+        let table = fs::read_to_string("/proc/self/mountinfo").ok()?;
+        let there = fs::canonicalize(there).ok()?;
+        type_of_mount(&table, &there)
+    })
+}
+
+/// The name of a shared kind; the mount table is asked only where the number does not tell.
+fn kind(magic: u64, mounted: impl FnOnce() -> Option<String>) -> Option<String> {
+    if magic == FUSE {
+        return mounted().filter(|name| BEHIND_FUSE.contains(&name.as_str()));
+    }
+    SHARED
+        .iter()
+        .find(|(number, _)| *number == magic)
+        .map(|(_, name)| (*name).to_owned())
+}
+
+/// The type of the mount that `path` lies on: the longest mount point above it, the last of equals.
+fn type_of_mount(mountinfo: &str, path: &Path) -> Option<String> {
+    mountinfo
+        .lines()
+        .filter_map(|line| {
+            let (before, after) = line.split_once(" - ")?;
+            let point = unescaped(before.split(' ').nth(4)?);
+            path.starts_with(&point)
+                .then(|| (point.len(), after.split(' ').next().unwrap_or_default()))
+        })
+        .max_by_key(|(length, _)| *length)
+        .map(|(_, kind)| kind.to_owned())
+}
+
+/// Blanks and the like stand as `\040` in the mount table.
+fn unescaped(text: &str) -> String {
+    text.replace("\\040", " ")
+        .replace("\\011", "\t")
+        .replace("\\012", "\n")
+        .replace("\\134", "\\")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TABLE: &str = "\
+22 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw
+40 22 0:35 / /mnt/far rw,nosuid - fuse.sshfs me@far:/ rw,user_id=0
+41 22 0:36 / /mnt/far/deep rw - fuse.gocryptfs /x rw
+42 22 0:37 / /mnt/a\\040b rw shared:9 master:1 - virtiofs share rw
+43 22 0:38 / /mnt/far rw - fuse.rclone r: rw
+";
+
+    #[test]
+    fn the_nearest_mount_says_what_it_is() {
+        for (path, expected) in [
+            ("/home/me", "ext4"),
+            ("/mnt/farther", "ext4"),
+            ("/mnt/far/deep/x", "fuse.gocryptfs"),
+            ("/mnt/a b/c", "virtiofs"),
+            // Mounted over the other: the later one is what is seen.
+            ("/mnt/far/x", "fuse.rclone"),
+        ] {
+            assert_eq!(
+                type_of_mount(TABLE, Path::new(path)).as_deref(),
+                Some(expected),
+                "{path}"
+            );
+        }
+        assert_eq!(type_of_mount("nonsense", Path::new("/")), None);
+    }
+
+    #[test]
+    fn shared_kinds_are_told_from_local_ones() {
+        let never = || -> Option<String> { panic!("the number tells") };
+        for (magic, expected) in [
+            (0x6969, Some("nfs")),
+            (0xff53_4d42, Some("cifs")),
+            (0xfe53_4d42, Some("smb2")),
+            (0x0102_1997, Some("9p")),
+            (0xef53, None),      // ext4
+            (0x0102_1994, None), // tmpfs
+            (0x9123_683e, None), // btrfs
+            (0x794c_7630, None), // overlayfs
+        ] {
+            assert_eq!(kind(magic, never).as_deref(), expected, "{magic:x}");
+        }
+        for (mounted, expected) in [
+            ("fuse.sshfs", Some("fuse.sshfs")),
+            ("virtiofs", Some("virtiofs")),
+            ("fuse.gocryptfs", None),
+            ("fuseblk", None),
+        ] {
+            let found = kind(FUSE, || Some(mounted.to_owned()));
+            assert_eq!(found.as_deref(), expected, "{mounted}");
+        }
+        assert_eq!(kind(FUSE, || None), None);
+    }
+
+    #[test]
+    fn this_machine_tells_of_a_folder_that_is_not_there_yet() {
+        let folder = tempfile::tempdir().unwrap();
+        assert_eq!(
+            shared(&folder.path().join("not/yet")),
+            shared(folder.path())
+        );
+    }
+}

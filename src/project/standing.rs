@@ -1,0 +1,433 @@
+//! What a folder and what the ledger remembers are to each other.
+//!
+//! ```text
+//!  the folder's id is   at its own path                 at another path, and there is
+//!  unknown              new (recloned, if the path      ─
+//!                       is known by another id)
+//!  known                known, replaced (another inode) the same inode: the same folder, by another name
+//!                                                       nothing, no project, or one with another id: moved
+//!                                                       one with this id: copied or cloned
+//!                                                       something that cannot be looked at: unsure
+//!  a row alone          known, replaced, vanished, emptied, unreadable, overtaken
+//! ```
+//!
+//! [`judge`] is pure; [`look`] only looks. Nothing here changes anything.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
+use runner_engine::ids::ProjectId;
+
+/// A folder that carries an id.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Found {
+    /// Canonical.
+    pub path: PathBuf,
+    /// Device and inode.
+    pub node: (u64, u64),
+    /// The id stands in its own git folder, not only in its `runner.toml`.
+    pub own: bool,
+    /// The project that the ledger knows at this path, if it is another one.
+    pub other_here: Option<ProjectId>,
+}
+
+/// What the ledger knows of that id, and what is there now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Known {
+    /// The path that it was registered at.
+    pub path: PathBuf,
+    /// Device and inode that it had.
+    pub node: (u64, u64),
+    /// What is at that path now.
+    pub seen: Seen,
+}
+
+/// What is at a path.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Seen {
+    /// Nothing.
+    Nothing,
+    /// A folder without a `runner.toml`.
+    NoProject,
+    /// Something that cannot be looked at.
+    Unreadable(String),
+    /// A project's folder.
+    Project {
+        /// Device and inode.
+        node: (u64, u64),
+        /// Whether it carries the id in question.
+        same_id: bool,
+    },
+}
+
+/// How they stand to each other.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// Never registered.
+    New,
+    /// As it was registered.
+    Known,
+    /// The same folder by another name: a file system that takes several spellings, a second mount.
+    Alias {
+        /// The path that it is registered at.
+        of: PathBuf,
+    },
+    /// The same id at the same path in another folder: restored, or cloned again.
+    Replaced,
+    /// A new clone without an id of its own, where the ledger knows a project of such an id.
+    Recloned {
+        /// That project.
+        was: ProjectId,
+    },
+    /// Its old place is empty, or it is the very folder that was there.
+    Moved {
+        /// The old place.
+        from: PathBuf,
+    },
+    /// Its own id is also that of a folder that is still there.
+    Copied {
+        /// That folder.
+        of: PathBuf,
+    },
+    /// A further clone or worktree of a repository that is registered elsewhere.
+    Cloned {
+        /// Where.
+        of: PathBuf,
+    },
+    /// Whether the old place still is the project cannot be told.
+    Unsure {
+        /// The old place.
+        of: PathBuf,
+        /// Why.
+        why: String,
+    },
+    /// The folder is gone.
+    Vanished,
+    /// The folder is there without a `runner.toml`.
+    Emptied,
+    /// The folder cannot be looked at.
+    Unreadable {
+        /// Why.
+        why: String,
+    },
+    /// Another project is at its path.
+    Overtaken,
+}
+
+/// The judgement; `found` is a folder that somebody stands in, without it only the row is judged.
+pub fn judge(known: Option<&Known>, found: Option<&Found>) -> Standing {
+    let (known, found) = match (known, found) {
+        (None, None) => return Standing::New,
+        (None, Some(found)) => {
+            return match &found.other_here {
+                Some(was) if !found.own => Standing::Recloned { was: was.clone() },
+                _ => Standing::New,
+            };
+        }
+        (Some(known), None) => return judge_row(known),
+        (Some(known), Some(found)) => (known, found),
+    };
+    if found.path == known.path {
+        return match found.node == known.node {
+            true => Standing::Known,
+            false => Standing::Replaced,
+        };
+    }
+    let of = || known.path.clone();
+    match &known.seen {
+        Seen::Project { node, .. } if *node == found.node => Standing::Alias { of: of() },
+        // What is at the old place came there later.
+        _ if found.node == known.node => Standing::Moved { from: of() },
+        Seen::Project { same_id: true, .. } => match &found.other_here {
+            Some(was) if !found.own => Standing::Recloned { was: was.clone() },
+            _ if found.own => Standing::Copied { of: of() },
+            _ => Standing::Cloned { of: of() },
+        },
+        Seen::Unreadable(why) => Standing::Unsure {
+            of: of(),
+            why: why.clone(),
+        },
+        Seen::Nothing | Seen::NoProject | Seen::Project { .. } => Standing::Moved { from: of() },
+    }
+}
+
+fn judge_row(known: &Known) -> Standing {
+    match &known.seen {
+        Seen::Nothing => Standing::Vanished,
+        Seen::NoProject => Standing::Emptied,
+        Seen::Unreadable(why) => Standing::Unreadable { why: why.clone() },
+        Seen::Project { same_id: false, .. } => Standing::Overtaken,
+        Seen::Project { node, .. } if *node == known.node => Standing::Known,
+        Seen::Project { .. } => Standing::Replaced,
+    }
+}
+
+impl Standing {
+    /// One word, for scripts.
+    pub fn word(&self) -> &'static str {
+        match self {
+            Self::New => "new",
+            Self::Known | Self::Alias { .. } => "known",
+            Self::Replaced => "replaced",
+            Self::Recloned { .. } => "recloned",
+            Self::Moved { .. } => "moved",
+            Self::Copied { .. } => "copied",
+            Self::Cloned { .. } => "cloned",
+            Self::Unsure { .. } => "unsure",
+            Self::Vanished => "vanished",
+            Self::Emptied => "emptied",
+            Self::Unreadable { .. } => "unreadable",
+            Self::Overtaken => "overtaken",
+        }
+    }
+
+    /// What is the matter with the project at `path`, and the command that mends it; `None` where
+    /// nothing stands against running it.
+    pub fn trouble(&self, path: &Path, id: &ProjectId) -> Option<(String, String)> {
+        let here = path.display();
+        let moved = |old: &Path| format!("runner projects move {} {here}", old.display());
+        let new_id = format!("runner init --new-id {here}");
+        Some(match self {
+            Self::New | Self::Known | Self::Alias { .. } | Self::Replaced => return None,
+            Self::Recloned { was } => (
+                format!(
+                    "{here} is another clone than the one that was known here: it has no id of its own yet"
+                ),
+                format!("runner init {here}   (it goes on as {was})"),
+            ),
+            Self::Moved { from } => (
+                format!("{here} is the project that was at {}", from.display()),
+                format!("{}   (or, as a project of its own: {new_id})", moved(from)),
+            ),
+            Self::Copied { of } => (
+                format!(
+                    "{here} carries the id of {}: one of them is a copy",
+                    of.display()
+                ),
+                format!("{new_id}   (makes the copy a project of its own)"),
+            ),
+            Self::Cloned { of } => (
+                format!(
+                    "{here} is another clone or worktree of the repository at {}, and is not a project of its own yet",
+                    of.display()
+                ),
+                format!("runner init {here}"),
+            ),
+            Self::Unsure { of, why } => (
+                format!(
+                    "{here} carries the id of {}, which cannot be looked at: {why}",
+                    of.display()
+                ),
+                format!("{}   (if it moved; else: {new_id})", moved(of)),
+            ),
+            Self::Vanished => (
+                "the project is gone: its folder is not there".to_owned(),
+                format!(
+                    "runner projects move {here} NEW-PLACE   (or: runner projects forget {id})"
+                ),
+            ),
+            Self::Emptied => (
+                "the project is gone: its folder has no runner.toml any more".to_owned(),
+                format!(
+                    "git -C {here} checkout runner.toml   (or: runner init {here}, or: runner projects forget {id})"
+                ),
+            ),
+            Self::Unreadable { why } => (
+                format!("the project's folder cannot be looked at: {why}"),
+                format!("ls -ld {here}   (its owner must let you in)"),
+            ),
+            Self::Overtaken => (
+                "another project is at its path now".to_owned(),
+                format!(
+                    "runner projects forget {id}   (or, if it is elsewhere: runner projects move {id} NEW-PLACE)"
+                ),
+            ),
+        })
+    }
+}
+
+/// What is at `path`, in regard to `id`; `id_of` reads a folder's id.
+pub fn look(path: &Path, id: &ProjectId, id_of: impl FnOnce(&Path) -> Option<ProjectId>) -> Seen {
+    match fs::metadata(path.join(super::FILE)) {
+        Ok(data) if data.is_file() => match fs::metadata(path) {
+            Ok(folder) => Seen::Project {
+                node: (folder.dev(), folder.ino()),
+                // One that cannot be read is given the benefit of the doubt: it stays where it was.
+                same_id: id_of(path).is_none_or(|found| found == *id),
+            },
+            Err(error) => Seen::Unreadable(error.to_string()),
+        },
+        Ok(_) => Seen::NoProject,
+        Err(error) => match error.kind() {
+            io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => match path.is_dir() {
+                true => Seen::NoProject,
+                false => Seen::Nothing,
+            },
+            _ => Seen::Unreadable(error.to_string()),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ONE: (u64, u64) = (1, 10);
+    const TWO: (u64, u64) = (1, 20);
+
+    fn id() -> ProjectId {
+        "01KA5V7Q4B0000000000000000".parse().unwrap()
+    }
+
+    /// All that can be seen at the known path, against all that can be found elsewhere.
+    #[test]
+    fn every_combination_has_its_own_judgement() {
+        let old = PathBuf::from("/old");
+        let is = |node, same_id| Seen::Project { node, same_id };
+        let no = || Seen::Unreadable("no".to_owned());
+        let (moved, copied, cloned) = ("moved", "copied", "cloned");
+        // What is at the known path; alone; and for a folder elsewhere: of the known inode and of
+        // another one, each with an id of its own and without.
+        let table = [
+            (Seen::Nothing, "vanished", [moved, moved, moved, moved]),
+            (Seen::NoProject, "emptied", [moved, moved, moved, moved]),
+            (no(), "unreadable", [moved, moved, "unsure", "unsure"]),
+            (is(ONE, true), "known", ["known", "known", copied, cloned]),
+            (
+                is(ONE, false),
+                "overtaken",
+                ["known", "known", moved, moved],
+            ),
+            // The folder elsewhere of inode TWO is this very one by another name.
+            (is(TWO, true), "replaced", [moved, moved, "known", "known"]),
+            (
+                is(TWO, false),
+                "overtaken",
+                [moved, moved, "known", "known"],
+            ),
+            (
+                is((2, 10), true),
+                "replaced",
+                [moved, moved, copied, cloned],
+            ),
+            (
+                is((2, 10), false),
+                "overtaken",
+                [moved, moved, moved, moved],
+            ),
+        ];
+        for (seen, alone, elsewhere) in table {
+            let known = Known {
+                path: old.clone(),
+                node: ONE,
+                seen: seen.clone(),
+            };
+            assert_eq!(judge(Some(&known), None).word(), alone, "{seen:?}");
+            let cases = [(ONE, true), (ONE, false), (TWO, true), (TWO, false)];
+            for ((node, own), expected) in cases.into_iter().zip(elsewhere) {
+                let mut found = Found {
+                    path: "/new".into(),
+                    node,
+                    own,
+                    other_here: None,
+                };
+                let standing = judge(Some(&known), Some(&found));
+                assert_eq!(standing.word(), expected, "{seen:?}, {node:?}, own {own}");
+                // A clone that came in the place of another project goes on as that one.
+                found.other_here = Some(id());
+                let standing = judge(Some(&known), Some(&found)).word();
+                let expected = if expected == cloned {
+                    "recloned"
+                } else {
+                    expected
+                };
+                assert_eq!(standing, expected, "{seen:?}, {node:?}, own {own}");
+                // Whoever stands in the known path is there, whatever was seen a moment ago.
+                found.path.clone_from(&old);
+                let expected = if node == ONE { "known" } else { "replaced" };
+                assert_eq!(judge(Some(&known), Some(&found)).word(), expected);
+            }
+        }
+        for own in [true, false] {
+            for other_here in [None, Some(id())] {
+                let expected = match (own, &other_here) {
+                    (false, Some(_)) => "recloned",
+                    _ => "new",
+                };
+                let found = Found {
+                    path: "/new".into(),
+                    node: TWO,
+                    own,
+                    other_here,
+                };
+                assert_eq!(judge(None, Some(&found)).word(), expected);
+            }
+        }
+        assert_eq!(judge(None, None), Standing::New);
+    }
+
+    #[test]
+    fn every_trouble_names_the_command_that_mends_it() {
+        let of = || PathBuf::from("/old");
+        let why = || "no".to_owned();
+        let all = [
+            (Standing::Recloned { was: id() }, "runner init /p"),
+            (
+                Standing::Moved { from: of() },
+                "runner projects move /old /p",
+            ),
+            (Standing::Copied { of: of() }, "runner init --new-id /p"),
+            (Standing::Cloned { of: of() }, "runner init /p"),
+            (
+                Standing::Unsure {
+                    of: of(),
+                    why: why(),
+                },
+                "runner projects move /old /p",
+            ),
+            (Standing::Vanished, "runner projects move /p NEW-PLACE"),
+            (Standing::Emptied, "git -C /p checkout runner.toml"),
+            (Standing::Unreadable { why: why() }, "ls -ld /p"),
+            (
+                Standing::Overtaken,
+                "runner projects forget 01KA5V7Q4B0000000000000000",
+            ),
+        ];
+        let mut words = std::collections::BTreeSet::new();
+        for (standing, command) in all {
+            let (what, mend) = standing.trouble(Path::new("/p"), &id()).unwrap();
+            assert!(mend.starts_with(command), "{mend}");
+            assert!(words.insert(what), "its own words");
+        }
+        for fine in [
+            Standing::New,
+            Standing::Known,
+            Standing::Replaced,
+            Standing::Alias { of: of() },
+        ] {
+            assert_eq!(fine.trouble(Path::new("/p"), &id()), None);
+        }
+    }
+
+    #[test]
+    fn what_is_at_a_path_is_told_apart() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path();
+        let seen = |path: &Path, found: Option<ProjectId>| look(path, &id(), |_| found);
+        assert_eq!(seen(&root.join("none"), None), Seen::Nothing);
+        assert_eq!(seen(root, None), Seen::NoProject);
+        fs::write(root.join("runner.toml"), "").unwrap();
+        let data = fs::metadata(root).unwrap();
+        let node = (data.dev(), data.ino());
+        for (found, same_id) in [(None, true), (Some(id()), true)] {
+            assert_eq!(seen(root, found), Seen::Project { node, same_id });
+        }
+        let other = "01KA5V7Q4B0000000000000001".parse().unwrap();
+        let same_id = false;
+        assert_eq!(seen(root, Some(other)), Seen::Project { node, same_id });
+        // A file in the place of the folder.
+        assert_eq!(seen(&root.join("runner.toml"), None), Seen::Nothing);
+    }
+}

@@ -1,0 +1,181 @@
+//! The documentation's blocks that are marked for it are really run, and the manual and the
+//! completions are what their readers take.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::process::Command;
+
+use crate::house::{House, Said, tell};
+
+/// What stands before a block that is run.
+const MARK: &str = "<!-- run -->";
+
+/// The marked blocks of a document.
+fn marked(text: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut lines = text.lines().peekable();
+    while let Some(line) = lines.next() {
+        if line == MARK && lines.next_if(|next| next.starts_with("```sh")).is_some() {
+            let body: Vec<&str> = lines.by_ref().take_while(|line| *line != "```").collect();
+            found.push(body.join("\n"));
+        }
+    }
+    found
+}
+
+#[test]
+fn the_blocks_that_are_marked_for_it_run() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut documents = vec![root.join("README.md")];
+    let guide = fs::read_dir(root.join("docs/guide")).unwrap();
+    documents.extend(guide.map(|entry| entry.unwrap().path()));
+    documents.sort();
+    let mut count = 0;
+    for document in documents {
+        for block in marked(&fs::read_to_string(&document).unwrap()) {
+            let house = House::with("[jobs.tidy]\nkind = \"command\"\nprogram = \"true\"\n");
+            house.write("ideas/note.md", "# Note\n\nMaybe a shorter name?\n");
+            // Home is where the project lies, under the name that the documents give it.
+            std::os::unix::fs::symlink(house.project(), house.root().join("my-repository"))
+                .unwrap();
+            let bin = house.root().join("bin");
+            fs::create_dir_all(&bin).unwrap();
+            std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_runner"), bin.join("runner")).unwrap();
+            // What builds and installs is what this test stands in for.
+            let cargo = bin.join("cargo");
+            fs::write(&cargo, "#!/bin/sh\n[ \"$1\" = install ]\n").unwrap();
+            fs::set_permissions(&cargo, fs::Permissions::from_mode(0o755)).unwrap();
+            fs::create_dir_all(house.root().join(".config/runner")).unwrap();
+            let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap());
+            let mut shell = house.command("sh", &["-eu", "-c", &block]);
+            let said = Said::of(shell.env("PATH", path).output().unwrap());
+            assert_eq!(said.code, 0, "{}\n{block}\n{said:?}", document.display());
+            count += 1;
+        }
+    }
+    assert!(count >= 6, "only {count} blocks were run");
+    tell(&format!("documentation: {count} blocks were run"));
+}
+
+/// Whether a program is there to try with.
+fn there(program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let found = std::env::split_paths(&path).any(|folder| folder.join(program).is_file());
+    if !found {
+        tell(&format!("skipped 1: there is no {program}"));
+    }
+    found
+}
+
+#[test]
+fn each_shell_reads_its_completions() {
+    let house = House::new();
+    for (shell, how) in [
+        ("bash", Some(["bash", "-n"])),
+        ("zsh", Some(["zsh", "-n"])),
+        ("fish", Some(["fish", "-n"])),
+        ("elvish", Some(["elvish", "-compileonly"])),
+        ("powershell", None),
+    ] {
+        let script = house.run(&["completions", shell]).ends(0).out;
+        assert!(
+            script.contains("dry-run") && script.contains("simulate"),
+            "{shell}"
+        );
+        let file = house.root().join(format!("script.{shell}"));
+        fs::write(&file, &script).unwrap();
+        if let Some([program, flag]) = how
+            && there(program)
+        {
+            let read = Command::new(program).arg(flag).arg(&file).output().unwrap();
+            assert!(
+                read.status.success() && read.stderr.is_empty(),
+                "{shell}: {read:?}"
+            );
+        }
+    }
+    assert!(!house.state().exists());
+    if there("bash") {
+        let script = house.root().join("script.bash");
+        let ask = "source \"$1\"; COMP_WORDS=(runner sched); COMP_CWORD=1; _runner runner sched runner; echo \"${COMPREPLY[@]}\"";
+        let said = Command::new("bash")
+            .args(["-c", ask, "bash"])
+            .arg(script)
+            .output()
+            .unwrap();
+        assert_eq!(
+            String::from_utf8_lossy(&said.stdout),
+            "schedule\n",
+            "{said:?}"
+        );
+    }
+    house.run(&["completions", "tcsh"]).ends(2);
+}
+
+#[test]
+fn the_manual_replaces_its_own_pages_and_no_other() {
+    let house = House::new();
+    let folder = house.root().join("man/man1");
+    let into = folder.display().to_string();
+    let said = house.run(&["man", &into]).ends(0);
+    let written = fs::read_dir(&folder).unwrap().count();
+    assert_eq!(said.out.lines().count(), written);
+    assert!(written > 25 && !house.state().exists());
+    house
+        .run(&["man", &into])
+        .ends(0)
+        .says("nothing was written");
+    let page = folder.join("runner-config-show.1");
+    let good = fs::read(&page).unwrap();
+    let first = good.split(|byte| *byte == b'\n').next().unwrap();
+    fs::write(&page, [first, b"\nan older one"].concat()).unwrap();
+    let said = house.run(&["man", &into]).ends(0);
+    assert_eq!(
+        said.out,
+        format!("{}\n", page.display()),
+        "only what changed"
+    );
+    assert_eq!(fs::read(&page).unwrap(), good);
+    fs::remove_file(folder.join("runner-man.1")).unwrap();
+    fs::write(&page, "mine").unwrap();
+    house
+        .run(&["man", &into])
+        .ends(73)
+        .says("runner-config-show.1");
+    assert_eq!(fs::read(&page).unwrap(), b"mine");
+    assert!(!folder.join("runner-man.1").exists(), "all or nothing");
+    fs::remove_file(&page).unwrap();
+    std::os::unix::fs::symlink("/dev/null", &page).unwrap();
+    house.run(&["man", &into]).ends(73);
+    fs::remove_file(&page).unwrap();
+    house.run(&["man", &into]).ends(0);
+    for entry in fs::read_dir(&folder).unwrap() {
+        let path = entry.unwrap().path();
+        let text = fs::read_to_string(&path).unwrap();
+        assert!(
+            text.contains(".SH NAME") && text.contains("Example"),
+            "{}",
+            path.display()
+        );
+    }
+    let all = |program: &str, flags: &[&str]| {
+        for entry in fs::read_dir(&folder).unwrap() {
+            let path = entry.unwrap().path();
+            let read = Command::new(program)
+                .args(flags)
+                .arg(&path)
+                .env("MANROFFSEQ", "")
+                .output()
+                .unwrap();
+            assert!(read.status.success(), "{}: {read:?}", path.display());
+            assert!(read.stderr.is_empty(), "{}: {read:?}", path.display());
+        }
+    };
+    if there("mandoc") {
+        all("mandoc", &["-Tlint", "-Werror"]);
+    }
+    if there("groff") && there("man") {
+        all("man", &["--warnings", "-E", "UTF-8", "-l", "-Tutf8"]);
+    }
+}

@@ -1,0 +1,467 @@
+//! `--dry-run`: no trace, the same decision as the real thing, and numbers that bound it.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+use crate::house::{Dice, House, Said, ended_within, scaled, tell};
+
+/// Mode, time of change and content. (Not the inode's own time: as root SQLite hands the files beside
+/// a ledger to the ledger's owner each time it opens them.)
+type Trace = (u32, i64, i64, Vec<u8>);
+
+/// Everything that can be told of a folder and all below it.
+fn traces(root: &Path) -> BTreeMap<PathBuf, Trace> {
+    let mut found = BTreeMap::new();
+    let mut waiting = vec![root.to_owned()];
+    while let Some(path) = waiting.pop() {
+        let data = fs::symlink_metadata(&path).unwrap();
+        let mut content = Vec::new();
+        if data.is_dir() {
+            waiting.extend(
+                fs::read_dir(&path)
+                    .unwrap()
+                    .map(|entry| entry.unwrap().path()),
+            );
+        } else if data.is_file() {
+            content = fs::read(&path).unwrap();
+        }
+        let (seconds, nanos) = (data.mtime(), data.mtime_nsec());
+        found.insert(path, (data.mode(), seconds, nanos, content));
+    }
+    found
+}
+
+/// Runs a command that must leave everything as it is.
+#[track_caller]
+fn dry(house: &House, args: &[&str]) -> Said {
+    let before = traces(house.root());
+    let said = house.run(args);
+    let after = traces(house.root());
+    let times = |at: Option<&Trace>| at.map(|it| (it.0, it.1, it.2, it.3.len()));
+    let differs: Vec<_> = before
+        .keys()
+        .chain(after.keys())
+        .filter(|path| before.get(*path) != after.get(*path))
+        .map(|path| (path, times(before.get(path)), times(after.get(path))))
+        .collect();
+    assert!(
+        differs.is_empty(),
+        "{args:?} left traces: {differs:?}\n{said:?}"
+    );
+    said
+}
+
+const JOBS: &str = "[jobs.list]\nkind = \"command\"\nprogram = \"sh\"\nargs = [\"-c\", \"env | cut -d= -f1 | sort > $RUNNER_OUT/names.txt\"]\nenv = [\"MINE\", \"GONE\"]\nartifacts = [{ from = \"names.txt\", to = \"notes/names.txt\" }]\n\
+[jobs.ask]\nkind = \"prompt\"\nprompt = \"What is new?\"\nsources = [\"README.md\", \"absent.md\"]\nto = \"notes/ask-{date}.md\"\nbackend = \"echo\"\n\
+[backends.echo]\ntype = \"command\"\nprogram = \"cat\"\n";
+
+fn ideas(house: &House, count: usize) {
+    for number in 0..count {
+        house.write(
+            &format!("ideas/idea-{number}.md"),
+            format!(
+                "# Idea {number}\n\nThe tide table needs column {number}; {}\n",
+                "more words. ".repeat(number)
+            ),
+        );
+    }
+}
+
+#[test]
+fn a_dry_run_leaves_no_trace_whatever_it_meets() {
+    let house = House::with(JOBS);
+    ideas(&house, 3);
+    for args in [
+        &["run", "dream", "--dry-run"][..],
+        &["run", "dream", "--dry-run", "--json"],
+        &["dream", "run", "--dry-run"],
+        &["run", "list", "--dry-run", "--json"],
+        &["run", "ask", "--dry-run"],
+        &["night", "--dry-run"],
+        &["night", "--dry-run", "--json"],
+    ] {
+        dry(&house, args).ends(0).says("dry");
+    }
+    // After a real one, with its state, caches and the leavings of a reader.
+    house.run(&["night"]);
+    house.run(&["status"]).ends(0);
+    dry(&house, &["run", "dream", "--dry-run"])
+        .ends(0)
+        .says("skipped: no delta");
+    dry(&house, &["night", "--dry-run"]).ends(0);
+    house.run(&["pause", "dream"]).ends(0);
+    house.write("ideas/idea-1.md", "# Idea 1\n\nchanged\n");
+    dry(&house, &["run", "dream", "--dry-run"])
+        .ends(0)
+        .says("start now")
+        .says("is paused until");
+    house.configure("[jobs.bad]\nkind = \"prompt\"\nprompt = \"x\"\nto = \"notes/bad.md\"\nbackend = \"none\"\n[backends.none]\ntype = \"command\"\nprogram = \"no-such-model\"\n");
+    let said = dry(&house, &["run", "bad", "--dry-run", "--json"])
+        .ends(69)
+        .json();
+    assert_eq!(said["admission"]["would_start"], false, "{said}");
+    assert_eq!(
+        said["requests"].as_array().map(Vec::len),
+        Some(1),
+        "what it would ask is told all the same"
+    );
+    dry(&house, &["night", "--dry-run"]).ends(69);
+    dry(&house, &["run", "nobody", "--dry-run"]).ends(78);
+    house.write("ideas/kept.md", "x\n");
+    house.git(&["add", "-f", "ideas/kept.md"]);
+    dry(&house, &["run", "dream", "--dry-run"])
+        .ends(75)
+        .says("work is in progress");
+    fs::write(house.state().join("ledger.sqlite"), "not a ledger").unwrap();
+    dry(&house, &["run", "dream", "--dry-run"])
+        .ends(70)
+        .says("damaged");
+}
+
+#[test]
+fn a_project_that_nobody_registered_is_gone_through() {
+    let house = House::new();
+    house.write(
+        "runner.toml",
+        format!("[project]\nid = \"01K000000000000000000000ZZ\"\n{JOBS}"),
+    );
+    fs::write(house.path(".git/info/exclude"), "/dreams/\n/.runner/\n").unwrap();
+    ideas(&house, 2);
+    for args in [
+        &["run", "dream", "--dry-run"][..],
+        &["run", "ask", "--dry-run"],
+        &["night", "--dry-run"],
+    ] {
+        dry(&house, args).ends(0).says("start now");
+        assert!(!house.state().exists());
+    }
+}
+
+#[test]
+fn a_live_run_is_not_disturbed_and_a_dead_one_is_told() {
+    let house = House::with(
+        "[jobs.wait]\nkind = \"command\"\nprogram = \"sh\"\nargs = [\"-c\", \"echo up > up.fifo; read word < go.fifo\"]\n",
+    );
+    house
+        .command("mkfifo", &["up.fifo", "go.fifo"])
+        .status()
+        .unwrap();
+    let mut first = house
+        .runner(&["run", "wait"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    assert_eq!(fs::read_to_string(house.path("up.fifo")).unwrap(), "up\n");
+    let owner: String = house
+        .ledger()
+        .query_row(
+            "SELECT owner FROM runs WHERE state = 'running'",
+            [],
+            |row| row.get(0),
+        )
+        .unwrap();
+    let owner: Value = serde_json::from_str(&owner).unwrap();
+    let pid = u32::try_from(owner["pid"].as_u64().unwrap()).unwrap();
+    for _ in 0..3 {
+        dry(&house, &["run", "wait", "--dry-run"])
+            .ends(0)
+            .says(&format!("lock held by PID {pid}"));
+        dry(&house, &["night", "--dry-run"]).says("lock held");
+    }
+    let kill = |pid: u32| {
+        kill_process(
+            Pid::from_raw(i32::try_from(pid).unwrap()).unwrap(),
+            Signal::KILL,
+        )
+        .unwrap()
+    };
+    kill(first.id());
+    first.wait().unwrap();
+    kill(pid);
+    assert!(ended_within(pid, std::time::Duration::from_secs(10)));
+    dry(&house, &["run", "wait", "--dry-run"])
+        .ends(0)
+        .says("would be settled first");
+    assert_eq!(
+        house.count("SELECT count(*) FROM runs WHERE state = 'running'"),
+        1
+    );
+    house.run(&["tick"]);
+    assert!(house.survivors().is_empty(), "{:?}", house.survivors());
+}
+
+/// The last run of a job: what it reserved, and what its requests were charged.
+fn reserved(house: &House, job: &str) -> (Vec<i64>, Vec<i64>) {
+    let db = house.ledger();
+    let run: String = db
+        .query_row(
+            "SELECT r.id FROM runs r JOIN jobs j ON j.id = r.job WHERE j.name = ?1 ORDER BY r.id DESC LIMIT 1",
+            [job],
+            |row| row.get(0),
+        )
+        .unwrap();
+    let five = |row: &rusqlite::Row<'_>| {
+        (0..5)
+            .map(|at| row.get(at))
+            .collect::<Result<Vec<i64>, _>>()
+    };
+    let own = db
+        .query_row(
+            "SELECT calls, tokens, micros, seconds, ideas FROM reservations WHERE run = ?1 AND level = 'run'",
+            [&run],
+            five,
+        )
+        .unwrap();
+    let asked = db
+        .query_row(
+            "SELECT coalesce(sum(calls), 0), coalesce(sum(tokens), 0), coalesce(sum(micros), 0), 0, coalesce(sum(ideas), 0) FROM requests WHERE run = ?1",
+            [&run],
+            five,
+        )
+        .unwrap();
+    (own, asked)
+}
+
+fn five(amounts: &Value) -> Vec<i64> {
+    ["calls", "tokens", "micros", "seconds", "ideas"]
+        .iter()
+        .map(|unit| {
+            amounts[unit]
+                .as_i64()
+                .unwrap_or_else(|| panic!("no {unit} in {amounts}"))
+        })
+        .collect()
+}
+
+#[test]
+fn its_numbers_bound_what_the_real_run_reserves() {
+    let mut dice = Dice::new("dry bounds");
+    let turns = scaled(6);
+    for _ in 0..turns {
+        let calls = 1 + dice.roll(12);
+        let money = dice.roll(300);
+        let house = House::with(&format!(
+            "{JOBS}[jobs.dream]\nbackend = \"rule\"\nmax_ideas = {}\nbudget = {{ calls = {calls}, money = {}.{:02} }}\n\
+             [backends.rule]\ntype = \"command\"\nprogram = \"python3\"\nargs = [\"-c\", \"import json,sys; print(json.dumps(json.load(sys.stdin)['rule_answer']))\"]\n",
+            1 + dice.roll(8),
+            money / 100,
+            money % 100,
+        ));
+        ideas(&house, 1 + usize::try_from(dice.roll(12)).unwrap());
+        let budget = dice.roll(3) > 0;
+        for job in ["dream", "ask", "list"] {
+            let mut told = dry(&house, &["run", job, "--dry-run", "--json"]).json();
+            if !budget && job == "dream" {
+                let flag = "--config=jobs.dream.budget.tokens=3";
+                told = dry(&house, &["run", job, "--dry-run", "--json", flag]).json();
+                assert!(
+                    told["requests"][0]["refused"]
+                        .as_str()
+                        .unwrap()
+                        .contains("3 tokens left"),
+                    "{told}"
+                );
+                house.run(&["run", job, flag]).ends(1).says("3 tokens left");
+                continue;
+            }
+            house.run(&["run", job]);
+            let (own, asked) = reserved(&house, job);
+            assert_eq!(five(&told["admission"]["reserved"]), own, "{job}: {told}");
+            let most = five(&told["at_most"]);
+            for (unit, (asked, most)) in asked.iter().zip(&most).enumerate() {
+                assert!(asked <= most, "{job}: unit {unit}: {asked} of {most}");
+            }
+            if job != "list" {
+                assert!(
+                    most[1] - asked[1] <= 1,
+                    "{job}: the bound is tight: {asked:?} of {most:?}"
+                );
+            }
+        }
+    }
+    tell(&format!(
+        "dry runs: {turns} projects, 3 kinds each, bounds held"
+    ));
+}
+
+#[test]
+fn it_declines_as_the_real_one_does() {
+    let house = House::with(&format!(
+        "{JOBS}[jobs.away]\nkind = \"prompt\"\nprompt = \"x\"\nto = \"notes/x.md\"\nbackend = \"none\"\n[backends.none]\ntype = \"command\"\nprogram = \"no-such-model\"\nenv = [\"NO_KEY\"]\n\
+         [day.budget]\nideas = 10\n"
+    ));
+    ideas(&house, 2);
+    let mut seen = 0;
+    for (job, flags) in [
+        ("away", &[][..]),
+        ("dream", &[][..]),
+        ("dream", &["--config=day.budget.ideas=60"][..]),
+        ("dream", &["--config=jobs.dream.dreams=drafts"][..]),
+        (
+            "dream",
+            &[
+                "--config=jobs.dream.canonical=[\"dreams\"]",
+                "--config=day.budget.ideas=60",
+            ][..],
+        ),
+        ("list", &["--config=day.budget.time=1s"][..]),
+        ("list", &[][..]),
+    ] {
+        let args: Vec<&str> = ["run", job, "--json"]
+            .iter()
+            .chain(flags)
+            .copied()
+            .collect();
+        let mut same = args.clone();
+        same.push("--dry-run");
+        let told = dry(&house, &same);
+        let real = house.run(&args);
+        let outcome = real.json();
+        let expected = [
+            &told.json()["admission"]["outcome"],
+            &told.json()["ends_before_asking"],
+        ]
+        .into_iter()
+        .find(|it| !it.is_null())
+        .cloned();
+        match expected {
+            Some(expected) => {
+                seen += 1;
+                assert_eq!(expected["outcome"], outcome["outcome"], "{args:?}");
+                assert_eq!(expected["why"], outcome["why"], "{args:?}");
+                assert_eq!(told.code, real.code, "{args:?}");
+            }
+            None => assert_eq!((told.code, real.code), (0, 0), "{args:?}: {real:?}"),
+        }
+    }
+    assert!(seen >= 4, "{seen} of them were declined");
+}
+
+#[test]
+fn a_program_is_shown_with_what_it_sees_and_no_secret() {
+    let house = House::with(&format!(
+        "{JOBS}[jobs.leaky]\nkind = \"command\"\nprogram = \"echo\"\nargs = [\"hunter2hunter2\"]\nenv = [\"MINE\"]\n"
+    ));
+    let with = |args: &[&str]| {
+        Said::of(
+            house
+                .runner(args)
+                .env("MINE", "hunter2hunter2")
+                .output()
+                .unwrap(),
+        )
+    };
+    let told = with(&["run", "list", "--dry-run", "--json"]).ends(0).json();
+    let child = &told["program"];
+    assert_eq!(
+        child["folder"],
+        house
+            .project()
+            .canonicalize()
+            .unwrap()
+            .display()
+            .to_string()
+    );
+    assert_eq!(child["unset"], serde_json::json!(["GONE"]));
+    with(&["run", "list"]).ends(0);
+    let shell = ["PWD", "OLDPWD", "SHLVL", "_"];
+    let names = house.read("notes/names.txt");
+    let seen: Vec<&str> = names.lines().filter(|name| !shell.contains(name)).collect();
+    assert_eq!(child["environment"], serde_json::json!(seen));
+    for args in [
+        &["run", "leaky", "--dry-run"][..],
+        &["run", "leaky", "--dry-run", "--json"],
+    ] {
+        let said = with(args).ends(0);
+        assert!(
+            !said.out.contains("hunter2") && !said.err.contains("hunter2"),
+            "{said:?}"
+        );
+    }
+}
+
+#[test]
+fn a_night_is_told_in_order_with_what_does_not_fit() {
+    let house = House::with(&format!(
+        "{JOBS}[jobs.last]\nkind = \"command\"\nprogram = \"true\"\ntrigger = \"after list\"\n\
+         [jobs.off]\nkind = \"command\"\nprogram = \"true\"\nenabled = false\n"
+    ));
+    ideas(&house, 2);
+    let told = dry(&house, &["night", "--dry-run", "--json"])
+        .ends(0)
+        .json();
+    let jobs = |told: &Value| -> Vec<String> {
+        let runs = told["runs"].as_array().unwrap().iter();
+        runs.map(|run| run["job"].as_str().unwrap().to_owned())
+            .collect()
+    };
+    assert_eq!(jobs(&told), ["ask", "dream", "list", "last"]);
+    assert_eq!(told["would_not_fit"], serde_json::json!([]));
+    // Ten calls each may be reserved: eleven are enough when little of the first ten is used.
+    let tight = dry(
+        &house,
+        &[
+            "night",
+            "--dry-run",
+            "--json",
+            "--config=night.budget.calls=10",
+            "--config=jobs.ask.budget.calls=1",
+        ],
+    )
+    .ends(0)
+    .json();
+    assert_eq!(
+        tight["would_not_fit"],
+        serde_json::json!(["dream"]),
+        "{tight}"
+    );
+    assert!(
+        tight["runs"][1]["fits"]
+            .as_str()
+            .unwrap()
+            .contains("unless"),
+        "{tight}"
+    );
+    let never = dry(
+        &house,
+        &["night", "--dry-run", "--config=night.budget.calls=3"],
+    )
+    .ends(1);
+    assert!(never.out.contains("fits      no"), "{}", never.out);
+    house.run(&["night"]);
+    let real: Vec<String> = {
+        let db = house.ledger();
+        let mut rows = db
+            .prepare("SELECT j.name FROM runs r JOIN jobs j ON j.id = r.job WHERE j.name <> 'report' AND started IS NOT NULL ORDER BY started, r.id")
+            .unwrap();
+        rows.query_map([], |row| row.get(0))
+            .unwrap()
+            .map(Result::unwrap)
+            .collect()
+    };
+    assert_eq!(jobs(&told), real);
+    let spent = house.ledger().query_row(
+        "SELECT calls, tokens, micros, seconds, ideas FROM accounts WHERE level = 'night'",
+        [],
+        |row| {
+            (0..5)
+                .map(|at| row.get(at))
+                .collect::<Result<Vec<i64>, _>>()
+        },
+    );
+    for (unit, (spent, most)) in spent
+        .unwrap()
+        .iter()
+        .zip(five(&told["at_most"]))
+        .enumerate()
+    {
+        assert!(*spent <= most, "unit {unit}: {spent} of {most}");
+    }
+}

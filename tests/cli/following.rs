@@ -1,0 +1,89 @@
+//! What a job's program says is seen while it runs.
+
+use std::fs;
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::process::Stdio;
+
+use rustix::process::Signal;
+
+use crate::house::House;
+use crate::served::{busy, house};
+
+/// Says something in both streams, a secret too, waits for a word, and goes on.
+const TALKS: &str = "[jobs.wait]\nkind = \"command\"\ntrigger = \"every 1m\"\nprogram = \"sh\"\nenv = [\"TOKEN\"]\n\
+    args = [\"-c\", \"echo first $TOKEN; printf '\\\\033[2Jbad\\\\n' >&2; echo up > up.fifo; read word < go.fifo; echo last; printf unended\"]\n";
+
+#[test]
+fn a_run_that_is_followed_shows_what_its_program_says() {
+    let house = House::with(TALKS);
+    house
+        .command("mkfifo", &["up.fifo", "go.fifo"])
+        .status()
+        .unwrap();
+    let mut follower = house
+        .runner(&["run", "wait", "--follow"])
+        .env("TOKEN", "hunter2hunter2")
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    assert_eq!(fs::read_to_string(house.path("up.fifo")).unwrap(), "up\n");
+    let mut out = BufReader::new(follower.stdout.take().unwrap());
+    let mut said = String::new();
+    // Both are there before the program has ended: it waits for our word.
+    while !(said.contains("\nout | first ") && said.contains("\nerr | ")) {
+        assert!(out.read_line(&mut said).unwrap() > 0, "{said}");
+    }
+    assert!(
+        !said.contains("hunter2") && !said.contains('\u{1b}'),
+        "{said}"
+    );
+    fs::write(house.path("go.fifo"), "go\n").unwrap();
+    out.read_to_string(&mut said).unwrap();
+    assert!(follower.wait().unwrap().success());
+    assert!(
+        said.contains("\nout | last\n") && said.contains("\nout | unended\n"),
+        "{said}"
+    );
+    assert_eq!(said.matches("first").count(), 1, "{said}");
+    assert!(said.contains("wait: succeeded"), "{said}");
+    let id: String = house
+        .ledger()
+        .query_row("SELECT id FROM runs", [], |row| row.get(0))
+        .unwrap();
+    let logs = house.run(&["runs", "logs", &id]).ends(0);
+    assert!(
+        logs.out.contains("--- stdout\nfirst ") && logs.out.contains("last\nunended"),
+        "{logs:?}"
+    );
+    let again = house.run(&["runs", "logs", &id, "--follow"]).ends(0);
+    assert!(
+        again.out.contains("out | last\n") && !again.out.contains("---"),
+        "{again:?}"
+    );
+}
+
+#[test]
+fn so_does_a_log_through_the_daemon() {
+    let house = house(TALKS);
+    let (daemon, id) = busy(&house, &[]);
+    let mut follower = house
+        .runner(&["runs", "logs", &id, "--follow"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut out = BufReader::new(follower.stdout.take().unwrap());
+    let mut said = String::new();
+    while !(said.contains("out | first") && said.contains("begins")) {
+        assert!(out.read_line(&mut said).unwrap() > 0, "{said}");
+    }
+    fs::write(house.path("go.fifo"), "go\n").unwrap();
+    out.read_to_string(&mut said).unwrap();
+    assert!(follower.wait().unwrap().success());
+    assert!(
+        said.contains("out | last\n") && said.ends_with("wait: succeeded\n"),
+        "{said}"
+    );
+    assert_eq!(said.matches("first").count(), 1, "{said}");
+    daemon.signal(Signal::TERM);
+    daemon.ends(0);
+}

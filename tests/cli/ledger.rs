@@ -1,0 +1,681 @@
+//! The care of the ledger, from outside: checks, copies, restoring, pruning, and deaths in between.
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::path::{Path, PathBuf};
+
+use rusqlite::Connection;
+
+use crate::house::{Dice, House, Said, scaled, tell};
+
+const JOBS: &str = r#"
+[jobs.note]
+kind = "command"
+program = "sh"
+args = ["-c", "echo hello > \"$RUNNER_OUT/n\""]
+artifacts = [{ from = "n", to = "notes/n" }]
+trigger = "every 1h"
+
+[jobs.late]
+kind = "command"
+program = "true"
+trigger = "manual"
+"#;
+
+/// A house whose clock is a file.
+struct Aged {
+    house: House,
+    clock: PathBuf,
+}
+
+impl Aged {
+    fn new() -> Self {
+        let house = House::new();
+        let clock = house.root().join("clock");
+        let aged = Self { house, clock };
+        aged.at("2026-01-10T12:00:00Z");
+        aged.run(&["init"]).ends(0);
+        aged.house.configure(JOBS);
+        // A schedule starts when it is first seen.
+        aged.run(&["tick"]).ends(0);
+        aged
+    }
+
+    /// Both clocks stand at this moment.
+    fn at(&self, moment: &str) {
+        let at: jiff::Timestamp = moment.parse().unwrap();
+        fs::write(&self.clock, format!("{at}\n{}\n", at.as_second())).unwrap();
+    }
+
+    fn command(&self, args: &[&str]) -> std::process::Command {
+        let mut command = self.house.runner(args);
+        command.env("RUNNER_TEST_CLOCK", &self.clock);
+        command
+    }
+
+    fn run(&self, args: &[&str]) -> Said {
+        Said::of(self.command(args).output().unwrap())
+    }
+
+    fn ledger(&self) -> PathBuf {
+        self.house.state().join("ledger.sqlite")
+    }
+
+    fn backups(&self) -> Vec<PathBuf> {
+        names(&self.house.state().join("backups"))
+    }
+}
+
+fn names(folder: &Path) -> Vec<PathBuf> {
+    let Ok(entries) = fs::read_dir(folder) else {
+        return Vec::new();
+    };
+    let mut names: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
+    names.sort();
+    names
+}
+
+/// Everything that the tables of a file hold, but for its own care.
+fn content(path: &Path) -> Vec<String> {
+    let db = Connection::open(path).unwrap();
+    let mut lines = Vec::new();
+    for table in [
+        "projects",
+        "jobs",
+        "occurrences",
+        "runs",
+        "events",
+        "accounts",
+    ] {
+        let mut rows = db
+            .prepare(&format!("SELECT * FROM {table} ORDER BY rowid"))
+            .unwrap_or_else(|_| db.prepare(&format!("SELECT * FROM {table}")).unwrap());
+        let columns = rows.column_count();
+        let mut rows = rows.query([]).unwrap();
+        while let Some(row) = rows.next().unwrap() {
+            let cells: Vec<String> = (0..columns)
+                .map(|at| format!("{:?}", row.get_ref(at).unwrap()))
+                .collect();
+            lines.push(format!("{table} {}", cells.join(" ")));
+        }
+    }
+    lines
+}
+
+#[test]
+fn a_ledger_is_checked_copied_and_told_of() {
+    let aged = Aged::new();
+    aged.run(&["ledger", "path"])
+        .ends(0)
+        .says("state/runner/ledger.sqlite");
+    aged.run(&["run", "note"]).ends(0);
+    let health = aged.run(&["ledger", "check", "--json"]).ends(0).json();
+    assert_eq!(health["findings"].as_array().unwrap().len(), 0, "{health}");
+    assert_eq!(health["format"], 2);
+    assert_eq!(health["rows"]["runs"], 1);
+    let target = aged.house.root().join("copy.db");
+    let name = target.to_str().unwrap();
+    let said = aged.run(&["ledger", "backup", name, "--json"]).ends(0);
+    assert_eq!(said.json()["file"], name);
+    let mode = fs::metadata(&target).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    let before = fs::read(&target).unwrap();
+    aged.run(&["ledger", "backup", name])
+        .ends(73)
+        .says("it is there already");
+    assert_eq!(fs::read(&target).unwrap(), before);
+    assert_eq!(content(&target), content(&aged.ledger()));
+    aged.run(&["ledger", "vacuum", "--json"]).ends(0);
+    aged.run(&["ledger", "check"]).ends(0).says("ok");
+}
+
+#[test]
+fn rows_that_contradict_each_other_are_found_and_named() {
+    let aged = Aged::new();
+    aged.run(&["run", "note"]).ends(0);
+    let sound = fs::read(aged.ledger()).unwrap();
+    for (spoil, what) in [
+        (
+            "UPDATE occurrences SET outcome = NULL, settled = NULL",
+            "an occurrence is open and none",
+        ),
+        (
+            "UPDATE runs SET finished = NULL",
+            "an outcome goes with the moment",
+        ),
+        (
+            "UPDATE runs SET outcome = '{\"outcome\":\"splendid\"}'",
+            "makes no sense",
+        ),
+        ("UPDATE reservations SET open = 1", "a reservation is open"),
+        (
+            "UPDATE runs SET fence = 99",
+            "a fence that its job has not reached",
+        ),
+        (
+            "PRAGMA foreign_keys = 0; UPDATE runs SET job = 99",
+            "it refers to a row",
+        ),
+        (
+            "INSERT INTO accounts VALUES ('day', 'x', -1, 0, 0, 0, 0)",
+            "below nothing",
+        ),
+        ("UPDATE jobs SET policy = '{'", "its policy makes no sense"),
+    ] {
+        let db = aged.house.ledger();
+        db.execute_batch(spoil).unwrap();
+        drop(db);
+        aged.run(&["ledger", "check"])
+            .ends(70)
+            .says(what)
+            .says("runner ledger restore");
+        fs::write(aged.ledger(), &sound).unwrap();
+    }
+    aged.run(&["ledger", "check"]).ends(0);
+}
+
+#[test]
+fn once_a_day_a_tick_makes_a_backup_and_seven_are_kept() {
+    let aged = Aged::new();
+    for day in 10..=20 {
+        for hour in ["13:10", "17:10"] {
+            aged.at(&format!("2026-01-{day}T{hour}:00Z"));
+            aged.run(&["tick"]).ends(0);
+        }
+    }
+    let backups = aged.backups();
+    assert_eq!(backups.len(), 7, "{backups:?}");
+    assert!(
+        backups[6].to_str().unwrap().contains("20260120T"),
+        "{backups:?}"
+    );
+}
+
+#[test]
+fn what_happened_after_a_backup_does_not_happen_again_in_silence() {
+    let aged = Aged::new();
+    aged.at("2026-01-10T13:00:30Z");
+    aged.run(&["tick"]).ends(0).says("note");
+    aged.run(&["enqueue", "late"]).ends(0);
+    aged.run(&["ledger", "backup"]).ends(0);
+    for hour in 14..18 {
+        aged.at(&format!("2026-01-10T{hour}:00:30Z"));
+        aged.run(&["tick"]).ends(0);
+    }
+    let runs = "SELECT count(*) FROM runs WHERE started IS NOT NULL";
+    assert_eq!(aged.house.count(runs), 6, "five hours and one by hand");
+    // The plan alone changes nothing.
+    let before = content(&aged.ledger());
+    aged.run(&["ledger", "restore"])
+        .ends(0)
+        .says("with --yes it is done");
+    assert_eq!(content(&aged.ledger()), before);
+    let newest = aged
+        .backups()
+        .into_iter()
+        .find(|path| path.to_str().unwrap().contains("T130030Z"))
+        .unwrap();
+    aged.at("2026-01-10T17:30:00Z");
+    let file = newest.to_str().unwrap();
+    let told = aged
+        .run(&["ledger", "restore", file, "--yes", "--json"])
+        .ends(0)
+        .json();
+    assert_eq!(told["told"]["missed"], 4, "{told}");
+    assert_eq!(told["told"]["skipped"], 1, "{told}");
+    let kept = PathBuf::from(told["kept"].as_str().unwrap());
+    assert_eq!(content(&kept), before, "the old one is kept whole");
+    aged.run(&["tick"]).ends(0);
+    assert_eq!(aged.house.count(runs), 1, "nothing ran again");
+    let missed = "SELECT count(*) FROM occurrences WHERE outcome ->> 'outcome' = 'missed'
+                  AND outcome ->> 'why' LIKE 'the ledger was restored from a backup of 2026-01-10T13:00:30Z'";
+    assert_eq!(aged.house.count(missed), 1);
+    assert_eq!(
+        aged.house
+            .count("SELECT count(*) FROM events WHERE kind = 'restored'"),
+        1
+    );
+    aged.at("2026-01-10T18:00:30Z");
+    aged.run(&["tick"]).ends(0).says("note");
+    assert_eq!(aged.house.count(runs), 2, "the next moment runs");
+    aged.run(&["ledger", "check"]).ends(0);
+}
+
+#[test]
+fn a_restore_waits_for_nobody_who_has_the_ledger_open() {
+    let aged = Aged::new();
+    aged.run(&["ledger", "backup"]).ends(0);
+    let lock = fs::File::open(aged.house.state().join("ledger.lock")).unwrap();
+    lock.lock_shared().unwrap();
+    let before = fs::read(aged.ledger()).unwrap();
+    let me = std::process::id().to_string();
+    aged.run(&["ledger", "restore", "--yes"])
+        .ends(75)
+        .says(&format!("PID {me}"))
+        .says("nothing was changed");
+    assert_eq!(fs::read(aged.ledger()).unwrap(), before);
+    drop(lock);
+    aged.run(&["ledger", "restore", "--yes"]).ends(0);
+}
+
+/// Cuts and noise of one round, and whether SQLite itself sees the damage.
+#[test]
+fn damage_is_met_and_a_backup_mends_it() {
+    let mut dice = Dice::new("damage_is_met_and_a_backup_mends_it");
+    let began = std::time::Instant::now();
+    let aged = Aged::new();
+    aged.run(&["run", "note"]).ends(0);
+    aged.run(&["ledger", "backup"]).ends(0);
+    aged.run(&["ledger", "vacuum"]).ends(0);
+    let sound = fs::read(aged.ledger()).unwrap();
+    let log = aged.house.state().join("ledger.sqlite-wal");
+    let (mut seen, mut unseen) = (0, 0);
+    let rounds = scaled(50);
+    for round in 0..rounds * 2 {
+        for ending in ["-wal", "-shm"] {
+            let _absent = fs::remove_file(format!("{}{ending}", aged.ledger().display()));
+        }
+        let mut bytes = sound.clone();
+        let length = bytes.len() as u64;
+        let cut = round < rounds;
+        let mut must = true;
+        let mut whole = Vec::new();
+        if cut {
+            let at = match round {
+                0 => 0,
+                1 => 50,
+                n if n % 3 == 0 => dice.roll(length / 4096) * 4096,
+                _ => dice.roll(length),
+            };
+            bytes.truncate(usize::try_from(at).unwrap());
+        } else if round % 2 == 0 {
+            let page = usize::try_from(dice.roll(length / 4096) * 4096).unwrap();
+            bytes[page..page + 4096].fill(0xa5);
+        } else {
+            let at = usize::try_from(dice.roll(length)).unwrap();
+            bytes[at] ^= 1 << dice.roll(8);
+            must = !integral(&bytes, aged.house.root());
+        }
+        fs::write(aged.ledger(), &bytes).unwrap();
+        // Every third cut leaves a log beside it, with a commit that is not written back.
+        if cut && round % 3 == 1 && round > 1 {
+            fs::write(aged.ledger(), &sound).unwrap();
+            let held = aged.house.ledger();
+            held.execute_batch(
+                "PRAGMA wal_autocheckpoint = 0; UPDATE projects SET created = created + 1",
+            )
+            .unwrap();
+            let kept = fs::read(&log).unwrap();
+            whole = content(&aged.ledger());
+            drop(held);
+            fs::write(aged.ledger(), &bytes).unwrap();
+            fs::write(&log, kept).unwrap();
+        }
+        let made = inode(&aged.ledger());
+        let check = aged.run(&["ledger", "check"]);
+        let found = [0, 70, 78].contains(&check.code);
+        assert!(found, "round {round}: {check:?}");
+        match (must, check.code) {
+            // What was cut lay in the log, or was nothing but zeros.
+            (true, 0) if !whole.is_empty() => {
+                assert_eq!(
+                    content(&aged.ledger()),
+                    whole,
+                    "round {round}: something is lost"
+                );
+                unseen += 1;
+            }
+            (true, 0) => panic!("round {round}: not seen: {check:?}"),
+            (_, 0) => unseen += 1,
+            _ => seen += 1,
+        }
+        if check.code == 70 {
+            // Also where ordinary reads do not meet it.
+            aged.run(&["tick"]).ends(70).says("runner ledger restore");
+            assert_eq!(inode(&aged.ledger()), made, "round {round}: made anew");
+            let logged = cut && round % 3 == 1;
+            let left = fs::read(aged.ledger()).unwrap() == bytes;
+            assert!(left || logged, "round {round}: written to");
+        }
+        if round % 10 == 0 && check.code == 70 {
+            aged.run(&["ledger", "restore", "--yes"]).ends(0);
+            aged.run(&["ledger", "check"]).ends(0);
+            aged.run(&["tick"]).ends(0);
+            assert!(!aged.house.state().join("damaged.json").exists());
+        }
+    }
+    tell(&format!(
+        "{rounds} cuts, {} pages of noise, {} flipped bits: {seen} seen, {unseen} that SQLite cannot see, {} s",
+        rounds / 2,
+        rounds / 2,
+        began.elapsed().as_secs()
+    ));
+}
+
+fn inode(path: &Path) -> u64 {
+    use std::os::unix::fs::MetadataExt as _;
+    fs::metadata(path).unwrap().ino()
+}
+
+fn integral(bytes: &[u8], folder: &Path) -> bool {
+    let path = folder.join("looked-at");
+    fs::write(&path, bytes).unwrap();
+    let db = Connection::open(&path).unwrap();
+    let said = db.query_row("PRAGMA integrity_check(1)", [], |row| {
+        row.get::<_, String>(0)
+    });
+    let whole = said.is_ok_and(|said| said == "ok");
+    drop(db);
+    for ending in ["", "-wal", "-shm"] {
+        let _absent = fs::remove_file(format!("{}{ending}", path.display()));
+    }
+    whole
+}
+
+#[test]
+fn a_kill_at_any_step_of_a_restore_leaves_the_old_or_the_new() {
+    let mut steps = 0;
+    for step in 0..40 {
+        let aged = Aged::new();
+        aged.run(&["ledger", "backup"]).ends(0);
+        aged.run(&["run", "note"]).ends(0);
+        let old = content(&aged.ledger());
+        let output = aged
+            .command(&["ledger", "restore", "--yes"])
+            .env("RUNNER_TEST_DIE_AT", step.to_string())
+            .output()
+            .unwrap();
+        if output.status.code() == Some(0) {
+            steps = step;
+            break;
+        }
+        assert_eq!(output.status.code(), None, "step {step}: {output:?}");
+        // A reader never makes one, and never sees half of it.
+        let seen = aged.run(&["runs", "--json"]);
+        assert!([0, 75].contains(&seen.code), "step {step}: {seen:?}");
+        // Whoever writes next finishes, or goes on with the old.
+        aged.run(&["pause", "late"]).ends(0);
+        aged.run(&["resume", "late"]).ends(0);
+        let runs = aged.house.count("SELECT count(*) FROM runs");
+        let restored = aged
+            .house
+            .count("SELECT count(*) FROM events WHERE kind = 'restored'");
+        match restored {
+            0 => assert_eq!(
+                (runs, content(&aged.ledger()).len()),
+                (1, old.len()),
+                "step {step}"
+            ),
+            _ => assert_eq!(runs, 0, "step {step}"),
+        }
+        aged.run(&["ledger", "restore", "--yes"]).ends(0);
+        aged.run(&["ledger", "check"]).ends(0);
+        assert_eq!(
+            aged.house.count("SELECT count(*) FROM runs"),
+            0,
+            "step {step}"
+        );
+        let kept = names(&aged.house.state())
+            .into_iter()
+            .filter(|path| path.to_str().unwrap().contains("ledger.damaged-"))
+            .any(|path| path.extension().is_some() && content_or_none(&path) == Some(old.len()));
+        assert!(kept, "step {step}: the old ledger is nowhere");
+    }
+    assert!(steps > 8, "{steps} steps");
+    tell(&format!(
+        "a restore was killed before each of its {steps} steps"
+    ));
+}
+
+fn content_or_none(path: &Path) -> Option<usize> {
+    let name = path.to_str()?;
+    (!name.ends_with("-wal") && !name.ends_with("-shm")).then(|| content(path).len())
+}
+
+#[test]
+fn a_kill_at_any_step_of_a_backup_leaves_none_or_a_whole_one() {
+    let mut steps = 0;
+    for step in 0..20 {
+        let aged = Aged::new();
+        let output = aged
+            .command(&["ledger", "backup"])
+            .env("RUNNER_TEST_DIE_AT", step.to_string())
+            .output()
+            .unwrap();
+        for backup in aged.backups() {
+            if !backup
+                .file_name()
+                .unwrap()
+                .to_str()
+                .unwrap()
+                .starts_with('.')
+            {
+                let file = backup.to_str().unwrap();
+                aged.run(&["ledger", "restore", file, "--yes"]).ends(0);
+            }
+        }
+        aged.run(&["ledger", "check"]).ends(0);
+        if output.status.code() == Some(0) {
+            steps = step;
+            break;
+        }
+        aged.run(&["ledger", "backup"]).ends(0);
+    }
+    assert!(steps >= 5, "{steps} steps");
+    tell(&format!(
+        "a backup was killed before each of its {steps} steps"
+    ));
+}
+
+/// A house with a year behind it: old runs, old logs, links that lead out.
+fn old_house() -> Aged {
+    let aged = Aged::new();
+    for month in ["01-11", "02-11", "03-11"] {
+        aged.at(&format!("2026-{month}T13:00:30Z"));
+        aged.run(&["tick"]).ends(0);
+        aged.run(&["run", "late", "--key", month]).ends(0);
+    }
+    let runs = aged.house.state().join("runs");
+    let outside = aged.house.root().join("outside");
+    fs::create_dir_all(outside.join("precious")).unwrap();
+    symlink(&outside, runs.join("01K00000000000000000000000")).unwrap();
+    aged.at("2026-12-01T12:00:00Z");
+    aged
+}
+
+#[test]
+fn pruning_shows_its_plan_and_carries_out_the_same() {
+    let aged = old_house();
+    let jobs = "SELECT count(DISTINCT job) FROM runs";
+    let ran = aged.house.count(jobs);
+    let before = content(&aged.ledger());
+    let plan = aged
+        .run(&["ledger", "prune", "--dry-run", "--json"])
+        .ends(0)
+        .json();
+    assert_eq!(content(&aged.ledger()), before, "a dry run changes nothing");
+    let gone = plan["rows"]["occurrences"].as_array().unwrap().len();
+    assert!(gone >= 4, "{plan}");
+    let done = aged.run(&["ledger", "prune", "--json"]).ends(0).json();
+    assert_eq!(plan["rows"], done["rows"]);
+    assert_eq!(plan["files"], done["files"]);
+    aged.run(&["ledger", "check"]).ends(0);
+    // The newest of each job is there, and every run that is known has its folder or none needed.
+    assert_eq!(aged.house.count(jobs), ran, "{plan}");
+    assert!(aged.house.root().join("outside/precious").is_dir());
+    let again = aged
+        .run(&["ledger", "prune", "--dry-run", "--json"])
+        .ends(0)
+        .json();
+    assert_eq!(again["rows"]["occurrences"].as_array().unwrap().len(), 0);
+    assert_eq!(again["files"].as_array().unwrap().len(), 0, "{again}");
+    // A key is known as long as its row.
+    aged.run(&["run", "late", "--key", "01-11"]).ends(0);
+    assert_eq!(
+        aged.house.count(
+            "SELECT count(*) FROM occurrences WHERE key LIKE '%01-11' AND recorded > 1790000000000"
+        ),
+        1
+    );
+}
+
+#[test]
+fn a_kill_at_any_step_of_a_pruning_is_made_good_by_the_next() {
+    let mut steps = 0;
+    for step in 0..60 {
+        let aged = old_house();
+        let output = aged
+            .command(&["ledger", "prune"])
+            .env("RUNNER_TEST_DIE_AT", step.to_string())
+            .output()
+            .unwrap();
+        aged.run(&["ledger", "check"]).ends(0);
+        aged.run(&["ledger", "prune"]).ends(0);
+        let again = aged.run(&["ledger", "prune", "--dry-run"]).ends(0);
+        assert!(
+            again.out.contains("nothing to remove"),
+            "step {step}: {again:?}"
+        );
+        if output.status.code() == Some(0) {
+            steps = step;
+            break;
+        }
+    }
+    assert!(steps > 4, "{steps} steps");
+    tell(&format!(
+        "a pruning was killed before each of its {steps} steps"
+    ));
+}
+
+#[test]
+fn each_way_of_being_unusable_has_its_message_and_its_code() {
+    let aged = Aged::new();
+    let path = aged.ledger();
+    let sound = fs::read(&path).unwrap();
+    aged.house
+        .ledger()
+        .pragma_update(None, "user_version", 99)
+        .unwrap();
+    aged.run(&["tick"])
+        .ends(78)
+        .says("has format 99")
+        .says("newer runner");
+    fs::write(&path, &sound).unwrap();
+    aged.house
+        .ledger()
+        .execute_batch("DROP TABLE care; DROP TABLE pause")
+        .unwrap();
+    for command in [&["tick"][..], &["status"], &["ledger", "check"]] {
+        aged.run(command)
+            .ends(78)
+            .says("development build")
+            .says("mkdir");
+    }
+    let fresh = aged.house.root().join("fresh");
+    fs::create_dir(&fresh).unwrap();
+    assert!(
+        aged.house
+            .command("git", &["init", "-q", fresh.to_str().unwrap()])
+            .status()
+            .unwrap()
+            .success()
+    );
+    aged.run(&["init", fresh.to_str().unwrap()])
+        .ends(78)
+        .says("development build");
+    assert!(!fresh.join("runner.toml").exists() && !fresh.join("ideas").exists());
+    fs::write(&path, &sound).unwrap();
+    aged.run(&["ledger", "check"]).ends(0);
+}
+
+#[test]
+fn a_ledger_that_may_not_be_written_says_so() {
+    let mut aged = Aged::new();
+    let root = aged.house.root().to_owned();
+    let given = std::process::Command::new("chown")
+        .args(["-R", "65534:65534"])
+        .arg(&root)
+        .stderr(std::process::Stdio::null())
+        .status();
+    if !given.is_ok_and(|status| status.success()) {
+        tell("skipped 1: files cannot be given to another user here");
+        return;
+    }
+    aged.house.uid = Some(65_534);
+    aged.run(&["tick"]).ends(0);
+    for (path, closed, open) in [
+        (aged.ledger(), 0o400, 0o600),
+        (aged.house.state(), 0o500, 0o700),
+    ] {
+        fs::set_permissions(&path, fs::Permissions::from_mode(closed)).unwrap();
+        let said = aged.run(&["pause", "late"]).ends(73);
+        assert!(said.err.contains("cannot write the ledger"), "{said:?}");
+        fs::set_permissions(&path, fs::Permissions::from_mode(open)).unwrap();
+        // SQLite has given the mode of the file to those that it made beside it.
+        for ending in ["-wal", "-shm"] {
+            let beside = format!("{}{ending}", aged.ledger().display());
+            let _absent = fs::set_permissions(beside, fs::Permissions::from_mode(0o600));
+        }
+        aged.run(&["pause", "late"]).ends(0);
+    }
+}
+
+#[test]
+fn a_ledger_that_cannot_be_written_says_so() {
+    let Some(full) = Tmpfs::mount("4m") else {
+        tell("skipped 1: a small file system cannot be mounted here");
+        return;
+    };
+    let aged = Aged::new();
+    let state = full.path.join("runner");
+    fs::create_dir_all(&state).unwrap();
+    let mut rest = fs::File::create(full.path.join("rest")).unwrap();
+    use std::io::Write as _;
+    while rest.write_all(&[0; 4096]).is_ok() {}
+    let mut command = aged.command(&["tick"]);
+    command.env("XDG_STATE_HOME", &full.path);
+    let said = Said::of(command.output().unwrap()).ends(73);
+    assert!(said.err.contains("cannot"), "{said:?}");
+    assert!(!state.join("ledger.sqlite").exists());
+    drop(rest);
+    fs::remove_file(full.path.join("rest")).unwrap();
+    let mut command = aged.command(&["tick"]);
+    command.env("XDG_STATE_HOME", &full.path);
+    Said::of(command.output().unwrap()).ends(0);
+}
+
+struct Tmpfs {
+    path: PathBuf,
+    _folder: tempfile::TempDir,
+}
+
+impl Tmpfs {
+    fn mount(size: &str) -> Option<Self> {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("full");
+        fs::create_dir(&path).unwrap();
+        let done = std::process::Command::new("mount")
+            .args([
+                "-t",
+                "tmpfs",
+                "-o",
+                &format!("size={size},mode=0700"),
+                "none",
+            ])
+            .arg(&path)
+            .stderr(std::process::Stdio::null())
+            .status();
+        done.is_ok_and(|status| status.success()).then_some(Self {
+            path,
+            _folder: folder,
+        })
+    }
+}
+
+impl Drop for Tmpfs {
+    fn drop(&mut self) {
+        let _ = std::process::Command::new("umount")
+            .arg(&self.path)
+            .status();
+    }
+}

@@ -1,0 +1,471 @@
+//! Which folder is which project: known, moved, copied, cloned, replaced, gone, forgotten.
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+
+use crate::house::{House, Said};
+
+const SMALL: &str = "[jobs.dream]\nenabled = false\n[jobs.tidy]\nkind = \"command\"\nprogram = \"true\"\ntrigger = \"every 15m\"\n";
+
+/// A house whose project is committed, so that it can be cloned.
+fn committed() -> House {
+    let house = House::with(SMALL);
+    house.git(&["add", "runner.toml"]);
+    house.git(&["commit", "--quiet", "-m", "Look after it"]);
+    house
+}
+
+fn at(house: &House, folder: &Path, args: &[&str]) -> Said {
+    let mut all = vec!["-C", folder.to_str().unwrap()];
+    all.extend(args);
+    house.run(&all)
+}
+
+fn copy(house: &House, to: &str) -> PathBuf {
+    let to = house.root().join(to);
+    let done = house
+        .command("cp", &["-a"])
+        .arg(house.project())
+        .arg(&to)
+        .status()
+        .unwrap();
+    assert!(done.success());
+    to
+}
+
+fn standings(house: &House) -> Vec<(String, String)> {
+    let list = house.run(&["projects", "--json"]).ends(0).json();
+    let mut found: Vec<_> = list
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|it| {
+            let path = Path::new(it["path"].as_str().unwrap());
+            let name = path.file_name().unwrap().to_str().unwrap().to_owned();
+            (name, it["standing"].as_str().unwrap().to_owned())
+        })
+        .collect();
+    found.sort();
+    found
+}
+
+fn pairs(expected: &[(&str, &str)]) -> Vec<(String, String)> {
+    let own = |(name, standing): &(&str, &str)| ((*name).to_owned(), (*standing).to_owned());
+    expected.iter().map(own).collect()
+}
+
+/// One tick at this moment.
+fn tick(house: &House, now: &str) -> Said {
+    let clock = house.root().join("clock");
+    fs::write(&clock, now).unwrap();
+    let mut command = house.runner(&["tick"]);
+    Said::of(command.env("RUNNER_TEST_CLOCK", &clock).output().unwrap())
+}
+
+/// A command at the moment of the last tick.
+fn then(house: &House, args: &[&str]) -> Said {
+    let mut command = house.runner(args);
+    command.env("RUNNER_TEST_CLOCK", house.root().join("clock"));
+    Said::of(command.output().unwrap())
+}
+
+#[test]
+fn init_tells_what_it_writes_and_writes_it_once() {
+    let house = House::new();
+    house
+        .run(&["init"])
+        .ends(0)
+        .says("wrote   runner.toml")
+        .says("git folder (runner-id)")
+        .says("made    ideas/")
+        .says("ignored /dreams/ and /.runner/ in .git/info/exclude");
+    let before = house.tree(".");
+    let id = house.read(".git/runner-id");
+    house.run(&["init"]).ends(0).says("nothing was written");
+    assert_eq!(house.tree("."), before);
+    assert_eq!(house.read(".git/runner-id"), id);
+    // What was a project before clones had ids of their own still is, and gets its own.
+    fs::remove_file(house.path(".git/runner-id")).unwrap();
+    house.run(&["tick"]).ends(0);
+    house.run(&["init"]).ends(0).says("runner-id");
+    assert_eq!(house.read(".git/runner-id"), id);
+    assert_eq!(standings(&house), pairs(&[("project", "known")]));
+}
+
+#[test]
+fn init_writes_nothing_before_all_is_checked() {
+    let house = House::new();
+    let untouched = |house: &House, code: i32, words: &str| {
+        let before = house.tree(".");
+        let exclude = house.read(".git/info/exclude");
+        house.run(&["init"]).ends(code).says(words);
+        assert_eq!(house.tree("."), before, "{words}");
+        assert_eq!(house.read(".git/info/exclude"), exclude, "{words}");
+        assert!(!house.path(".git/runner-id").exists(), "{words}");
+    };
+    house.write("dreams", "a file\n");
+    untouched(&house, 65, "is no folder");
+    fs::remove_file(house.path("dreams")).unwrap();
+    house.write("runner.toml", "[nigth]\nat = \"01:00\"\n");
+    untouched(&house, 78, "nigth");
+    fs::remove_file(house.path("runner.toml")).unwrap();
+    let user = house.root().join("config/runner/config.toml");
+    let good = fs::read(&user).unwrap();
+    fs::write(&user, "[defaults]\nretires = 1\n").unwrap();
+    untouched(&house, 78, "retires");
+    fs::write(&user, good).unwrap();
+    // The ledger that it would be written to cannot be.
+    fs::write(house.root().join("state"), "").unwrap();
+    untouched(&house, 73, "state");
+    fs::remove_file(house.root().join("state")).unwrap();
+    house.run(&["init"]).ends(0);
+}
+
+#[test]
+fn a_file_of_init_can_be_changed_by_hand_and_by_command() {
+    let house = House::new();
+    house.run(&["init"]).ends(0);
+    house
+        .run(&["config", "set", "jobs.dream.max_ideas", "7"])
+        .ends(0);
+    // Whatever stands there in comments may be made to count.
+    let text = house.read("runner.toml");
+    let tables = text.lines().filter(|line| line.contains("[jobs.dream]"));
+    assert_eq!(tables.count(), 1, "{text}");
+}
+
+#[test]
+fn a_copy_is_asked_about_and_becomes_a_project_of_its_own() {
+    let house = committed();
+    let copy = copy(&house, "copy");
+    at(&house, &copy, &["night"])
+        .ends(78)
+        .says("one of them is a copy")
+        .says("runner init --new-id");
+    // Plain init does not guess which of the two is the copy.
+    at(&house, &copy, &["init"]).ends(78).says("--new-id");
+    let committed = fs::read(copy.join("runner.toml")).unwrap();
+    at(&house, &copy, &["init", "--new-id"]).ends(0);
+    assert_eq!(fs::read(copy.join("runner.toml")).unwrap(), committed);
+    at(&house, &copy, &["night"]).ends(0);
+    house.run(&["night"]).ends(0);
+    assert_eq!(
+        standings(&house),
+        pairs(&[("copy", "known"), ("project", "known")])
+    );
+    assert_eq!(house.count("SELECT count(DISTINCT project) FROM nights"), 2);
+}
+
+#[test]
+fn a_clone_and_a_worktree_work_after_a_plain_init() {
+    let house = committed();
+    let clone = house.root().join("clone");
+    house.git(&["clone", "--quiet", ".", clone.to_str().unwrap()]);
+    let tree = house.root().join("tree");
+    house.git(&["worktree", "add", "--quiet", tree.to_str().unwrap()]);
+    let ids: Vec<String> = [&clone, &tree]
+        .into_iter()
+        .map(|folder| {
+            at(&house, folder, &["night"])
+                .ends(78)
+                .says("another clone or worktree")
+                .says(&format!("runner init {}", folder.display()));
+            at(&house, folder, &["init"]).ends(0);
+            at(&house, folder, &["init"])
+                .ends(0)
+                .says("nothing was written");
+            at(&house, folder, &["night"]).ends(0);
+            let changed = house.git(&["-C", folder.to_str().unwrap(), "status", "--porcelain"]);
+            assert!(!changed.contains("runner.toml"), "{changed}");
+            let status = at(&house, folder, &["status", "--json"]).ends(0).json();
+            assert_eq!(status["projects"].as_array().unwrap().len(), 1);
+            status["projects"][0]["id"].as_str().unwrap().to_owned()
+        })
+        .collect();
+    let seed = house.read(".git/runner-id").trim().to_owned();
+    assert!(ids[0] != ids[1] && !ids.contains(&seed), "{ids:?} {seed}");
+    assert!(house.path(".git/worktrees/tree/runner-id").is_file());
+    house.run(&["night"]).ends(0);
+    house.run(&["tick"]).ends(0);
+    assert_eq!(
+        standings(&house),
+        pairs(&[("clone", "known"), ("project", "known"), ("tree", "known")])
+    );
+    // Cloned again in the same place: it goes on as the project that was there.
+    fs::remove_dir_all(&clone).unwrap();
+    house.git(&["clone", "--quiet", ".", clone.to_str().unwrap()]);
+    at(&house, &clone, &["night"])
+        .ends(78)
+        .says("another clone than the one")
+        .says("runner init");
+    at(&house, &clone, &["init"]).ends(0);
+    assert_eq!(
+        fs::read_to_string(clone.join(".git/runner-id"))
+            .unwrap()
+            .trim(),
+        ids[0]
+    );
+    at(&house, &clone, &["night"]).ends(0);
+    assert_eq!(standings(&house).len(), 3);
+}
+
+#[test]
+fn a_moved_project_keeps_its_history() {
+    let house = committed();
+    house.run(&["night"]).ends(0);
+    let new = house.root().join("elsewhere");
+    fs::rename(house.project(), &new).unwrap();
+    let (old, to) = (house.project(), new.display().to_string());
+    fs::create_dir(house.project()).unwrap();
+    at(&house, &new, &["night"])
+        .ends(78)
+        .says(&format!("runner projects move {} {to}", old.display()));
+    at(&house, &new, &["init"]).ends(78).says("projects move");
+    let nowhere = house.root().display().to_string();
+    let old = old.display().to_string();
+    house
+        .run(&["projects", "move", &old, &nowhere])
+        .ends(65)
+        .says("is no project");
+    house.run(&["projects", "move", &old, &to]).ends(0);
+    house
+        .run(&["projects", "move", &to, &to])
+        .ends(0)
+        .says("there already");
+    at(&house, &new, &["night"]).ends(0);
+    assert_eq!(standings(&house), pairs(&[("elsewhere", "known")]));
+    assert_eq!(house.count("SELECT count(*) FROM nights"), 2);
+}
+
+#[test]
+fn a_move_that_is_none_is_refused() {
+    let house = committed();
+    let copy = copy(&house, "copy");
+    let (old, to) = (house.project(), copy.display().to_string());
+    let old = old.to_str().unwrap();
+    house
+        .run(&["projects", "move", old, &to])
+        .ends(65)
+        .says("is still there")
+        .says("--new-id");
+    at(&house, &copy, &["init", "--new-id"]).ends(0);
+    house
+        .run(&["projects", "move", old, &to])
+        .ends(65)
+        .says("is another project than");
+    house
+        .run(&["projects", "move", "/nowhere", &to])
+        .ends(65)
+        .says("runner projects");
+    assert_eq!(
+        standings(&house),
+        pairs(&[("copy", "known"), ("project", "known")])
+    );
+}
+
+#[test]
+fn a_folder_that_was_replaced_goes_on_as_the_same_project() {
+    let house = committed();
+    house.run(&["tick"]).ends(0);
+    let copy = copy(&house, "restored");
+    fs::remove_dir_all(house.project()).unwrap();
+    // Something takes the inode, so that it cannot come back by chance.
+    fs::create_dir(house.root().join("taken")).unwrap();
+    fs::rename(&copy, house.project()).unwrap();
+    assert_eq!(standings(&house), pairs(&[("project", "replaced")]));
+    house.run(&["status"]).ends(0);
+    house.run(&["tick"]).ends(0);
+    assert_eq!(standings(&house), pairs(&[("project", "known")]));
+}
+
+#[test]
+fn a_vanished_project_is_said_once_and_what_it_missed_is_kept() {
+    let house = House::new();
+    tick(&house, "2026-11-21T20:00:00Z");
+    then(&house, &["init"]).ends(0);
+    house.configure(SMALL);
+    tick(&house, "2026-11-21T20:01:00Z").ends(0);
+    let away = house.root().join("away");
+    fs::rename(house.project(), &away).unwrap();
+    let project = house.project();
+    fs::create_dir(house.root().join("here")).unwrap();
+    let inside = |args: &[&str]| {
+        let mut command = house.runner(args);
+        command
+            .current_dir(house.root().join("here"))
+            .env("RUNNER_TEST_CLOCK", house.root().join("clock"));
+        Said::of(command.output().unwrap())
+    };
+    let tick_away = |now: &str| {
+        fs::write(house.root().join("clock"), now).unwrap();
+        inside(&["tick"])
+    };
+    tick_away("2026-11-21T20:02:00Z")
+        .ends(78)
+        .says("the project is gone")
+        .says("projects move")
+        .says("projects forget");
+    // Due three times, in as many ticks: nothing is said again, and one row tells of all.
+    for now in ["20:16", "20:31", "20:50"] {
+        let said = tick_away(&format!("2026-11-21T{now}:00Z")).ends(0);
+        assert_eq!(said.err, "", "{now}");
+    }
+    let missed = "SELECT count(*) FROM occurrences WHERE missed";
+    assert_eq!(house.count(missed), 1);
+    assert_eq!(house.count("SELECT count(*) FROM runs"), 0);
+    let status = inside(&["status", "--json"]).ends(0).json();
+    let told = &status["projects"][0];
+    assert_eq!(told["standing"], "vanished");
+    assert_eq!(told["missed_this_week"][0]["count"], 3, "{told}");
+    assert_eq!(
+        told["missed_this_week"][0]["why"],
+        "the project is gone: its folder is not there"
+    );
+    inside(&["status"])
+        .ends(0)
+        .says("TROUBLE")
+        .says("projects forget");
+    inside(&["projects"]).ends(0).says("vanished");
+    // It comes back and goes on; what was missed stays missed.
+    fs::rename(&away, &project).unwrap();
+    tick(&house, "2026-11-21T21:01:00Z").ends(0);
+    assert_eq!(house.count(missed), 1);
+    assert_eq!(house.count("SELECT count(*) FROM runs"), 1);
+    assert_eq!(standings(&house), pairs(&[("project", "known")]));
+}
+
+#[test]
+fn a_folder_that_cannot_be_looked_at_is_told_from_one_that_is_gone() {
+    if !rustix::process::geteuid().is_root() {
+        crate::house::tell("skipped 1: only root can become somebody else");
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o777)).unwrap();
+    let mut house = House::at(folder);
+    let own = house.command("chown", &["-R", "65534:65534"]);
+    let mut own = own;
+    assert!(own.arg(house.root()).status().unwrap().success());
+    house.uid = Some(65534);
+    house.run(&["init"]).ends(0);
+    house.configure(SMALL);
+    house.run(&["tick"]).ends(0);
+    fs::set_permissions(house.project(), fs::Permissions::from_mode(0o000)).unwrap();
+    let outside = |args: &[&str]| {
+        let mut command = house.runner(args);
+        command.current_dir(house.root());
+        Said::of(command.output().unwrap())
+    };
+    outside(&["tick"]).ends(78).says("cannot be looked at");
+    outside(&["tick"]).ends(0);
+    outside(&["projects"])
+        .ends(0)
+        .says("unreadable")
+        .says("ls -ld");
+    fs::set_permissions(house.project(), fs::Permissions::from_mode(0o755)).unwrap();
+    outside(&["tick"]).ends(0);
+    outside(&["projects"]).ends(0).says("known");
+}
+
+#[test]
+fn another_name_of_the_same_folder_is_the_same_project() {
+    let house = committed();
+    let link = house.root().join("link");
+    symlink(house.project(), &link).unwrap();
+    at(&house, &link, &["night"]).ends(0);
+    assert_eq!(standings(&house), pairs(&[("project", "known")]));
+    at(&house, &link, &["runs"]).ends(0).says("tidy");
+}
+
+#[test]
+fn forgetting_shows_a_plan_and_does_just_that() {
+    let house = committed();
+    house.run(&["night"]).ends(0);
+    let other = copy(&house, "other");
+    at(&house, &other, &["init", "--new-id"]).ends(0);
+    at(&house, &other, &["night"]).ends(0);
+    let kept: Vec<i64> = counts(&house, "AND 1");
+    let plan = house.run(&["projects", "forget", "."]).ends(0);
+    assert!(
+        plan.out.contains("would forget") && plan.out.contains("1 night"),
+        "{plan:?}"
+    );
+    assert!(plan.out.contains("nothing was done"), "{plan:?}");
+    assert_eq!(counts(&house, "AND 1"), kept, "a plan changes nothing");
+    let files = house.tree(".");
+    house
+        .run(&["projects", "forget", ".", "--yes"])
+        .ends(0)
+        .says("forgotten");
+    assert_eq!(house.tree("."), files, "the project's own files stay");
+    let other_path = other.display().to_string();
+    assert_eq!(standings(&house), pairs(&[("other", "known")]));
+    for (left, all) in counts(&house, "AND 1").into_iter().zip(kept) {
+        assert!(
+            left > 0 && left * 2 == all,
+            "half of all was the other's: {left} of {all}"
+        );
+    }
+    let runs = fs::read_dir(house.state().join("runs")).unwrap().count() as i64;
+    assert_eq!(runs, house.count("SELECT count(*) FROM runs"));
+    house
+        .run(&["projects", "forget", &other_path, "--yes"])
+        .ends(0);
+    assert_eq!(counts(&house, "AND 1"), vec![0; 4]);
+    house
+        .run(&["projects", "forget", ".", "--yes"])
+        .ends(65)
+        .says("no project");
+    // It begins anew where it was.
+    house.run(&["night"]).ends(0);
+}
+
+fn counts(house: &House, also: &str) -> Vec<i64> {
+    ["runs", "occurrences", "nights", "jobs"]
+        .map(|table| house.count(&format!("SELECT count(*) FROM {table} WHERE 1 {also}")))
+        .to_vec()
+}
+
+#[test]
+fn a_project_whose_run_lives_is_not_forgotten() {
+    let house = House::with(
+        "[jobs.dream]\nenabled = false\n[jobs.wait]\nkind = \"command\"\nprogram = \"sh\"\nargs = [\"-c\", \"echo > began; cat fifo\"]\n",
+    );
+    assert!(
+        house
+            .command("mkfifo", &["fifo"])
+            .status()
+            .unwrap()
+            .success()
+    );
+    let mut child = house
+        .runner(&["--quiet", "run", "wait"])
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    // Opening the other end waits until the program reads.
+    let end = fs::File::options()
+        .write(true)
+        .open(house.path("fifo"))
+        .unwrap();
+    house
+        .run(&["projects", "forget", ".", "--yes"])
+        .ends(75)
+        .says("runs that are not over")
+        .says("runner cancel");
+    let status = house.run(&["status", "--json"]).ends(0).json();
+    let lock = &status["projects"][0]["locks"][0];
+    assert_eq!(lock["job"], "wait", "{status}");
+    assert_eq!(lock["run"], status["projects"][0]["live"][0]["run"]);
+    assert_eq!(status["live_runs"], 1);
+    house
+        .run(&["status"])
+        .ends(0)
+        .says("locked")
+        .says("wait by PID");
+    drop(end);
+    child.wait().unwrap();
+    house.run(&["projects", "forget", ".", "--yes"]).ends(0);
+}

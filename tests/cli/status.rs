@@ -1,0 +1,319 @@
+//! How things stand, at a glance and again and again: also while files are broken and nothing ticks.
+
+use std::fs;
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::process::Stdio;
+
+use rustix::process::{Pid, Signal, kill_process};
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use serde_json::{Value, json};
+
+use crate::house::{House, Said};
+
+const TIDY: &str = "[jobs.dream]\nenabled = false\n[jobs.tidy]\nkind = \"command\"\nprogram = \"true\"\ntrigger = \"every 15m\"\n";
+
+fn clocked(house: &House, now: &str, args: &[&str]) -> Said {
+    let clock = house.root().join("clock");
+    fs::write(&clock, now).unwrap();
+    let mut command = house.runner(args);
+    Said::of(command.env("RUNNER_TEST_CLOCK", &clock).output().unwrap())
+}
+
+#[test]
+fn broken_files_hide_nothing_that_is_known() {
+    let house = House::with(
+        "[jobs.dream]\nenabled = false\n[jobs.tidy]\nkind = \"command\"\nprogram = \"false\"\ntrigger = \"every 15m\"\n[day.budget]\ncalls = 9\n[defaults]\nretries = 0\n",
+    );
+    house.run(&["run", "tidy"]).ends(1);
+    house.configure("[nigth]\n");
+    house
+        .run(&["status"])
+        .ends(0)
+        .says("TROUBLE")
+        .says("nigth")
+        .says("FAILED")
+        .says("tidy (")
+        .says("9 of 9 calls");
+    let runs = house.run(&["runs"]).ends(0).says("nigth");
+    assert!(runs.out.contains("tidy"), "{runs:?}");
+    house.run(&["runs", "--job", "tidy"]).ends(0);
+    house
+        .run(&["runs", "--job", "tidi"])
+        .ends(78)
+        .says("did you mean \"tidy\"?");
+    house.run(&["pause", "tidy"]).ends(0).says("nigth");
+    house
+        .run(&["status"])
+        .ends(0)
+        .says("paused")
+        .says("tidy until");
+    house.run(&["resume", "tidy"]).ends(0);
+    house.run(&["pause", "tidi"]).ends(78);
+    // What would start something does not.
+    house.run(&["run", "tidy"]).ends(78);
+}
+
+#[test]
+fn a_project_that_never_ran_is_told_of_its_mistakes() {
+    let house = House::new();
+    house.write("runner.toml", "[nigth]\n");
+    house.run(&["status"]).ends(0).says("TROUBLE").says("nigth");
+    let other = House::with(TIDY);
+    let clone = other.root().join("clone");
+    other.git(&["add", "runner.toml"]);
+    other.git(&["commit", "--quiet", "-m", "Look after it"]);
+    other.git(&["clone", "--quiet", ".", clone.to_str().unwrap()]);
+    let clone = clone.to_str().unwrap();
+    other
+        .run(&["-C", clone, "status"])
+        .ends(0)
+        .says("another clone")
+        .says("runner init");
+    other
+        .run(&["-C", clone, "runs"])
+        .ends(78)
+        .says("another clone");
+}
+
+#[test]
+fn that_nothing_ticks_is_said_aloud() {
+    let house = House::new();
+    clocked(&house, "2026-11-21T20:00:00Z", &["init"]).ends(0);
+    let status = |now: &str| clocked(&house, now, &["status"]).ends(0).out;
+    assert!(status("2026-11-21T20:00:00Z").contains("NO TICKS: nothing has ever ticked"));
+    clocked(&house, "2026-11-21T20:01:00Z", &["tick"]).ends(0);
+    let fresh = status("2026-11-21T21:01:00Z");
+    assert!(!fresh.contains("NO TICKS"), "{fresh}");
+    assert!(
+        fresh.contains("no daemon; last tick 2026-11-21 20:01:00 UTC"),
+        "{fresh}"
+    );
+    let late = status("2026-11-21T21:01:01Z");
+    assert!(
+        late.contains("NO TICKS: nothing has ticked since 2026-11-21 20:01:00 UTC"),
+        "{late}"
+    );
+    // Where no job has a clock there is nothing to wake.
+    house.configure("[jobs.dream]\ntrigger = \"manual\"\n");
+    clocked(&house, "2026-11-21T21:02:00Z", &["tick"]).ends(0);
+    assert!(!status("2026-11-23T21:00:00Z").contains("NO TICKS"));
+}
+
+#[test]
+fn moments_are_told_in_the_zone_of_the_job_and_in_utc_to_scripts() {
+    let house = House::with(
+        "[night]\nzone = \"Asia/Tokyo\"\n[jobs.dream]\nenabled = false\n[jobs.tidy]\nkind = \"command\"\nprogram = \"true\"\ntrigger = \"daily 07:00\"\nzone = \"Europe/Berlin\"\n",
+    );
+    clocked(&house, "2026-11-21T20:00:00Z", &["tick"]).ends(0);
+    let next = "tidy at 2026-11-22 07:00:00 CET";
+    let text = clocked(&house, "2026-11-21T20:00:00Z", &["status"]).ends(0);
+    assert!(text.out.contains(next), "{}", text.out);
+    let json = clocked(&house, "2026-11-21T20:00:00Z", &["status", "--json"]).json();
+    let project = &json["projects"][0];
+    assert_eq!(
+        project["next"],
+        json!({"job": "tidy", "at": "2026-11-22T06:00:00Z", "zone": "Europe/Berlin"})
+    );
+    assert_eq!(project["zone"], "Asia/Tokyo");
+    assert_eq!(
+        project["budget"]["day"]["name"], "2026-11-22",
+        "the day of Tokyo"
+    );
+    // And so is an expression that is tried in this project.
+    let cron = [
+        "schedule",
+        "next",
+        "--cron",
+        "0 7 * * *",
+        "-n",
+        "1",
+        "--json",
+    ];
+    let next = clocked(&house, "2026-11-21T20:00:00Z", &cron)
+        .ends(0)
+        .json();
+    assert_eq!(next["zone"], "Asia/Tokyo");
+}
+
+#[test]
+fn what_is_left_of_a_budget_is_told() {
+    let house = House::with("[day.budget]\nideas = 1000\n");
+    house.write("ideas/a.md", "Maybe use a shorter name?\n");
+    house.run(&["night"]).ends(0);
+    let status = house.run(&["status", "--json"]).ends(0).json();
+    let day = &status["projects"][0]["budget"]["day"];
+    assert_eq!(day["cap"]["ideas"], 1000);
+    assert_eq!(day["cap"]["tokens"], Value::Null);
+    let used = day["used"]["ideas"].as_u64().unwrap();
+    assert_eq!(day["left"]["ideas"].as_u64().unwrap(), 1000 - used);
+    assert_eq!(status["projects"][0]["budget"]["night"], Value::Null);
+    house
+        .run(&["status"])
+        .ends(0)
+        .says(&format!("{} of 1000 ideas", 1000 - used));
+    // A file that changed is read again: a new cap is told before any tick.
+    let text = house
+        .read("runner.toml")
+        .replace("ideas = 1000", "ideas = 2000");
+    house.write("runner.toml", text);
+    house
+        .run(&["status"])
+        .ends(0)
+        .says(&format!("{} of 2000 ideas", 2000 - used));
+}
+
+#[test]
+fn a_job_that_is_replaced_again_and_again_is_said_to_starve() {
+    let house = House::new();
+    clocked(&house, "2026-11-21T20:00:00Z", &["init"]).ends(0);
+    // The group has no room for it: each moment waits, and the next takes its place.
+    house.configure(
+        "[jobs.dream]\nenabled = false\n[groups.one]\nslots = 1\n[jobs.tidy]\nkind = \"command\"\nprogram = \"true\"\ntrigger = \"every 15m\"\noverlap = \"replace\"\ngroup = \"one\"\n[jobs.long]\nkind = \"command\"\nprogram = \"sh\"\nargs = [\"-c\", \"cat fifo\"]\ngroup = \"one\"\n",
+    );
+    assert!(
+        house
+            .command("mkfifo", &["fifo"])
+            .status()
+            .unwrap()
+            .success()
+    );
+    let clock = house.root().join("clock");
+    let mut long = house
+        .runner(&["--quiet", "run", "long"])
+        .env("RUNNER_TEST_CLOCK", &clock)
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let end = fs::File::options()
+        .write(true)
+        .open(house.path("fifo"))
+        .unwrap();
+    let mut ticks = Vec::new();
+    for now in ["20:01", "20:16", "20:31", "20:46", "21:01"] {
+        // A tick that started something stays with it; what only queues does not.
+        ticks.push(clocked(&house, &format!("2026-11-21T{now}:00Z"), &["tick"]));
+    }
+    let status = clocked(&house, "2026-11-21T21:01:00Z", &["status", "--json"]).json();
+    assert_eq!(
+        status["projects"][0]["starved"],
+        json!([{"job": "tidy", "replaced_in_a_row": 3}]),
+        "{ticks:?}"
+    );
+    clocked(&house, "2026-11-21T21:01:00Z", &["status"])
+        .ends(0)
+        .says("STARVED")
+        .says("tidy: its last 3 moments");
+    drop(end);
+    long.wait().unwrap();
+}
+
+#[test]
+fn the_schema_is_the_one_that_is_kept() {
+    let house = House::new();
+    let kept = Path::new(env!("CARGO_MANIFEST_DIR")).join("config/schemas/status.schema.json");
+    assert_eq!(
+        house.run(&["status", "--schema"]).ends(0).out,
+        fs::read_to_string(kept).unwrap()
+    );
+    house.run(&["status", "--schema", "--json"]).ends(2);
+}
+
+#[test]
+fn a_watch_prints_again_what_changed_and_ends_with_its_reader() {
+    let house = House::with(TIDY);
+    house.run(&["tick"]).ends(0);
+    let mut child = house
+        .runner(&["status", "--watch", "--json"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let mut next = || -> Value { serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap() };
+    assert_eq!(next()["paused"], Value::Null);
+    house.run(&["pause", "--all"]).ends(0);
+    assert_eq!(next()["paused"], json!({"job": null, "until": null}));
+    house.run(&["resume", "--all"]).ends(0);
+    assert_eq!(next()["paused"], Value::Null);
+    drop(lines);
+    assert!(child.wait().unwrap().success());
+}
+
+/// A terminal of our own: our end, and the program's.
+fn terminal() -> (fs::File, OwnedFd) {
+    let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
+    grantpt(&ours).unwrap();
+    unlockpt(&ours).unwrap();
+    let name = ptsname(&ours, Vec::new()).unwrap();
+    let theirs = fs::File::options()
+        .read(true)
+        .write(true)
+        .open(name.to_str().unwrap())
+        .unwrap();
+    (ours.into(), theirs.into())
+}
+
+#[test]
+fn a_watch_draws_over_a_terminal_and_leaves_it_as_it_was() {
+    let house = House::with(TIDY);
+    house.run(&["tick"]).ends(0);
+    let (mut ours, theirs) = terminal();
+    let before = rustix::termios::tcgetattr(&ours).unwrap();
+    let mut child = house
+        .runner(&["status", "--watch"])
+        .env("TERM", "xterm")
+        .env("NO_COLOR", "1")
+        .stdout(theirs)
+        .spawn()
+        .unwrap();
+    let mut seen = String::new();
+    let mut until = |words: &str| {
+        let mut bytes = [0; 4096];
+        while !seen.contains(words) {
+            let count = ours.read(&mut bytes).unwrap();
+            seen.push_str(&String::from_utf8_lossy(&bytes[..count]));
+        }
+        std::mem::take(&mut seen)
+    };
+    let first = until("no daemon");
+    assert!(first.starts_with("\u{1b}[2J\u{1b}[H"), "{first:?}");
+    house.run(&["pause", "--all"]).ends(0);
+    let second = until("everything is paused");
+    assert!(
+        !second.contains("\u{1b}[2J"),
+        "drawn over, not cleared: {second:?}"
+    );
+    let pid = Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap();
+    kill_process(pid, Signal::INT).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    for kept in [first, second] {
+        assert!(
+            !kept.contains("\u{1b}[?"),
+            "no mode of the terminal is touched: {kept:?}"
+        );
+        assert!(
+            !kept.contains('m') || !kept.contains("\u{1b}[3"),
+            "no colours: {kept:?}"
+        );
+    }
+    let after = rustix::termios::tcgetattr(&ours).unwrap();
+    assert_eq!(before.local_modes, after.local_modes);
+    // A terminal that cannot be drawn on gets plain text.
+    let (mut ours, theirs) = terminal();
+    let mut child = house
+        .runner(&["status", "--watch"])
+        .env("TERM", "dumb")
+        .stdout(theirs)
+        .spawn()
+        .unwrap();
+    let mut plain = String::new();
+    let mut bytes = [0; 4096];
+    while !plain.contains("no daemon") {
+        let count = ours.read(&mut bytes).unwrap();
+        plain.push_str(&String::from_utf8_lossy(&bytes[..count]));
+    }
+    assert!(!plain.contains('\u{1b}'), "{plain:?}");
+    drop(ours);
+    child.wait().unwrap();
+}

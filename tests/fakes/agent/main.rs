@@ -1,0 +1,61 @@
+//! A scripted agent program that behaves as badly as real ones have been seen to, or worse.
+//!
+//! It is started under a name `TONGUE--BEHAVIOUR` (a symbolic link to it): the tongue says whose
+//! streams it speaks (`claude`, `codex`, or `command` for the executor contract), the behaviour what
+//! it does. `--list` prints all behaviours. What it should try to reach it finds, one path a line, in
+//! `$HOME/targets`; a secret it was handed is in `CANARY_KEY`. `LEAF--WHAT` are the processes that it
+//! leaves behind.
+//!
+//! Must never wait without an end of its own: whatever a test forgets is gone after a minute.
+
+#![allow(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    clippy::exit,
+    clippy::unwrap_used,
+    clippy::disallowed_methods,
+    missing_docs
+)]
+
+mod behaviours;
+mod leaf;
+mod obey;
+mod tongue;
+
+use std::path::Path;
+
+use tongue::Tongue;
+
+fn main() {
+    let mut args = std::env::args();
+    let name = args.next().unwrap_or_default();
+    let args: Vec<String> = args.collect();
+    let name = Path::new(&name)
+        .file_name()
+        .map(|name| name.to_string_lossy().into_owned())
+        .unwrap_or_default();
+    if args.first().is_some_and(|first| first == "--list") {
+        for (name, what, _) in behaviours::ALL {
+            println!("{name}\t{what}");
+        }
+        return;
+    }
+    let Some((kind, behaviour)) = name.split_once("--") else {
+        eprintln!("start me as TONGUE--BEHAVIOUR; --list names the behaviours");
+        std::process::exit(2);
+    };
+    if kind == "leaf" {
+        leaf::live(behaviour, &args);
+        return;
+    }
+    if args.iter().any(|arg| arg == "--version") {
+        println!("{}", tongue::version(kind, behaviour));
+        return;
+    }
+    let Some((.., act)) = behaviours::ALL.iter().find(|(name, ..)| *name == behaviour) else {
+        eprintln!("no behaviour {behaviour:?}");
+        std::process::exit(2);
+    };
+    leaf::end_after_a_minute();
+    act(&mut Tongue::new(kind, &args));
+}
