@@ -14,6 +14,7 @@ use std::thread;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
+use runner_engine::admission::AT_WORK;
 use runner_engine::ids::RunId;
 use runner_engine::ledger::{Filter, Ledger, RunRow, RunState, Summary};
 use runner_engine::locks::{Holder, JobLock, job_lock_path};
@@ -348,13 +349,28 @@ pub fn mark(home: &Home, ledger: &Ledger, run: &RunId) -> Result<(), Failure> {
     let Ok(spec) = here.spec(&row) else {
         return Ok(());
     };
-    if let Err(error) = failmark::update(&here.root, &spec, run, outcome, home.wall()?) {
+    if let Err(error) = failmark::update(
+        &here.root,
+        &spec,
+        run,
+        outcome,
+        deferrals(ledger, &row, outcome)?,
+        home.wall()?,
+    ) {
         show::complain(&format!(
             "the failmark of {} could not be written: {error}",
             row.job_name
         ));
     }
     Ok(())
+}
+
+/// How many runs of its job, this one the last, were put off in a row because of somebody's work.
+pub fn deferrals(ledger: &Ledger, row: &RunRow, outcome: &Outcome) -> Result<u32, Failure> {
+    match outcome {
+        Outcome::Deferred { .. } => Ok(ledger.deferrals_in_a_row(row.job, AT_WORK)?),
+        _ => Ok(0),
+    }
 }
 
 /// While it exists, TERM and INT go to the runs, which settle themselves as cancelled; we stay to

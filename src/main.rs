@@ -10,6 +10,7 @@ mod daemon;
 mod drive;
 mod filesystem;
 mod follow;
+mod guard;
 mod home;
 mod project;
 mod tick;
@@ -19,6 +20,24 @@ use std::process::ExitCode;
 use runner_engine::outcome::Exit;
 
 fn main() -> ExitCode {
+    // Before anything is read: what stands here came through no one's environment or files.
+    if std::env::args_os()
+        .nth(1)
+        .is_some_and(|word| word == "__launch")
+    {
+        let code = runner_engine::launch::launch(std::io::stdin());
+        return ExitCode::from(u8::try_from(code).unwrap_or(u8::MAX));
+    }
+    let hook = is_hook();
+    if hook {
+        // A crash would let the tool through: only 2 refuses.
+        #[allow(
+            clippy::exit,
+            clippy::disallowed_methods,
+            reason = "a panic must not abort with another code"
+        )]
+        std::panic::set_hook(Box::new(|_| std::process::exit(2)));
+    }
     let code = match cli::args::parse(std::env::args_os()) {
         Err(code) => code,
         Ok(args) => commands::run(&args).unwrap_or_else(|failure| {
@@ -30,5 +49,16 @@ fn main() -> ExitCode {
         Exit::Done if cli::show::lost() => Exit::CannotWrite,
         code => code,
     };
-    ExitCode::from(code as u8)
+    match code {
+        Exit::Done => ExitCode::SUCCESS,
+        _ if hook => ExitCode::from(Exit::Usage as u8),
+        code => ExitCode::from(code as u8),
+    }
+}
+
+/// Whether this is `runner guard hook`, with whatever options between.
+fn is_hook() -> bool {
+    let words: Vec<_> = std::env::args_os().skip(1).collect();
+    let guard = words.iter().position(|word| word == "guard");
+    guard.is_some_and(|at| words[at..].iter().any(|word| word == "hook"))
 }

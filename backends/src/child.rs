@@ -7,6 +7,8 @@ use runner_engine::process::{
     Cancel, ChildSpec, Ended, Limits, Reason, SpawnError, Status, Stream, Verdict, run,
 };
 
+use runner_engine::walls::Containment;
+
 use crate::error::{BackendError, Phase};
 use crate::redact::Secrets;
 use crate::request::RequestLimits;
@@ -28,14 +30,27 @@ pub(crate) fn limits(limits: &RequestLimits, quiet: bool, output_cap: usize) -> 
 }
 
 /// Runs a child to its end, on this thread: only from `spawn_blocking`. Returns it if it ended by
-/// itself with exit code 0.
+/// itself with exit code 0; and, however it ended, what held it.
 pub(crate) fn attempt(
     spec: &ChildSpec,
     cancel: &Cancel,
     secrets: &Secrets,
+) -> (Result<Ended, BackendError>, Option<Containment>) {
+    match run(spec, cancel, &mut |_, _| Verdict::Continue) {
+        Ok(ended) => {
+            let containment = ended.containment.clone();
+            (judge(spec, cancel, secrets, ended), containment)
+        }
+        Err(error) => (Err(spawn_error(&error)), None),
+    }
+}
+
+fn judge(
+    spec: &ChildSpec,
+    cancel: &Cancel,
+    secrets: &Secrets,
+    ended: Ended,
 ) -> Result<Ended, BackendError> {
-    let ended =
-        run(spec, cancel, &mut |_, _| Verdict::Continue).map_err(|error| spawn_error(&error))?;
     let ended = by_itself(spec, ended, cancel, secrets)?;
     if ended.status == Status::Exit(0) {
         return Ok(ended);
@@ -100,6 +115,11 @@ pub(crate) fn by_itself(
                 excerpt: String::new(),
             })
         }
+        Reason::Quota => Err(BackendError::Crash {
+            status: ended.status.to_string(),
+            why: format!("{program} filled its folder beyond what is given"),
+            stderr_tail: secrets.tail(&ended.stderr, STDERR_TAIL),
+        }),
         Reason::Exited => Ok(ended),
     }
 }
@@ -113,7 +133,7 @@ pub(crate) fn spawn_error(error: &SpawnError) -> BackendError {
                 hint: error.to_string(),
             }
         }
-        SpawnError::Cwd { .. } => BackendError::Rejected {
+        SpawnError::Cwd { .. } | SpawnError::Walls { .. } => BackendError::Rejected {
             why: error.to_string(),
         },
         SpawnError::Cancelled { why } => BackendError::Cancelled { why: why.clone() },

@@ -15,7 +15,7 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use runner_engine::process::{Cancel, ChildSpec, Stdin, find_program};
@@ -53,6 +53,8 @@ pub(crate) struct Plan {
     pub confine: Option<Confine>,
     /// For each stream and for the artifact.
     pub output_cap: usize,
+    /// What held the last child.
+    pub held: Mutex<Option<String>>,
 }
 
 impl Command {
@@ -73,7 +75,7 @@ impl Backend for Command {
         Description {
             kind: "command".to_owned(),
             model: self.plan.model.clone(),
-            containment: "unconfined: not yet".to_owned(),
+            containment: self.plan.containment(),
         }
     }
 
@@ -108,6 +110,17 @@ impl Backend for Command {
 }
 
 impl Plan {
+    /// What held its last child; before there was one, what is asked for.
+    fn containment(&self) -> String {
+        let held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        match (&*held, &self.confine) {
+            (Some(held), _) => held.clone(),
+            (None, Some(confine)) if confine.walls.off => "walls off".to_owned(),
+            (None, Some(_)) => "behind walls, once it is started".to_owned(),
+            (None, None) => "unconfined".to_owned(),
+        }
+    }
+
     fn check(&self) -> Result<(), BackendError> {
         if !self.missing.is_empty() {
             let why = format!(
@@ -147,7 +160,12 @@ impl Plan {
             marker: request.id.clone(),
             confine: self.confine.clone(),
         };
-        let ended = child::attempt(&spec, cancel, &secrets)?;
+        let (ended, containment) = child::attempt(&spec, cancel, &secrets);
+        if let Some(containment) = containment {
+            let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+            *held = Some(containment.to_string());
+        }
+        let ended = ended?;
         let mut notes = Vec::new();
         if ended.killed > 0 {
             notes.push(format!(

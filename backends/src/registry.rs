@@ -170,6 +170,7 @@ pub fn build(
                 quiet: spec.quiet,
                 confine: around.confine.cloned(),
                 output_cap: spec.output_cap.unwrap_or(OUTPUT_CAP),
+                held: std::sync::Mutex::default(),
             })))
         }
         other => {
@@ -235,6 +236,7 @@ pub(crate) fn agent_plan(
         confine: around.confine.cloned(),
         output_cap: spec.output_cap.unwrap_or(OUTPUT_CAP),
         clock: around.clock.clone(),
+        held: Arc::default(),
     };
     if plan.walled() {
         plan.state = credentials::home(&plan);

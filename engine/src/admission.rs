@@ -34,6 +34,11 @@ pub const BATTERY_WAIT: SignedDuration = SignedDuration::from_mins(15);
 /// forgotten what was.
 pub const LOAD_WAIT: SignedDuration = SignedDuration::from_mins(5);
 
+/// How the reason of a run begins that waits because somebody is at work in the project.
+pub const AT_WORK: &str = "work is in progress";
+/// Deferrals for that reason in a row after which people are told.
+pub const DEFERRALS: u32 = 3;
+
 /// What is known at the moment of the decision.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Facts {
@@ -145,7 +150,7 @@ pub fn decide(facts: &Facts, reservation: Result<Amounts, Shortfall>, now: Times
     if !facts.dirty.is_empty() {
         return Decision::Decline(Outcome::Deferred {
             until: now.saturating_add(DIRTY_WAIT).unwrap_or(now),
-            why: format!("work is in progress: {}", listed(&facts.dirty)),
+            why: format!("{AT_WORK}: {}", listed(&facts.dirty)),
         });
     }
     if let Some(why) = &facts.nothing_to_do {

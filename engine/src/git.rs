@@ -129,6 +129,27 @@ impl Git {
         }
     }
 
+    /// What git prints when it reads `stdin`, where exit code 1 says that there is nothing to print.
+    ///
+    /// # Errors
+    /// [`GitError::Failed`] for any exit code but 0 and 1.
+    pub fn ask_if_any(&self, args: &[&str], stdin: Stdin) -> Result<Vec<u8>, GitError> {
+        let (status, stdout, stderr) = self.call(args, stdin)?;
+        match status {
+            Status::Exit(0) => Ok(stdout),
+            Status::Exit(1) => Ok(Vec::new()),
+            status => Err(GitError::Failed {
+                args: args.join(" "),
+                status,
+                stderr: String::from_utf8_lossy(&stderr)
+                    .lines()
+                    .take(3)
+                    .collect::<Vec<_>>()
+                    .join("; "),
+            }),
+        }
+    }
+
     /// The top of the work tree.
     ///
     /// # Errors

@@ -10,6 +10,7 @@ pub mod files;
 pub mod git;
 pub mod host;
 pub mod ids;
+pub mod launch;
 pub mod ledger;
 pub mod locks;
 pub mod outcome;

@@ -26,6 +26,7 @@ use rustix::process::Signal;
 
 use crate::causes::whole;
 use crate::ids::{Fence, ProjectId, RunId};
+use crate::launch::clear_marked;
 use crate::ledger::{Event, Ledger, LedgerError, RunRow, RunState};
 use crate::locks::{JobLock, LockError, job_lock_path};
 use crate::outcome::{Class, Outcome};
@@ -33,6 +34,7 @@ use crate::owner::Owner;
 use crate::placement::{self, PlaceError, PlacementLog as _, RealFs, Recovery, RelPath};
 use crate::process::tree::{self, Killed};
 use crate::time::Moment;
+use crate::walls::blockers::{FOLDER, clear_abandoned};
 
 /// How long after its total deadline a run may take to end by itself.
 pub const OVERRUN_GRACE: Duration = Duration::from_secs(30);
@@ -84,7 +86,11 @@ impl World for Host<'_> {
     }
 
     fn kill_marked(&self, run: &RunId) -> Killed {
-        tree::kill_marked(run.as_str())
+        // The groups first: who forks faster than we look is in one.
+        clear_marked(run.as_str());
+        let killed = tree::kill_marked(run.as_str());
+        clear_abandoned(&self.state.join(FOLDER));
+        killed
     }
 }
 

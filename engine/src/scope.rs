@@ -32,6 +32,15 @@ pub enum Expect {
     Current,
 }
 
+/// How a file looks besides its content.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Looks {
+    /// Its permission bits.
+    pub mode: u32,
+    /// When its content was changed, in nanoseconds since the Unix epoch.
+    pub modified: i64,
+}
+
 /// A path or a target that the scope does not let through. All but `Fs` are the guard's refusals.
 #[derive(Debug, thiserror::Error)]
 pub enum ScopeError {
@@ -153,6 +162,21 @@ impl Scope {
         bytes: &[u8],
         expect: Expect,
     ) -> Result<Digest, ScopeError> {
+        self.stage_as(target, bytes, expect, None)
+    }
+
+    /// As [`Scope::stage`], and the file gets these looks: one that is moved, or comes back, should
+    /// not seem to be new. They are part of what is placed.
+    ///
+    /// # Errors
+    /// Those of [`Scope::stage`].
+    pub fn stage_as(
+        &mut self,
+        target: &str,
+        bytes: &[u8],
+        expect: Expect,
+        looks: Option<Looks>,
+    ) -> Result<Digest, ScopeError> {
         let target = self.admit(target)?;
         let (found, mode) = self.examine(&target)?;
         let expected = match expect {
@@ -163,7 +187,37 @@ impl Scope {
         if !expected {
             return Err(unexpected(target, found));
         }
-        Ok(self.draft.put(&self.fs, target, found, bytes, mode)?)
+        let before = self.draft.entries().len();
+        let mode = looks.map_or(mode, |looks| looks.mode);
+        let digest = self.draft.put(&self.fs, target, found, bytes, mode)?;
+        // What is there already with this content makes no entry.
+        if let (Some(looks), Some(entry)) = (looks, self.draft.entries().get(before))
+            && let Some(staged) = &entry.staged
+        {
+            self.fs.set_modified(staged, looks.modified)?;
+        }
+        Ok(digest)
+    }
+
+    /// A file of at most `limit` bytes with its looks; `None` when there is none.
+    ///
+    /// # Errors
+    /// `Path`, `NotAFile`, `TooLong`, `Fs`.
+    pub fn look(&self, path: &str, limit: u64) -> Result<Option<(Vec<u8>, Looks)>, ScopeError> {
+        let path = RelPath::new(path)?;
+        let fail = |error: io::Error| FsError {
+            act: "read",
+            path: path.to_string(),
+            trouble: error.into(),
+        };
+        let Some(mut regular) = self.regular(&path)? else {
+            return Ok(None);
+        };
+        let looks = regular.looks().map_err(fail)?;
+        match read_bounded(&mut regular.file, limit).map_err(fail)? {
+            Some(bytes) => Ok(Some((bytes, looks))),
+            None => Err(ScopeError::TooLong { path, limit }),
+        }
     }
 
     /// Notes that `target`, which must hold `digest`, is to be removed.

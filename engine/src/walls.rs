@@ -1,10 +1,32 @@
-//! What a child may touch: the answer to be enforced by the kernel, as plain data.
+//! What a child may touch: the answer to be enforced by the kernel, as plain data, and what it is
+//! enforced with.
+//!
+//! ```text
+//! Walls ──resolve──> Real ──┬─ bwrap     a view of the files: read-only, private /tmp, own pids
+//!  (asked for)       (facts)├─ landlock  rights by path, TCP ports, signals, abstract sockets
+//!                           └─ syscalls  what neither of them can refuse (seccomp)
+//! ```
 //!
 //! A job says what it may write, a backend adds the state folders of its own program, and the
-//! launcher (`runner __launch`) raises the walls before the program starts. This module only says
-//! what is wanted and what was got. It must never weaken what was asked for: a wall that cannot be
-//! raised is an error of the launcher, not a smaller wall.
+//! launcher (`runner __launch`, [`crate::launch`]) raises the walls before the program starts. It
+//! must never weaken what was asked for: a wall that cannot be raised is an error of the launcher,
+//! not a smaller wall.
+//!
+//! **Facts that decided the design.** Landlock gives rights to a folder and all below it, and cannot
+//! take any back: a path to be kept inside a writable folder is held by giving the rights to its
+//! neighbours one by one, and then nothing new can be made beside it. A mount can be laid over that
+//! path instead, and over what does not exist once something stands there; so with bubblewrap the
+//! folder stays usable. Landlock knows nothing of changed modes, owners, times and attributes, and,
+//! below ABI 9, of sockets with a path; a read-only mount refuses the former, an empty `/run` hides
+//! the latter. Hence the levels: with bubblewrap `full`, without it `files-only`.
 
+pub mod blockers;
+pub mod bwrap;
+pub mod landlock;
+pub mod resolve;
+pub mod syscalls;
+
+use std::fmt;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
@@ -19,18 +41,76 @@ pub struct Confine {
 }
 
 /// What a child may touch. What is not named it may read and not write.
+///
+/// Every path is absolute and real: a symbolic link anywhere in one is refused, for whoever could
+/// put it there would choose what is opened to the next child.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Walls {
     /// `sandbox = "off"` stands in the configuration: no walls at all, and every report says so.
     pub off: bool,
-    /// Folders beneath which, and files which, it may write. Absolute; what is not there is not made.
+    /// Folders beneath which, and files which, it may write. What is not there is not made.
     pub write: Vec<PathBuf>,
-    /// Beneath `write`, and yet never to be written or made. Absolute.
+    /// Beneath `write`, and yet never to be written or made.
     pub keep: Vec<PathBuf>,
-    /// Never to be seen: neither read nor written nor connected to. Absolute.
+    /// Never to be seen: neither read nor written nor connected to, but for what `write` names
+    /// beneath.
     pub hide: Vec<PathBuf>,
     /// Whether it may use the network.
     pub network: bool,
+    /// A private folder for temporary files: its `TMPDIR`, and its `/tmp` where it has a view of its
+    /// own. It is made if it is not there.
+    pub temp: Option<PathBuf>,
+    /// A folder that no child sees, where it is registered what stands in the place of kept paths
+    /// that are not there; recovery clears that away after a death. Needed where one is missing.
+    pub blockers: Option<PathBuf>,
+    /// How much of the machine it may use.
+    pub caps: Caps,
+    /// How much may lie in a folder while the child runs; whoever started it looks now and then.
+    pub quota: Option<Quota>,
+    /// What the walls are made of.
+    pub means: Means,
+}
+
+/// A folder, and how much may be in it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Quota {
+    /// The folder.
+    pub folder: PathBuf,
+    /// The most, in bytes, of all that is beneath.
+    pub bytes: u64,
+}
+
+/// How much of the machine one child may use.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Caps {
+    /// The largest file that it can write, in bytes. Default: 1 GiB.
+    pub file_bytes: u64,
+    /// How many descriptors each of its processes may have. Default: 4096, or the host's own limit.
+    pub open_files: u64,
+    /// How many processes its user may have, if that is bounded here. Root is not held by it.
+    pub processes: Option<u64>,
+}
+
+impl Default for Caps {
+    fn default() -> Self {
+        Self {
+            file_bytes: 1 << 30,
+            open_files: 4096,
+            processes: None,
+        }
+    }
+}
+
+/// What walls are made of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Means {
+    /// Of all that this host has.
+    #[default]
+    All,
+    /// Of Landlock and seccomp only, as where there is no bubblewrap.
+    Landlock,
+    /// Of bubblewrap and seccomp only, as on a kernel without Landlock.
+    Bubblewrap,
 }
 
 impl Walls {
@@ -40,4 +120,123 @@ impl Walls {
         self.write.extend(places);
         self
     }
+}
+
+/// How surely all of a child's processes end with it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Tree {
+    /// It has a control group of its own, which is killed as one.
+    Cgroup,
+    /// It has a process namespace of its own, which ends with its first process.
+    Namespace,
+    /// What loses its parent comes to the launcher, which kills it.
+    Subreaper,
+}
+
+/// How much the walls cover.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Level {
+    /// Files, their attributes, sockets and processes.
+    Full,
+    /// The contents and names of files; see [`Containment::gaps`].
+    FilesOnly,
+    /// Nothing: switched off in the configuration.
+    Off,
+}
+
+/// What a child really got.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Containment {
+    /// How its processes are held together.
+    pub tree: Tree,
+    /// How much its walls cover.
+    pub walls: Level,
+    /// What the walls were made of, with versions: `landlock 7`, `bubblewrap`, `seccomp`.
+    pub made_of: Vec<String>,
+    /// Whether it can reach the network.
+    pub network: bool,
+}
+
+impl Containment {
+    /// What it does not cover, in words.
+    pub fn gaps(&self) -> Vec<&'static str> {
+        let mut gaps = Vec::new();
+        match self.walls {
+            Level::Off => gaps.push("everything that its user may touch is open to it"),
+            Level::FilesOnly => gaps.extend([
+                "modes, owners, times and attributes of its user's files can be changed anywhere",
+                "nothing new can be made beside a protected path, not even what is allowed",
+                "sockets with a path cannot be used at all",
+                "it sees the names of hidden files and of other processes",
+            ]),
+            Level::Full => {}
+        }
+        let landlock = self.made_of.iter().any(|part| part.starts_with("landlock"));
+        if self.walls == Level::Full && !landlock && self.network {
+            gaps.push("abstract sockets of the host can be connected to");
+        }
+        if self.tree == Tree::Subreaper {
+            gaps.push(
+                "when runner and its launcher are killed together, a process that cleared its environment lives on",
+            );
+        }
+        gaps
+    }
+}
+
+impl fmt::Display for Level {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Full => "full",
+            Self::FilesOnly => "files-only",
+            Self::Off => "off",
+        })
+    }
+}
+
+impl fmt::Display for Tree {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Cgroup => "cgroup",
+            Self::Namespace => "namespace",
+            Self::Subreaper => "subreaper",
+        })
+    }
+}
+
+impl fmt::Display for Containment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "walls {}", self.walls)?;
+        if !self.made_of.is_empty() {
+            write!(f, " ({})", self.made_of.join(", "))?;
+        }
+        let network = if self.network { "open" } else { "closed" };
+        write!(f, ", network {network}, tree {}", self.tree)
+    }
+}
+
+/// Why walls cannot be raised.
+#[derive(Debug, thiserror::Error)]
+pub enum WallError {
+    /// A path that is no answer.
+    #[error("{}: {why}", path.display())]
+    Path {
+        /// Which.
+        path: PathBuf,
+        /// What about it.
+        why: String,
+    },
+    /// There is nothing to make them of.
+    #[error(
+        "this host has nothing to confine a child with: {why}; install bubblewrap, use a kernel with Landlock (6.2 or later), or write sandbox = \"off\""
+    )]
+    Nothing {
+        /// What was looked for.
+        why: String,
+    },
+    /// The kernel refused.
+    #[error("cannot raise the walls: {0}")]
+    Kernel(String),
 }

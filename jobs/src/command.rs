@@ -3,8 +3,7 @@
 //! The program runs in the project's folder and leaves its artifacts in the private folder that it
 //! finds in `RUNNER_OUT`. An exit code proves nothing: the run has succeeded when the program ended
 //! with 0 *and* every declared artifact is there and parses. What is placed are bytes that we read
-//! after its whole tree was dead; a file of the child's is never moved into place. Until the walls
-//! exist the child is unconfined, and its report says so.
+//! after its whole tree was dead; a file of the child's is never moved into place.
 
 use std::ffi::OsString;
 use std::fs;
@@ -20,6 +19,7 @@ use runner_engine::time::boot_time;
 use serde::Deserialize;
 use serde_json::json;
 
+use crate::context::OUT_FOLDER;
 use crate::output::Output;
 use crate::{Context, Finished, JobError};
 
@@ -43,6 +43,9 @@ pub struct CommandSpec {
     /// What it must leave.
     #[serde(default)]
     pub artifacts: Vec<Artifact>,
+    /// What of the project it may write itself, besides; `.` is nearly all.
+    #[serde(default)]
+    pub writes: Option<Vec<String>>,
 }
 
 /// One file that a run must produce.
@@ -60,7 +63,7 @@ pub struct Artifact {
 /// # Errors
 /// Each way in which it did not do what it declared.
 pub fn run(ctx: &mut Context<'_>, spec: &CommandSpec) -> Result<Finished, JobError> {
-    let out = ctx.run_dir.join("out");
+    let out = ctx.run_dir.join(OUT_FOLDER);
     fs::create_dir_all(&out).map_err(|source| JobError::Io {
         doing: "create",
         path: out.clone(),
@@ -79,7 +82,7 @@ pub fn run(ctx: &mut Context<'_>, spec: &CommandSpec) -> Result<Finished, JobErr
             ..Limits::default()
         },
         marker: ctx.admitted.run().to_string(),
-        confine: None,
+        confine: ctx.confine.cloned(),
     };
     ctx.progress.step(&spec.program, 0, 1);
     let mut said = Output::begin(ctx.run_dir, &ctx.redactor)?;
@@ -89,6 +92,7 @@ pub fn run(ctx: &mut Context<'_>, spec: &CommandSpec) -> Result<Finished, JobErr
     })
     .map_err(not_started)?;
     ctx.progress.step(&spec.program, 1, 1);
+    ctx.contained(ended.containment.as_ref());
     said.finish()?;
     judge(ctx, &ended)?;
     let mut finished = Finished {
@@ -126,7 +130,9 @@ pub fn run(ctx: &mut Context<'_>, spec: &CommandSpec) -> Result<Finished, JobErr
 fn not_started(error: SpawnError) -> JobError {
     let class = match error {
         SpawnError::NotFound { .. } | SpawnError::NotExecutable { .. } => Class::NotInstalled,
-        SpawnError::Cwd { .. } | SpawnError::Io { .. } => Class::Environment,
+        SpawnError::Cwd { .. } | SpawnError::Io { .. } | SpawnError::Walls { .. } => {
+            Class::Environment
+        }
         SpawnError::Cancelled { why } => return JobError::Cancelled { why },
     };
     JobError::failed(class, error.to_string())
@@ -155,6 +161,12 @@ fn judge(ctx: &Context<'_>, ended: &Ended) -> Result<(), JobError> {
             return Err(JobError::failed(
                 Class::Crash,
                 "it wrote more output than is taken, and was ended",
+            ));
+        }
+        Reason::Quota => {
+            return Err(JobError::failed(
+                Class::Crash,
+                "it filled its folder beyond what is given, and was ended",
             ));
         }
         Reason::Exited => {}

@@ -9,15 +9,22 @@ use runner_backends::{Backend, BackendError, Chain, Phase, Reply, Request};
 use runner_engine::admission::Shortfall;
 use runner_engine::git::Git;
 use runner_engine::ledger::{Admitted, Amounts, Ledger, LedgerError, Money, RequestId, Spent};
+use runner_engine::locks::JobLock;
 use runner_engine::policy::quota;
 use runner_engine::process::Cancel;
 use runner_engine::scope::Scope;
 use runner_engine::time::{Clock, Moment};
+use runner_engine::walls::{Confine, Containment};
 use runner_text::redact::Redactor;
 
 use crate::meter::{self, Breach, Heard, Meter};
 use crate::prices::{Price, Prices};
 use crate::telemetry::Telemetry;
+
+/// The part of a run's folder in which children of backends work.
+pub const CHILD_FOLDER: &str = "child";
+/// The part in which a command leaves its artifacts.
+pub const OUT_FOLDER: &str = "out";
 
 /// Where a run tells how far it is.
 pub trait Progress {
@@ -57,6 +64,10 @@ pub struct Context<'a> {
     pub redactor: Redactor,
     /// The environment that children may have.
     pub env: &'a std::collections::BTreeMap<String, String>,
+    /// What a program of the job itself starts behind.
+    pub confine: Option<&'a Confine>,
+    /// What held the last of them, in words, and what that did not cover.
+    pub(crate) held: Option<(String, Vec<&'static str>)>,
     pub(crate) clock: &'a Clock,
     pub(crate) ledger: &'a mut Ledger,
     pub(crate) backend: Arc<dyn Backend>,
@@ -68,6 +79,8 @@ pub struct Context<'a> {
     asked: bool,
     /// Nothing may be kept, caches neither.
     pub(crate) rehearsal: bool,
+    /// Kept until the run is settled, and dropped with it.
+    pub(crate) files: Option<JobLock>,
 }
 
 /// How a run pays.
@@ -144,6 +157,8 @@ impl<'a> Context<'a> {
             progress: tools.progress,
             redactor: tools.redactor,
             env: tools.env,
+            confine: tools.confine,
+            held: None,
             clock: tools.clock,
             ledger,
             backend,
@@ -152,6 +167,17 @@ impl<'a> Context<'a> {
             spending: Spending::default(),
             asked: false,
             rehearsal: false,
+            files: None,
+        }
+    }
+
+    /// Holds a lock from now until the run is settled, if it is to be had within a few seconds: for
+    /// what others do to the same files in between. Without it, what changed meanwhile is still
+    /// never overwritten; it only costs the run.
+    pub fn hold(&mut self, lock: &Path) {
+        match JobLock::take_for_run(lock, |_| false) {
+            Ok(lock) => self.files = Some(lock),
+            Err(error) => tracing::warn!(%error, "goes on without the lock on its files"),
         }
     }
 
@@ -186,6 +212,16 @@ impl<'a> Context<'a> {
     pub fn rehearsing(mut self) -> Self {
         self.rehearsal = true;
         self
+    }
+
+    /// Remembers what held a program of the job.
+    pub(crate) fn contained(&mut self, containment: Option<&Containment>) {
+        self.held = containment.map(|it| (it.to_string(), it.gaps()));
+    }
+
+    /// Where a child of a backend works: the only part of the run's folder that it may write.
+    pub fn child_dir(&self) -> PathBuf {
+        self.run_dir.join(CHILD_FOLDER)
     }
 
     /// Whether the backend was asked anything.
@@ -580,6 +616,8 @@ pub struct Tools<'a> {
     pub redactor: Redactor,
     /// The environment that children may have.
     pub env: &'a std::collections::BTreeMap<String, String>,
+    /// What a program of the job itself starts behind.
+    pub confine: Option<&'a Confine>,
     /// Both clocks.
     pub clock: &'a Clock,
 }

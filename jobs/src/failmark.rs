@@ -9,6 +9,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
+use runner_engine::admission::DEFERRALS;
 use runner_engine::files::{beneath, write_atomic};
 use runner_engine::ids::RunId;
 use runner_engine::outcome::{Class, Outcome};
@@ -41,8 +42,9 @@ pub fn path(spec: &JobSpec) -> PathBuf {
     }
 }
 
-/// Brings the failmark in line with how a run ended: written after a failure, removed after a
-/// success, left alone otherwise.
+/// Brings the failmark in line with how a run ended: written after a failure, or where somebody's
+/// work has put the job off so often that people should hear of it (`deferrals`, this run included);
+/// removed after a success; left alone otherwise. A failure is not covered up by deferrals after it.
 ///
 /// # Errors
 /// The file cannot be written or removed.
@@ -51,10 +53,19 @@ pub fn update(
     spec: &JobSpec,
     run: &RunId,
     outcome: &Outcome,
+    deferrals: u32,
     now: Timestamp,
 ) -> io::Result<()> {
     let path = beneath(root, &path(spec))?;
+    let mut message = outcome.why().unwrap_or_default().to_owned();
     let class = match outcome {
+        Outcome::Deferred { .. } if deferrals >= DEFERRALS => {
+            if read(root, spec).is_some_and(|mark| mark.class != outcome.word()) {
+                return Ok(());
+            }
+            message = format!("put off {deferrals} times in a row: {message}");
+            outcome.word()
+        }
         Outcome::Succeeded | Outcome::Degraded { .. } => {
             return remove(root, spec).map(|_| ());
         }
@@ -66,7 +77,7 @@ pub fn update(
         at: now,
         job: spec.name.clone(),
         class: class.to_owned(),
-        message: outcome.why().unwrap_or_default().to_owned(),
+        message,
         hint: hint(outcome).to_owned(),
         run_id: run.clone(),
     };
@@ -122,6 +133,9 @@ pub fn hint(outcome: &Outcome) -> &'static str {
         }
         Some(Class::Crash) => "the run's log has the program's own words",
         Some(Class::Internal) => "please report this with the output of `runner runs show`",
+        None if matches!(outcome, Outcome::Deferred { .. }) => {
+            "finish, commit or put away what the message names; the next run that gets through removes this"
+        }
         None => "the run's log has more",
     }
 }
@@ -149,7 +163,7 @@ mod tests {
             class: Class::Crash,
             why: "exit 3".into(),
         };
-        update(root, &spec, &run, &failed, now).unwrap();
+        update(root, &spec, &run, &failed, 0, now).unwrap();
         let mark = read(root, &spec).unwrap();
         assert_eq!(
             (mark.class.as_str(), mark.message.as_str()),
@@ -160,11 +174,26 @@ mod tests {
             &spec,
             &run,
             &Outcome::Skipped { why: "busy".into() },
+            0,
             now,
         )
         .unwrap();
         assert!(read(root, &spec).is_some(), "a skip proves nothing");
-        update(root, &spec, &run, &Outcome::Succeeded, now).unwrap();
+        let deferred = Outcome::Deferred {
+            until: now,
+            why: "work is in progress: a.md".into(),
+        };
+        update(root, &spec, &run, &deferred, 3, now).unwrap();
+        assert_eq!(read(root, &spec).unwrap().class, "crash", "not covered up");
+        update(root, &spec, &run, &Outcome::Succeeded, 0, now).unwrap();
         assert!(read(root, &spec).is_none());
+        update(root, &spec, &run, &deferred, 2, now).unwrap();
+        assert!(read(root, &spec).is_none(), "that is ordinary");
+        update(root, &spec, &run, &deferred, 3, now).unwrap();
+        let mark = read(root, &spec).unwrap();
+        assert_eq!(
+            mark.message,
+            "put off 3 times in a row: work is in progress: a.md"
+        );
     }
 }

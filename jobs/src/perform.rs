@@ -58,12 +58,14 @@ pub fn perform(mut ctx: Context<'_>, spec: &JobSpec) -> Result<Settled, PerformE
         } else {
             String::new()
         },
-        containment: match spec.kind {
-            KindSpec::Command(_) => "unconfined: not yet".to_owned(),
-            _ => described.containment.clone(),
+        containment: match (&spec.kind, &ctx.held) {
+            (_, Some((held, _))) => held.clone(),
+            (KindSpec::Command(_), None) => "nothing was started".to_owned(),
+            (_, None) => described.containment.clone(),
         },
         ..Summary::default()
     };
+    let gaps = ctx.held.take().map(|(_, gaps)| gaps).unwrap_or_default();
     let (fell, by_rule) = (ctx.fell().to_vec(), described.kind == "builtin");
     let done = done.map(|finished| with_fallback(finished, fell, by_rule));
     let now = ctx.wall();
@@ -72,6 +74,7 @@ pub fn perform(mut ctx: Context<'_>, spec: &JobSpec) -> Result<Settled, PerformE
         scope,
         ledger,
         redactor,
+        files: _until_settled,
         ..
     } = ctx;
     let run = admitted.run();
@@ -86,6 +89,10 @@ pub fn perform(mut ctx: Context<'_>, spec: &JobSpec) -> Result<Settled, PerformE
         }
     };
     let outcome = take_words(finished, &mut summary, &redactor);
+    let gaps = gaps
+        .iter()
+        .map(|gap| format!("not held by its walls: {gap}"));
+    summary.lines.extend(gaps);
     let ready = match scope.finish(run.clone(), admitted.fence(), outcome.clone()) {
         Ok(ready) => ready,
         Err(error) => return failed_to_place(ledger, admitted, summary, scope_why(&error), now),

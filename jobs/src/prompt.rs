@@ -112,7 +112,7 @@ pub(crate) fn question(ctx: &Context<'_>, spec: &PromptSpec) -> Result<Question,
             total: ctx.left(),
             ..RequestLimits::default()
         },
-        run_dir: Some(ctx.run_dir.to_owned()),
+        run_dir: Some(ctx.child_dir()),
     };
     Ok(Question { request, left_out })
 }

@@ -56,7 +56,8 @@ impl KindSpec {
     /// Whether a run whose process died without any model call is tried once more. A command may
     /// have done half of something that must not be done twice.
     pub fn retries_lost(word: &str) -> bool {
-        word != "command"
+        // An act was a person's: they see that it is not decided, and decide again.
+        !matches!(word, "command" | crate::dream::review::KIND)
     }
 }
 

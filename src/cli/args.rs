@@ -9,6 +9,7 @@ use clap::{ArgAction, Parser, Subcommand};
 use clap_complete::Shell;
 use runner_engine::outcome::Exit;
 
+pub use super::dream::DreamCommand;
 pub use ledger::LedgerCommand;
 
 /// Reads a command line. Help and mistakes are printed here; the error is the exit code.
@@ -302,8 +303,7 @@ pub enum Command {
         #[command(subcommand)]
         command: LedgerCommand,
     },
-    /// The dream pass over changed ideas
-    #[command(after_help = "Example: runner dream run --dry-run")]
+    /// The dream pass over changed ideas, and the review of what it proposes
     Dream {
         /// What to do
         #[command(subcommand)]
@@ -332,6 +332,12 @@ pub enum Command {
         /// The folder; it is made when it is not there
         #[arg(value_name = "DIR")]
         into: PathBuf,
+    },
+    /// Whether something may be written: an agent's hook, and questions about paths
+    Guard {
+        /// What to ask
+        #[command(subcommand)]
+        command: GuardCommand,
     },
 }
 
@@ -404,6 +410,50 @@ pub enum ProjectsCommand {
         /// Do it
         #[arg(long)]
         yes: bool,
+        #[command(flatten)]
+        listing: Listing,
+    },
+}
+
+/// Answers whether something may be written.
+#[derive(Debug, Subcommand)]
+pub enum GuardCommand {
+    /// The PreToolUse hook of an agent: its payload on standard input; exit code 2 refuses the tool
+    ///
+    /// It refuses early and says why; the walls hold whatever gets past it. What goes wrong in it
+    /// refuses too. Without any bounds everything that writes is refused.
+    #[command(after_help = "Example: runner guard hook --job licences < payload.json")]
+    Hook {
+        /// A folder or file that may be written (may be repeated)
+        #[arg(long, value_name = "PATH")]
+        write: Vec<PathBuf>,
+        /// One beneath those that may not (may be repeated)
+        #[arg(long, value_name = "PATH")]
+        keep: Vec<PathBuf>,
+        /// The bounds of this job
+        #[arg(long)]
+        job: Option<String>,
+    },
+    /// Whether a job may write each path; exit code 1 when one may not
+    #[command(
+        after_help = "Example: runner guard write-scope --job dream dreams/state.json .git/config"
+    )]
+    WriteScope {
+        /// The job's name in runner.toml
+        #[arg(long)]
+        job: String,
+        /// Paths, from the current folder
+        #[arg(required = true)]
+        paths: Vec<String>,
+        #[command(flatten)]
+        listing: Listing,
+    },
+    /// Whether what is written to each path stays out of git's history; exit code 1 when one might not
+    #[command(after_help = "Example: runner guard leak dreams/state.json")]
+    Leak {
+        /// Paths, from the project's folder
+        #[arg(required = true)]
+        paths: Vec<String>,
         #[command(flatten)]
         listing: Listing,
     },
@@ -500,21 +550,6 @@ pub struct What {
     /// The IANA zone [default: the job's, else that of the project's night, else this machine's]
     #[arg(long)]
     pub zone: Option<String>,
-}
-
-/// The dream pass.
-#[derive(Debug, Subcommand)]
-pub enum DreamCommand {
-    /// Run one pass now
-    #[command(after_help = "Example: runner dream run --json")]
-    Run {
-        /// Say what would be asked, of whom, at most for how much, and whether it would start now; ask
-        /// nothing and write nothing
-        #[arg(long)]
-        dry_run: bool,
-        #[command(flatten)]
-        listing: Listing,
-    },
 }
 
 /// Looks at the settings, or changes one.

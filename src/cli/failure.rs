@@ -65,6 +65,11 @@ impl Failure {
         Self::new(Exit::CannotWrite, what)
     }
 
+    /// A guard said no.
+    pub fn refused(what: impl Into<String>) -> Self {
+        Self::new(Exit::Failed, what)
+    }
+
     /// Somebody else is at it.
     pub fn later(what: impl Into<String>) -> Self {
         Self::new(Exit::TryLater, what)

@@ -2,9 +2,12 @@
 //! what a run's log gets. Must never know what a command does.
 
 pub mod args;
+pub mod dream;
 mod failure;
 pub mod log;
 pub mod pages;
+pub mod safe;
+pub mod screen;
 pub mod show;
 pub mod when;
 

@@ -6,7 +6,10 @@ mod budget;
 mod config;
 mod daemon;
 mod demo;
+mod dream;
+mod dream_bench;
 mod dry;
+mod guard;
 mod init;
 mod ledger;
 mod manual;
@@ -28,7 +31,7 @@ use runner_engine::ledger::LedgerError;
 use runner_engine::outcome::Exit;
 
 use crate::cli::Failure;
-use crate::cli::args::{Args, BudgetCommand, Command, ConfigCommand, DreamCommand, RunsCommand};
+use crate::cli::args::{Args, BudgetCommand, Command, ConfigCommand, RunsCommand};
 use crate::config::Reach;
 use crate::drive::Manner;
 use crate::home::Home;
@@ -66,7 +69,7 @@ fn is_dry(command: &Command) -> bool {
         Command::Night { dry_run, .. }
         | Command::Run { dry_run, .. }
         | Command::Dream {
-            command: DreamCommand::Run { dry_run, .. },
+            command: crate::cli::dream::DreamCommand::Run { dry_run, .. },
         } => *dry_run,
         _ => false,
     }
@@ -101,6 +104,7 @@ fn reach(command: &Command) -> Option<Reach> {
         | Command::Projects { .. }
         | Command::Completions { .. }
         | Command::Man { .. }
+        | Command::Guard { .. }
         | Command::Ack { .. }
         | Command::Budget {
             command: Some(BudgetCommand::Grant { .. } | BudgetCommand::History { .. }),
@@ -220,20 +224,12 @@ fn dispatch(args: &Args, home: &Home) -> Result<Exit, Failure> {
         Command::Ack { job, listing, .. } => {
             ack::run(home, here, job.as_deref(), args.quiet, *listing)
         }
+        Command::Guard { command } => guard::run(home, here, command),
         Command::Config { command } => config::run(home, here, command, args.quiet),
         Command::Schedule { command } => schedule::run(home, here, command),
         Command::Backends { command } => backends::run(home, here, command),
         Command::Ledger { command } => ledger::run(home, command, args.quiet),
-        Command::Dream {
-            command:
-                DreamCommand::Run {
-                    dry_run: true,
-                    listing,
-                },
-        } => dry::dream(home, here, *listing),
-        Command::Dream {
-            command: DreamCommand::Run { listing, .. },
-        } => run::dream(home, here, manner, *listing),
+        Command::Dream { command } => dream::run(home, here, command, manner),
     }
 }
 

@@ -9,6 +9,7 @@ use jiff::tz::TimeZone;
 use runner_engine::ids::{OccurrenceId, RunId};
 use runner_engine::ledger::{Ledger, NewOccurrence, Origin, Recorded};
 use runner_engine::outcome::{Exit, Outcome};
+use runner_jobs::dream::review;
 
 use super::runs::{self, RunJson};
 use crate::cancel;
@@ -117,6 +118,13 @@ pub fn cancel(home: &Home, run: &str, quiet: bool, listing: Listing) -> Result<E
 pub fn retry(home: &Home, run: &str, quiet: bool, listing: Listing) -> Result<Exit, Failure> {
     let mut ledger = home.ledger()?;
     let row = runs::find(&ledger, run)?;
+    if row.kind == review::KIND {
+        let what = format!(
+            "run {} was a person's decision; it cannot be tried again",
+            row.id
+        );
+        return Err(Failure::usage(what).mend("runner dream list"));
+    }
     if ledger.occurrence(&row.occurrence)?.outcome.is_none() {
         let open = ledger.last_run_of(&row.occurrence)?.unwrap_or(row);
         return Err(Failure::data(format!(

@@ -1,4 +1,4 @@
-//! `runner run JOB` and `runner dream run`: an occurrence of one's own, now.
+//! `runner run JOB`, and what `runner dream run` needs of it: an occurrence of one's own, now.
 
 use std::io;
 use std::os::fd::AsFd as _;
@@ -9,7 +9,6 @@ use runner_engine::ids::{OccurrenceId, RunId};
 use runner_engine::ledger::{Ledger, NewOccurrence, Recorded, RunRow};
 use runner_engine::outcome::{Exit, Outcome};
 use runner_engine::owner::Owner;
-use runner_jobs::KindSpec;
 
 use super::runs;
 use crate::cli::Failure;
@@ -38,54 +37,28 @@ pub fn run(
         listing,
         follow,
         deferral_is_normal: false,
+        settings: Vec::new(),
     };
     once(home, &project, job, key, how)
 }
 
 /// How a run by hand is made and told of.
-#[derive(Clone, Copy)]
-struct How {
-    manner: Manner,
-    listing: Listing,
+#[derive(Clone, Debug)]
+pub(super) struct How {
+    /// How its process is started.
+    pub manner: Manner,
+    /// How it is told.
+    pub listing: Listing,
     /// Its log is printed while it runs.
-    follow: bool,
-    deferral_is_normal: bool,
+    pub follow: bool,
+    /// A deferral is an ordinary end.
+    pub deferral_is_normal: bool,
+    /// Settings of the job that hold for this run only.
+    pub settings: Vec<(String, String)>,
 }
 
-/// Runs the project's dream job.
-pub fn dream(home: &Home, here: &Path, manner: Manner, listing: Listing) -> Result<Exit, Failure> {
-    let project = Here::load(home, here)?;
-    let how = How {
-        manner,
-        listing,
-        follow: false,
-        deferral_is_normal: true,
-    };
-    once(home, &project, the_dream(&project)?, None, how)
-}
-
-/// The name of the project's one dream job.
-pub fn the_dream(project: &Here) -> Result<&str, Failure> {
-    let dreams: Vec<&String> = project
-        .config
-        .jobs
-        .iter()
-        .filter(|(_, job)| matches!(job.spec.kind, KindSpec::Dream(_)))
-        .map(|(name, _)| name)
-        .collect();
-    match dreams.as_slice() {
-        [only] => Ok(only),
-        [] => {
-            Err(Failure::configuration("this project has no job of kind dream").mend("runner init"))
-        }
-        several => Err(
-            Failure::usage(format!("this project has {} dream jobs", several.len()))
-                .mend(format!("runner run {}", several[0])),
-        ),
-    }
-}
-
-fn once(
+/// Runs one job of a project once and tells how it ended.
+pub(super) fn once(
     home: &Home,
     project: &Here,
     job: &str,
@@ -96,7 +69,8 @@ fn once(
         manner,
         listing,
         deferral_is_normal,
-        ..
+        follow,
+        settings,
     } = how;
     let now = home.wall()?;
     let mut ledger = home.ledger()?;
@@ -106,9 +80,12 @@ fn once(
         || OccurrenceId::new(now).to_string(),
         |key| format!("key {key}"),
     );
-    let new = NewOccurrence::by_hand(ledger.job(&project.id, job)?.id, key, now);
+    let new = NewOccurrence {
+        settings,
+        ..NewOccurrence::by_hand(ledger.job(&project.id, job)?.id, key, now)
+    };
     let row = match ledger.enter(&new, &me, now)? {
-        Recorded::New(run) if how.follow => followed(home, &mut ledger, &me, &run, manner)?,
+        Recorded::New(run) if follow => followed(home, &mut ledger, &me, &run, manner)?,
         Recorded::New(run) => drive::run_to_end(home, &mut ledger, &me, &run, manner)?,
         Recorded::Known(occurrence) => {
             let outcome = ledger.occurrence(&occurrence)?.outcome;

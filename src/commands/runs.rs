@@ -11,6 +11,7 @@ use runner_engine::admission::stopped;
 use runner_engine::ids::RunId;
 use runner_engine::ledger::{Filter, Ledger, RunRow, RunState};
 use runner_engine::outcome::{Exit, Outcome};
+use runner_jobs::dream::review;
 use runner_jobs::failmark;
 use runner_jobs::telemetry::Tally;
 use serde::Serialize;
@@ -122,7 +123,21 @@ pub fn list(
         }
         let project = project.map(|kept| kept.row);
         let job = match (&project, job) {
-            (Some(project), Some(name)) => Some(project::job_of(&ledger, &project.id, name)?.id),
+            (Some(project), Some(name)) => {
+                let undecided = name == review::JOB
+                    && !ledger.jobs(&project.id)?.iter().any(|job| job.name == name);
+                if undecided {
+                    if listing.json {
+                        show::json(&rows.iter().map(RunJson::of).collect::<Vec<_>>());
+                    } else {
+                        show::out(
+                            "nothing was decided yet; `runner dream list` has what is proposed\n",
+                        );
+                    }
+                    return Ok(Exit::Done);
+                }
+                Some(project::job_of(&ledger, &project.id, name)?.id)
+            }
             (None, Some(_)) => {
                 return Err(Failure::usage("--job needs one project; leave out --all"));
             }
@@ -132,6 +147,8 @@ pub fn list(
             project: project.map(|project| project.id),
             job,
             limit,
+            // What people decided is in the decisions; asked for by name it is listed here too.
+            but_kind: Some(review::KIND),
             ..Filter::default()
         };
         rows = ledger.runs(&filter)?;

@@ -23,6 +23,7 @@ use super::policy::{self, Defaults, Groups};
 use super::section::{Section, no_such};
 use super::sources::{Mistake, Sources, unknown, wrong};
 use super::trigger::{When, trigger};
+use super::walls::{self, Sandbox};
 use super::{Night, units};
 
 pub(super) const KINDS: [&str; 3] = ["dream", "command", "prompt"];
@@ -38,6 +39,8 @@ pub struct Job {
     pub enabled: bool,
     /// How it is started, held back and tried again.
     pub policy: Policy,
+    /// How its children are confined.
+    pub sandbox: Sandbox,
     /// The IANA zone of its times.
     pub zone: String,
     /// The most that all its runs of one civil day may spend.
@@ -85,6 +88,8 @@ pub(super) fn job(name: &str, mut table: Table, around: &Around<'_>) -> Result<J
     };
     let mut policy = around.defaults.policy.clone();
     policy::lay_over(&mut policy, &mut section, around.groups)?;
+    let mut sandbox = around.defaults.sandbox.clone();
+    walls::lay_over(&mut sandbox, &mut section)?;
     let enabled = section.flag("enabled")?.unwrap_or(true);
     let backend = section
         .text("backend")?
@@ -133,6 +138,9 @@ pub(super) fn job(name: &str, mut table: Table, around: &Around<'_>) -> Result<J
             for artifact in &command.artifacts {
                 target(&artifact.to).map_err(|why| wrong(sources, &key("artifacts"), &why))?;
             }
+            for path in command.writes.iter().flatten().filter(|path| *path != ".") {
+                target(path).map_err(|why| wrong(sources, &key("writes"), &why))?;
+            }
         }
         KindSpec::Prompt(prompt) => {
             let to = prompt.to.replace("{date}", "date");
@@ -161,6 +169,7 @@ pub(super) fn job(name: &str, mut table: Table, around: &Around<'_>) -> Result<J
         when,
         enabled,
         policy,
+        sandbox,
         zone,
         day,
     })
@@ -197,7 +206,7 @@ fn check_dream(dream: &DreamSpec) -> Result<(), (&'static str, String)> {
 
 /// What no job places anything in: git's own, runner's own, the proposals and journals that only
 /// checked data reaches, and what agents obey.
-const NEVER: [&str; 8] = [
+pub const NEVER: [&str; 9] = [
     ".git",
     ".runner",
     "runner.toml",
@@ -206,6 +215,7 @@ const NEVER: [&str; 8] = [
     "_steps.jsonl",
     ".claude",
     ".codex",
+    ".mcp.json",
 ];
 
 /// Whether a job may be told to place something at `to`.

@@ -413,6 +413,25 @@ const JOB: &[Row] = &[
     ),
 ];
 
+const WALLS: &[Row] = &[
+    (
+        "sandbox",
+        OneOf(&["on", "off"]),
+        "Whether children start behind walls; every report says when they do not.",
+    ),
+    (
+        "network",
+        Flag,
+        "Whether children may use the network. Default: true for a backend's, false for a command's.",
+    ),
+    ("max_file", Size, "The largest file that a child can write."),
+    (
+        "max_folder",
+        Size,
+        "The most that may lie in a run's own folder; a child that goes beyond is ended.",
+    ),
+];
+
 const DREAM: &[Row] = &[
     ("ideas", Text, "Where the ideas are: every *.md below it."),
     ("dreams", Text, "Where proposals, state and decisions are."),
@@ -457,6 +476,11 @@ const COMMAND: &[Row] = &[
         "artifacts",
         Artifacts,
         "The files it must leave: from below RUNNER_OUT, to below the project.",
+    ),
+    (
+        "writes",
+        Texts,
+        "What of the project it may write itself; \".\" is all but what only runner, git and agents write. Default: [\".\"].",
     ),
 ];
 
@@ -540,6 +564,11 @@ pub(super) fn is_policy(key: &str) -> bool {
     POLICY.iter().any(|(name, ..)| *name == key)
 }
 
+/// Whether a job has what `[defaults]` says where it says nothing itself.
+pub(super) fn is_shared(key: &str) -> bool {
+    is_policy(key) || WALLS.iter().any(|(name, ..)| *name == key)
+}
+
 /// All keys.
 pub(super) fn all() -> Vec<Key> {
     let mut all = Vec::new();
@@ -573,6 +602,8 @@ pub(super) fn all() -> Vec<Key> {
     add("pools.*.window", CAPS, &[]);
     add("prices.*", PRICE, &[]);
     add("jobs.*", POLICY, &[]);
+    add("defaults", WALLS, &[]);
+    add("jobs.*", WALLS, &[]);
     add("jobs.*", DREAM, &["dream"]);
     add("jobs.*", COMMAND, &["command"]);
     add("jobs.*", PROMPT, &["prompt"]);

@@ -178,6 +178,7 @@ fn values(key: &Key) -> (&'static str, Vec<&'static str>) {
                 "builtin" => "\"builtin\"",
                 "none" => "\"last\"",
                 "skip" => "\"queue\"",
+                "on" => "\"off\"",
                 "dream" => "\"command\"",
                 _ => "\"strict\"",
             },
@@ -387,7 +388,7 @@ fn the_default_documents_every_key_and_no_other() {
         key.path.starts_with("jobs.*.budget.")
             || key.path.starts_with("jobs.*.day_budget.")
             || key.path.starts_with("jobs.*.")
-                && (keys::is_policy(last(key)) || last(key) == "zone")
+                && (keys::is_shared(last(key)) || last(key) == "zone")
     };
     let wanted: BTreeSet<String> = all()
         .iter()

@@ -23,6 +23,7 @@ mod sources;
 mod trigger;
 pub mod units;
 mod view;
+mod walls;
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -45,12 +46,13 @@ use sources::{Layer, Mistake, Sources, merge, parse, read, wrong};
 pub use check::mistakes;
 pub use edit::{Edit, edit};
 pub use foreign::FILE as FOREIGN_FILE;
-pub use job::Job;
+pub use job::{Job, NEVER};
 pub use overrides::{Overrides, Reach};
 pub use pools::Pool;
 pub use schema::schema;
 pub use trigger::When;
 pub use view::{Entry, View, inline};
+pub use walls::Sandbox;
 
 const DEFAULT: &str = include_str!("../../config/default.toml");
 

@@ -10,6 +10,7 @@ use toml::{Table, Value};
 
 use super::section::Section;
 use super::sources::{Mistake, Sources, wrong};
+use super::walls::{self, Sandbox};
 use super::{good_name, units};
 
 /// The slots of each group of jobs.
@@ -22,6 +23,8 @@ pub(super) struct Defaults {
     pub(super) policy: Policy,
     /// The IANA zone of their times, but for those of the night.
     pub(super) zone: String,
+    /// How their children are confined.
+    pub(super) sandbox: Sandbox,
 }
 
 /// Reads the `[groups]`.
@@ -65,8 +68,14 @@ pub(super) fn defaults(
         .parsed("zone", units::zone)?
         .unwrap_or_else(|| zone.to_owned());
     lay_over(&mut policy, &mut section, groups)?;
+    let mut sandbox = Sandbox::default();
+    walls::lay_over(&mut sandbox, &mut section)?;
     section.finish()?;
-    Ok(Defaults { policy, zone })
+    Ok(Defaults {
+        policy,
+        zone,
+        sandbox,
+    })
 }
 
 /// Lays what this table says over `policy`.

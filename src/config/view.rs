@@ -145,7 +145,7 @@ impl View {
             return Err(unknown(near));
         }
         Ok(match path.as_slice() {
-            [jobs, _, key] if jobs == "jobs" && keys::is_policy(key) => {
+            [jobs, _, key] if jobs == "jobs" && keys::is_shared(key) => {
                 at(&["defaults".to_owned(), key.clone()])
             }
             _ => None,

@@ -194,7 +194,7 @@ fn a_full_disk_loses_nothing() {
     house.run(&["init"]).ends(0);
     house.configure(
         "[jobs.fill]\nkind = \"command\"\ntrigger = \"manual\"\nprogram = \"sh\"\n\
-         args = [\"-c\", \"echo new > $RUNNER_OUT/a.txt; cat /dev/zero > fill 2>/dev/null; true\"]\n\
+         args = [\"-c\", \"seq 100000 > $RUNNER_OUT/a.txt; cat /dev/zero > fill 2>/dev/null; true\"]\n\
          artifacts = [{ from = \"a.txt\", to = \"out/a.txt\" }]\n\
          [jobs.tidy]\nkind = \"command\"\ntrigger = \"manual\"\nprogram = \"sh\"\n\
          args = [\"-c\", \"echo new > $RUNNER_OUT/a.txt\"]\nartifacts = [{ from = \"a.txt\", to = \"out/a.txt\" }]\n",

@@ -21,7 +21,7 @@ fn a_declared_artifact_is_placed_and_told() {
     assert_eq!(house.read("out/a.json"), "{\"n\": 1}\n");
     let runs = house.run(&["runs", "--json"]).ends(0).json();
     assert_eq!(runs[0]["outcome"], "succeeded");
-    assert_eq!(runs[0]["containment"], "unconfined: not yet");
+    assert_confined(&runs[0]);
     assert!(
         !house
             .path(".runner/staging")
@@ -113,7 +113,15 @@ fn the_environment_is_an_allowlist() {
         .collect();
     assert_eq!(
         names,
-        ["HOME", "PATH", "RUNNER_OUT", "RUNNER_RUN", "TZ", "WANTED"]
+        [
+            "HOME",
+            "PATH",
+            "RUNNER_OUT",
+            "RUNNER_RUN",
+            "TMPDIR",
+            "TZ",
+            "WANTED"
+        ]
     );
 }
 
@@ -159,7 +167,11 @@ fn what_was_handed_to_a_program_is_hidden_everywhere() {
 
 #[test]
 fn a_killed_run_leaves_its_failmark() {
-    let house = job("kill -9 $PPID; sleep 1000", "");
+    let house = job(
+        // The launcher's parent: without walls it can be reached.
+        "read _ _ _ run _ < /proc/$PPID/stat; kill -9 $run; sleep 1000",
+        "sandbox = \"off\"\n",
+    );
     house.run(&["run", "tidy"]).ends(1).says("lost");
     assert!(house.read(".runner/failed/tidy.json").contains("lost"));
     assert!(house.survivors().is_empty());
@@ -231,7 +243,7 @@ fn a_command_backend_answers_a_prompt() {
         (row["backend"].as_str(), row["model_calls"].as_i64()),
         (Some("mine"), Some(1))
     );
-    assert_eq!(row["containment"], "unconfined: not yet");
+    assert_confined(row);
 }
 
 /// The guide's smallest backend, word for word, as both kinds of job would use it.
@@ -258,4 +270,17 @@ fn the_guides_backend_works() {
     assert_eq!(night["worst"], "succeeded", "{night:#}");
     assert!(house.read("d.md").contains("README.md: a project"));
     assert_eq!(night["runs"][1]["unstated_calls"], 1);
+}
+
+/// Its walls and what they are made of are told, and they are not off.
+fn assert_confined(run: &serde_json::Value) {
+    let told = run["containment"].as_str().unwrap();
+    assert!(
+        told.starts_with("walls full (") || told.starts_with("walls files-only ("),
+        "{told}"
+    );
+    assert!(
+        told.contains("seccomp") && told.contains(", tree "),
+        "{told}"
+    );
 }

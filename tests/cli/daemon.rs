@@ -360,7 +360,7 @@ fn a_daemon_and_its_run_killed_at_once_are_settled_by_the_next() {
 #[test]
 fn the_service_manager_is_told() {
     let house = house(
-        "[jobs.env]\nkind = \"command\"\ntrigger = \"every 1m\"\nprogram = \"sh\"\nargs = [\"-c\", \"tr '\\\\0' '\\\\n' < /proc/$PPID/environ > seen\"]\n",
+        "[jobs.env]\nkind = \"command\"\ntrigger = \"every 1m\"\nprogram = \"sh\"\nsandbox = \"off\"\nargs = [\"-c\", \"read _ _ _ run _ < /proc/$PPID/stat; tr '\\\\0' '\\\\n' < /proc/$run/environ > seen\"]\n",
     );
     let path = house.root().join("notify.sock");
     let manager = UnixDatagram::bind(&path).unwrap();

@@ -36,7 +36,7 @@ CASES = {
         ("status-529", 69, "failed", "rate-limited", 10, 1),
         ("credit", 1, "failed", "over-budget", 10, 1),
         ("limit", 75, "deferred", None, 10, 1),
-        ("overage", 75, "deferred", None, 10, 1),
+        ("overage", 1, "failed", "over-budget", 10, 1),
         ("cut", 69, "failed", "rate-limited", 10, 1),
         ("empty", 1, "failed", "malformed", 10, None),
         ("page", 69, "failed", "rate-limited", 10, None),
@@ -207,7 +207,7 @@ def walled(root, kind, port):
     say(last["outcome"] == "succeeded", f"{kind} tool: {last}")
     say(sum(last["told"]["tools"].values()) == 1, f"{kind} tool: {last['told']}")
     inside = list((place.root / "state").rglob("inside"))
-    if last["containment"].startswith("walls of the kernel"):
+    if last["containment"].startswith("walls full"):
         say(len(inside) == 1, f"{kind} tool: nothing was written inside")
         say(not target.exists(), f"{kind} tool: wrote outside of its walls")
     else:

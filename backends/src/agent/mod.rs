@@ -18,7 +18,9 @@ pub(crate) mod reset;
 pub(crate) mod words;
 
 use std::collections::BTreeMap;
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use jiff::tz::TimeZone;
 use runner_engine::process::{Cancel, ChildSpec, Ended, Stream, Verdict, find_program, run};
@@ -62,6 +64,8 @@ pub(crate) struct Plan {
     pub confine: Option<Confine>,
     pub output_cap: usize,
     pub clock: Clock,
+    /// What held the last child.
+    pub held: Arc<Mutex<Option<String>>>,
 }
 
 impl Plan {
@@ -105,7 +109,12 @@ impl Plan {
     /// The walls with the program's own folder inside.
     pub fn walls(&self) -> Option<Confine> {
         let mut confine = self.confine.clone()?;
-        confine.walls = confine.walls.and_write(self.state.clone());
+        // Walls take no path with a link in it.
+        let real = self
+            .state
+            .as_ref()
+            .map(|path| path.canonicalize().unwrap_or(path.clone()));
+        confine.walls = confine.walls.and_write(real);
         confine.walls.network = true;
         Some(confine)
     }
@@ -115,13 +124,41 @@ impl Plan {
         self.confine.as_ref().is_some_and(|it| !it.walls.off)
     }
 
-    /// What confines it, in words.
-    pub fn containment(&self, own: &str) -> String {
-        match &self.confine {
-            None => format!("no walls of the kernel; {own}"),
-            Some(confine) if confine.walls.off => format!("sandbox off; {own}"),
-            Some(_) => format!("walls of the kernel; {own}"),
+    /// Remembers what held a child.
+    pub fn was_held(&self, ended: &Ended) {
+        if let Some(containment) = &ended.containment {
+            let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+            *held = Some(containment.to_string());
         }
+    }
+
+    /// What confines it, in words: the kernel's walls as its last child had them, and its `own`.
+    pub fn containment(&self, own: &str) -> String {
+        let held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        let walls = match (&*held, &self.confine) {
+            (Some(held), _) => held.as_str(),
+            (None, Some(confine)) if confine.walls.off => "walls off",
+            (None, Some(_)) => "behind walls, once it is started",
+            (None, None) => "unconfined",
+        };
+        format!("{walls}; {own}")
+    }
+
+    /// Makes the program's own folder, which walls only open if it is there.
+    ///
+    /// # Errors
+    /// [`BackendError::Rejected`]: it cannot be made.
+    pub fn prepare(&self) -> Result<(), BackendError> {
+        let Some(state) = self.state.as_ref().filter(|path| !path.exists()) else {
+            return Ok(());
+        };
+        let made = std::fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(state);
+        made.map_err(|error| BackendError::Rejected {
+            why: format!("cannot make {}: {error}", state.display()),
+        })
     }
 }
 

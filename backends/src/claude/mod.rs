@@ -79,6 +79,7 @@ impl Backend for Claude {
         cancel: &Cancel,
     ) -> Result<Reply, BackendError> {
         self.plan.check()?;
+        self.plan.prepare()?;
         let secrets = Secrets::of(&self.plan.env);
         let reader = Transcript::default();
         let spec = spec(&self.plan, request);
@@ -89,6 +90,7 @@ impl Backend for Claude {
             overlong,
             heard,
         } = agent::watch(spec, reader, sink, cancel).await?;
+        self.plan.was_held(&ended);
         let mut notes = agent::leftovers(transcript.unreadable, overlong, ended.killed);
         let judge = Judge {
             plan: &self.plan,

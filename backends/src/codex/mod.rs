@@ -100,6 +100,7 @@ impl Backend for Codex {
         cancel: &Cancel,
     ) -> Result<Reply, BackendError> {
         self.plan.check()?;
+        self.plan.prepare()?;
         let secrets = Secrets::of(&self.plan.env);
         let folder = put_schema(request)?;
         let reader = Transcript::default();
@@ -115,6 +116,7 @@ impl Backend for Codex {
             overlong,
             heard,
         } = watched?;
+        self.plan.was_held(&ended);
         let mut notes = agent::leftovers(transcript.unreadable, overlong, ended.killed);
         let ended = child::by_itself(&spec, ended, cancel, &secrets)?;
         let mut reply = reply(&self.plan, &spec, request, &secrets, transcript, &ended)?;

@@ -143,6 +143,40 @@ impl Ledger {
         })
     }
 
+    /// The row of a job that no file describes: work that people do by hand and that is placed like
+    /// a run's. It is made disabled, so that nothing but hands ever starts it.
+    pub fn hand_job(
+        &mut self,
+        project: &ProjectId,
+        name: &str,
+        kind: &str,
+        now: Timestamp,
+    ) -> Result<JobId> {
+        match self.job(project, name) {
+            Ok(known) => return Ok(known.id),
+            Err(LedgerError::NotFound { .. }) => {}
+            Err(error) => return Err(error),
+        }
+        let (schedule, policy) = (to_json(&Schedule::manual()), Policy::default());
+        self.write(|tx| {
+            tx.prepare_cached(
+                "INSERT INTO jobs (project, name, kind, schedule, policy, pool, enabled, watermark)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, 0, ?7) ON CONFLICT (project, name) DO NOTHING",
+            )?
+            .execute(params![
+                project.as_str(),
+                name,
+                kind,
+                schedule,
+                to_json(&policy),
+                policy.group.name,
+                millis(now)
+            ])?;
+            Ok(())
+        })?;
+        Ok(self.job(project, name)?.id)
+    }
+
     /// The jobs of a project, by name.
     pub fn jobs(&self, project: &ProjectId) -> Result<Vec<JobRow>> {
         self.view(|db| {

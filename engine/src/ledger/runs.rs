@@ -130,6 +130,8 @@ pub struct Filter {
     pub prefix: Option<String>,
     /// At most so many, newest first; 0 means all.
     pub limit: u32,
+    /// Not of jobs of this kind, unless `job` names one.
+    pub but_kind: Option<&'static str>,
 }
 
 const COLUMNS: &str =
@@ -176,6 +178,10 @@ impl Ledger {
             // The plus keeps the order of recording, so that a limit ends the search.
             wheres.push("+r.job IN (SELECT id FROM jobs WHERE project = ?)");
             values.push(project.to_string().into());
+        }
+        if let (Some(kind), None) = (filter.but_kind, filter.job) {
+            wheres.push("+r.job NOT IN (SELECT id FROM jobs WHERE kind = ?)");
+            values.push(kind.to_owned().into());
         }
         if let Some(prefix) = &filter.prefix {
             wheres.push("r.id BETWEEN ? AND ?");
@@ -326,6 +332,28 @@ impl Ledger {
                     WHERE occurrence = ?1 AND started IS NOT NULL)",
                 )?
                 .query_row([occurrence.as_str()], |row| row.get(0))?)
+        })
+    }
+}
+
+impl Ledger {
+    /// How many of a job's last runs, one after the other, ended as deferred with a reason that
+    /// begins like this; skipped ones do not count and end nothing. Looks at the last fifty.
+    pub fn deferrals_in_a_row(&self, job: JobId, why: &str) -> Result<u32> {
+        self.view(|db| {
+            let mut statement = db.prepare_cached(
+                "SELECT outcome FROM runs WHERE job = ?1 AND state = 'settled' ORDER BY rowid DESC LIMIT 50",
+            )?;
+            let mut rows = statement.query([job.0])?;
+            let mut count = 0;
+            while let Some(row) = rows.next()? {
+                match from_json::<Outcome>(&row.get::<_, String>(0)?)? {
+                    Outcome::Deferred { why: told, .. } if told.starts_with(why) => count += 1,
+                    Outcome::Skipped { .. } => {}
+                    _ => break,
+                }
+            }
+            Ok(count)
         })
     }
 }

@@ -11,14 +11,15 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 
 use rustix::fs::{
-    AtFlags, CWD, Dir, FileType, Mode, OFlags, RenameFlags, ResolveFlags, fchmod, fstat, mkdirat,
-    openat2, renameat, renameat_with, unlinkat,
+    AtFlags, CWD, Dir, FileType, Mode, OFlags, RenameFlags, ResolveFlags, Timespec, Timestamps,
+    UTIME_OMIT, fchmod, fstat, futimens, mkdirat, openat2, renameat, renameat_with, unlinkat,
 };
 use rustix::io::Errno;
 
 use super::fs::{Found, FsError, PlacementFs, Trouble};
 use super::path::RelPath;
 use crate::digest::Digest;
+use crate::scope::Looks;
 
 /// How a path may be walked.
 const WALK: ResolveFlags = ResolveFlags::BENEATH
@@ -45,6 +46,22 @@ pub struct Regular {
     pub links: u64,
     /// Its length in bytes.
     pub length: u64,
+}
+
+impl Regular {
+    /// Its looks now.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn looks(&self) -> io::Result<Looks> {
+        use std::os::unix::fs::MetadataExt as _;
+        let data = self.file.metadata()?;
+        let modified = data.mtime().saturating_mul(1_000_000_000);
+        Ok(Looks {
+            mode: self.mode,
+            modified: modified.saturating_add(data.mtime_nsec()),
+        })
+    }
 }
 
 impl RealFs {
@@ -89,6 +106,32 @@ impl RealFs {
             links: stat.st_nlink,
             length: u64::try_from(stat.st_size).unwrap_or(0),
         }))
+    }
+
+    /// Sets when the content of a file was changed, in nanoseconds since the Unix epoch, durably.
+    ///
+    /// # Errors
+    /// The file is not there, is no regular file, or is not ours.
+    pub fn set_modified(&self, path: &RelPath, nanos: i64) -> Result<(), FsError> {
+        const ACT: &str = "set the date of";
+        let Some(regular) = self.regular(path)? else {
+            return Err(fail(ACT, path)(Errno::NOENT));
+        };
+        let kept = Timespec {
+            tv_sec: 0,
+            tv_nsec: UTIME_OMIT,
+        };
+        let modified = Timespec {
+            tv_sec: nanos.div_euclid(1_000_000_000),
+            tv_nsec: nanos.rem_euclid(1_000_000_000),
+        };
+        let times = Timestamps {
+            last_access: kept,
+            last_modification: modified,
+        };
+        futimens(&regular.file, &times)
+            .and_then(|()| rustix::fs::fsync(&regular.file))
+            .map_err(fail(ACT, path))
     }
 
     /// The device of the deepest folder above `path` that exists: a rename between two devices

@@ -19,14 +19,17 @@
 //! never signal a number that might meanwhile name somebody else.
 
 mod cancel;
+mod room;
 mod run;
 mod spec;
 mod supervisor;
 mod sweep;
 pub mod tree;
-mod wait;
+pub(crate) mod wait;
 
 use std::time::Duration;
+
+use crate::walls::Containment;
 
 pub use cancel::Cancel;
 pub use run::{Verdict, run};
@@ -58,6 +61,8 @@ pub struct Ended {
     pub lingered: bool,
     /// How many processes of its tree could not be ended. Anything but 0 is a failure of the host.
     pub survivors: usize,
+    /// What held it, if it was started through a launcher.
+    pub containment: Option<Containment>,
 }
 
 impl Ended {

@@ -4,11 +4,12 @@
 //! pidfd, the cancel token and one alarm. One read a stream and a turn, so that a flood on one never
 //! hides a deadline. Must never block outside the one `poll`, and never decide anything.
 
+use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags};
@@ -17,11 +18,15 @@ use rustix::process::{PidfdFlags, Signal, pidfd_open};
 
 use super::Ended;
 use super::cancel::{AT_ONCE, Cancel};
+use super::room::Room;
 use super::spec::{ChildSpec, MARKER_VARIABLE, SpawnError, Stdin};
-use super::supervisor::{Effect, Event, Status, Stream, Supervisor};
+use super::supervisor::{Effect, Event, Reason, Status, Stream, Supervisor};
 use super::sweep::Owned;
 use super::wait::{Alarm, poll_within};
+use crate::launch::{Channel, Plan, Refusal, Report, clear_marked};
 use crate::time::boot_time;
+use crate::walls::blockers::clear_abandoned;
+use crate::walls::{Confine, Containment};
 
 const CHUNK: usize = 64 * 1024;
 
@@ -56,19 +61,60 @@ pub fn run(
     };
     let mut alarm = Alarm::new().map_err(io("make a timer"))?;
     let started = boot_time();
-    let mut owned = Owned::start(&spec.marker, || command(spec, &program).spawn())
-        .map_err(|error| spawn_error(program.clone(), error))?;
-    let mut session = Session::new(spec, &mut owned, started).map_err(io("watch it"))?;
+    let mut launcher = match &spec.confine {
+        Some(confine) => Some(Launcher::new(spec, confine, &program).map_err(io("make a socket"))?),
+        None => None,
+    };
+    let mut owned = Owned::start(&spec.marker, || match &mut launcher {
+        Some(launcher) => launcher.spawn(),
+        None => command(spec, &program).spawn(),
+    })
+    .map_err(|error| match &spec.confine {
+        Some(confine) => SpawnError::Walls {
+            program: confine.launcher.clone(),
+            why: format!("the launcher cannot be started: {error}"),
+        },
+        None => spawn_error(program.clone(), error),
+    })?;
+    if let Some(launcher) = &mut launcher {
+        // One that does not take it has ended, which is seen like any other end.
+        let _ = launcher.tell();
+    }
+    let mut session = Session::new(spec, &mut owned, launcher, started).map_err(io("watch it"))?;
     session
         .watch(&mut owned, cancel, &mut alarm, on_output)
         .map_err(io("watch it"))?;
     let Session {
         supervisor,
         kept: [stdout, stderr],
+        launcher,
         ..
     } = session;
-    let buried = owned.bury();
+    let mut buried = owned.bury();
+    if let Some(launcher) = &launcher
+        && launcher.said.status.is_none()
+    {
+        // It could not clear up itself.
+        clear_marked(&spec.marker);
+        if let Some(folder) = &launcher.plan.walls.blockers {
+            clear_abandoned(folder);
+        }
+    }
+    let said = launcher.map(|launcher| launcher.said).unwrap_or_default();
+    if let Some(refusal) = said.refused {
+        return Err(refused(program, refusal));
+    }
+    if spec.confine.is_some() && said.containment.is_none() && supervisor.reason() == Reason::Exited
+    {
+        return Err(SpawnError::Walls {
+            program,
+            why: "the launcher ended without a word".to_owned(),
+        });
+    }
+    buried.count += said.killed;
+    buried.survivors += said.survivors;
     Ok(Ended {
+        containment: said.containment,
         // KILL was sent; that it did not take effect is what `survivors` says.
         status: supervisor
             .status()
@@ -102,6 +148,109 @@ fn command(spec: &ChildSpec, program: &PathBuf) -> Command {
         .stderr(Stdio::piped())
         .process_group(0);
     command
+}
+
+/// What stands between this process and a confined program: everything goes through one socket.
+struct Launcher {
+    command: Command,
+    channel: Channel,
+    theirs: Option<OwnedFd>,
+    plan: Plan,
+    /// The program's standard input: what it reads, and, if that is a pipe, where it is written.
+    input: Option<OwnedFd>,
+    write: Option<OwnedFd>,
+    said: Said,
+}
+
+/// What the launcher said.
+#[derive(Default)]
+struct Said {
+    containment: Option<Containment>,
+    refused: Option<Refusal>,
+    status: Option<Status>,
+    killed: usize,
+    survivors: usize,
+}
+
+impl Launcher {
+    fn new(spec: &ChildSpec, confine: &Confine, program: &Path) -> io::Result<Self> {
+        let (channel, theirs) = Channel::pair()?;
+        let (input, write) = match spec.stdin {
+            Stdin::Null => (OwnedFd::from(File::open("/dev/null")?), None),
+            Stdin::Bytes(_) => {
+                let (read, write) = io::pipe()?;
+                (read.into(), Some(write.into()))
+            }
+        };
+        let mut command = Command::new(&confine.launcher);
+        // No group of its own yet: the leader of one cannot begin a session.
+        command
+            .arg0("runner")
+            .arg("__launch")
+            .current_dir("/")
+            .env_clear()
+            .env(MARKER_VARIABLE, &spec.marker)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        Ok(Self {
+            command,
+            channel,
+            theirs: Some(theirs),
+            plan: Plan {
+                program: program.to_owned(),
+                args: spec.args.clone(),
+                cwd: spec.cwd.clone(),
+                env: spec.env.clone(),
+                marker: spec.marker.clone(),
+                walls: confine.walls.clone(),
+                inside: None,
+            },
+            input: Some(input),
+            write,
+            said: Said::default(),
+        })
+    }
+
+    fn spawn(&mut self) -> io::Result<Child> {
+        let theirs = self.theirs.take().ok_or(io::ErrorKind::InvalidInput)?;
+        let child = self.command.stdin(theirs).spawn();
+        // The command holds their end open, and the end of the launcher must be seen.
+        self.command.stdin(Stdio::null());
+        child
+    }
+
+    /// Says what to start.
+    fn tell(&mut self) -> io::Result<()> {
+        let input = self.input.take().ok_or(io::ErrorKind::InvalidInput)?;
+        self.channel.send(&self.plan, &[input.as_fd()])
+    }
+
+    /// Takes what it said; it has ended, so this does not wait.
+    fn listen(&mut self) {
+        while let Ok(Some((report, _))) = self.channel.receive::<Report>() {
+            match report {
+                Report::Started(containment) => self.said.containment = Some(containment),
+                Report::Refused(refusal) => self.said.refused = Some(refusal),
+                Report::Ended {
+                    status,
+                    killed,
+                    survivors,
+                } => {
+                    self.said.status = Some(status);
+                    self.said.killed = killed;
+                    self.said.survivors = survivors;
+                }
+            }
+        }
+    }
+}
+
+fn refused(program: PathBuf, refusal: Refusal) -> SpawnError {
+    match refusal {
+        Refusal::Walls(why) => SpawnError::Walls { program, why },
+        Refusal::Spawn(number) => spawn_error(program, io::Error::from_raw_os_error(number)),
+        Refusal::Other(why) => SpawnError::Walls { program, why },
+    }
 }
 
 /// The program and the folder were there a moment ago, so what is missing is something else.
@@ -143,18 +292,29 @@ struct Session<'a> {
     heard_cancel: bool,
     done: bool,
     chunk: Vec<u8>,
+    launcher: Option<Launcher>,
+    room: Option<Room>,
 }
 
 type Observer<'o> = &'o mut dyn FnMut(Stream, &[u8]) -> Verdict;
 
 impl<'a> Session<'a> {
-    fn new(spec: &'a ChildSpec, owned: &mut Owned, started: Duration) -> io::Result<Self> {
+    fn new(
+        spec: &'a ChildSpec,
+        owned: &mut Owned,
+        mut launcher: Option<Launcher>,
+        started: Duration,
+    ) -> io::Result<Self> {
         let process = pidfd_open(owned.pid(), PidfdFlags::empty())?;
         let child = owned.child();
         let stdout = child.stdout.take().map(OwnedFd::from);
         let stderr = child.stderr.take().map(OwnedFd::from);
-        let input = match (&spec.stdin, child.stdin.take()) {
-            (Stdin::Bytes(bytes), Some(pipe)) => Some((OwnedFd::from(pipe), bytes.as_slice())),
+        let pipe = match &mut launcher {
+            Some(launcher) => launcher.write.take(),
+            None => child.stdin.take().map(OwnedFd::from),
+        };
+        let input = match (&spec.stdin, pipe) {
+            (Stdin::Bytes(bytes), Some(pipe)) => Some((pipe, bytes.as_slice())),
             _ => None,
         };
         for pipe in [&stdout, &stderr]
@@ -173,6 +333,12 @@ impl<'a> Session<'a> {
             heard_cancel: false,
             done: false,
             chunk: vec![0; CHUNK],
+            launcher,
+            room: spec
+                .confine
+                .as_ref()
+                .and_then(|confine| confine.walls.quota.clone())
+                .map(|quota| Room::new(quota, started)),
         })
     }
 
@@ -184,7 +350,9 @@ impl<'a> Session<'a> {
         on_output: Observer<'_>,
     ) -> io::Result<()> {
         while !self.done {
-            alarm.set(self.supervisor.next_deadline())?;
+            let look = self.room.as_ref().map(|room| room.next);
+            let deadline = self.supervisor.next_deadline();
+            alarm.set(deadline.into_iter().chain(look).min())?;
             for ready in self.wait(cancel, alarm) {
                 match ready {
                     Ready::Output(stream) => {
@@ -199,7 +367,12 @@ impl<'a> Session<'a> {
                         self.tell(Event::Cancel, owned);
                     }
                     Ready::Process => self.exited(owned, on_output)?,
-                    Ready::Alarm => self.tell(Event::Tick, owned),
+                    Ready::Alarm => {
+                        if self.room.as_mut().is_some_and(Room::is_over) {
+                            self.tell(Event::OverQuota, owned);
+                        }
+                        self.tell(Event::Tick, owned);
+                    }
                 }
             }
         }
@@ -241,7 +414,11 @@ impl<'a> Session<'a> {
         for effect in self.supervisor.handle(event, boot_time()) {
             match effect {
                 Effect::Terminate => owned.terminate(),
-                Effect::Kill => owned.kill_all(),
+                // The launcher kills it, and says how many there were; what it leaves is buried.
+                Effect::Kill => match &self.launcher {
+                    Some(launcher) => launcher.channel.hang_up(),
+                    None => owned.kill_all(),
+                },
                 Effect::Finish => self.done = true,
             }
         }
@@ -304,6 +481,11 @@ impl<'a> Session<'a> {
         let Some(status) = owned.status()? else {
             return Ok(());
         };
+        let mut status = status;
+        if let Some(launcher) = &mut self.launcher {
+            launcher.listen();
+            status = launcher.said.status.unwrap_or(status);
+        }
         self.process = None;
         self.input = None;
         for stream in [Stream::Stdout, Stream::Stderr] {

@@ -117,6 +117,14 @@ pub enum SpawnError {
         /// What about it.
         why: String,
     },
+    /// The walls that it was to start behind could not be raised.
+    #[error("cannot confine {}: {why}", program.display())]
+    Walls {
+        /// The program.
+        program: PathBuf,
+        /// What stood in the way, and what mends it.
+        why: String,
+    },
     /// The token was pulled before the start.
     #[error("cancelled before the start: {why}")]
     Cancelled {

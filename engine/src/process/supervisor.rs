@@ -16,6 +16,8 @@
 
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use super::spec::Limits;
 
 /// One of a child's output streams.
@@ -28,7 +30,7 @@ pub enum Stream {
 }
 
 /// How a child's process ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Status {
     /// With this exit code.
     Exit(i32),
@@ -52,6 +54,8 @@ pub enum Reason {
         /// On this stream.
         stream: Stream,
     },
+    /// It filled its folder.
+    Quota,
     /// The token was pulled.
     Cancelled,
 }
@@ -70,6 +74,8 @@ pub enum Event {
     Closed(Stream),
     /// The observer saw the final result.
     Result,
+    /// Its folder holds more than it may.
+    OverQuota,
     /// The token was pulled.
     Cancel,
     /// The process ended.
@@ -151,6 +157,12 @@ impl Supervisor {
                 State::Starting | State::Running { .. } => self.stop(Reason::Cancelled, now),
                 // The result is there: what is left is to end.
                 State::Grace { .. } => self.linger(now),
+                _ => Vec::new(),
+            },
+            Event::OverQuota => match self.state {
+                State::Starting | State::Running { .. } | State::Grace { .. } => {
+                    self.stop(Reason::Quota, now)
+                }
                 _ => Vec::new(),
             },
             Event::Exited(status) => {
@@ -410,6 +422,7 @@ mod tests {
             Event::Closed(Stream::Stderr),
             Event::Result,
             Event::Cancel,
+            Event::OverQuota,
             Event::Exited(Status::Exit(1)),
             Event::Tick,
         ];

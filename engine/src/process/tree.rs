@@ -66,6 +66,49 @@ pub fn kill_marked(marker: &str) -> Killed {
     })
 }
 
+/// Whether there is a process `pid` that is not dead.
+pub(crate) fn is_there(pid: u32) -> bool {
+    stat(pid).is_some_and(|stat| !stat.is_dead())
+}
+
+/// Everything alive below this process.
+pub(crate) fn descendants_alive() -> Vec<u32> {
+    let all = snapshot();
+    let alive = descendants(&all).into_iter();
+    alive
+        .filter(|pid| all.get(pid).is_some_and(|stat| !stat.is_dead()))
+        .collect()
+}
+
+/// Kills everything below this process, which must be a subreaper, until nothing is alive.
+pub(crate) fn kill_descendants() -> Killed {
+    sweep(&mut BTreeSet::new(), descendants)
+}
+
+/// How many processes besides this one can be seen alive: for the first one of a namespace.
+pub(crate) fn others_alive() -> usize {
+    let me = std::process::id();
+    let all = snapshot();
+    all.values()
+        .filter(|stat| stat.pid != me && !stat.is_dead())
+        .count()
+}
+
+/// Waits until these processes have ended, within a limit.
+pub(crate) fn wait_for_end(pids: impl Iterator<Item = i32>, limit: Duration) {
+    let handles: Vec<OwnedFd> = pids
+        .filter_map(Pid::from_raw)
+        .filter_map(|pid| pidfd_open(pid, PidfdFlags::empty()).ok())
+        .collect();
+    wait_for_all(&handles, limit);
+}
+
+fn descendants(all: &Snapshot) -> BTreeSet<u32> {
+    let me = std::process::id();
+    let children = all.values().filter(|stat| stat.parent == me);
+    with_descendants(all, children.map(|stat| stat.pid).collect())
+}
+
 /// One line of `/proc/PID/stat`, as far as it matters here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Stat {

@@ -56,7 +56,7 @@ impl AsFd for Alarm {
 }
 
 /// Waits for any of `fds`, at most `timeout`; signals do not end the wait early.
-pub(super) fn poll_within(fds: &mut [PollFd<'_>], timeout: Option<Duration>) {
+pub(crate) fn poll_within(fds: &mut [PollFd<'_>], timeout: Option<Duration>) {
     let end = timeout.map(|timeout| boot_time() + timeout);
     loop {
         let left = end.map(|end| timespec(end.saturating_sub(boot_time())));

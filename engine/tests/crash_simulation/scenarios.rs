@@ -113,6 +113,23 @@ pub const ALL: &[Scenario] = &[
     plain("remove two", AB, &[("d/a", None), ("d/b", None)]),
     plain("archive", AB, &[("d/old/a", Some("old a")), ("d/a", None)]),
     plain(
+        "an accepted act: backup, merge, archive, state, decision",
+        &[
+            ("d/a", "idea"),
+            ("d/b", "other"),
+            ("e/state", "old"),
+            ("e/ledger", "- 1"),
+        ],
+        &[
+            ("e/.undo/1/0", Some("other")),
+            ("d/b", Some("other idea")),
+            ("d/done/a", Some("idea")),
+            ("d/a", None),
+            ("e/state", Some("new")),
+            ("e/ledger", Some("- 1 - 2")),
+        ],
+    ),
+    plain(
         "archive, remove first",
         AB,
         &[("d/a", None), ("d/old/a", Some("old a"))],

@@ -1,25 +1,78 @@
-//! `dreams/ledger.md`: what people decided about proposals. Read only; whoever accepts or rejects
-//! writes it. A line that is not `- {json}` is somebody's note, and no decision.
+//! `dreams/ledger.md`: what people decided about proposals.
+//!
+//! A line that is not `- {json}` is somebody's note, and no decision; it is kept. The file only ever
+//! grows: a decision that is taken back is a further line, `undone`, after which the proposal is
+//! open again.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
-use serde::Deserialize;
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
 
-/// All decisions, by proposal.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Decisions {
-    /// The `targets_hash` of each decision on an id; `None` counts for any content.
-    by_id: BTreeMap<String, BTreeSet<Option<String>>>,
+use super::proposal::Action;
+
+/// The word that takes a decision back.
+pub const UNDONE: &str = "undone";
+
+/// One decision, as it is written.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Decision {
+    /// The proposal.
+    pub proposal_id: String,
+    /// `accepted`, `rejected`, `amended`, `skipped` or `undone`; any word that a later version
+    /// knows is a decision too.
+    pub decision: String,
+    /// What was done, in the contract's words.
+    #[serde(default)]
+    pub action: String,
+    /// When, RFC 3339.
+    #[serde(default)]
+    pub at: String,
+    /// What the person said about it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
+    /// The content that was decided on; absent: any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub targets_hash: Option<String>,
 }
 
-#[derive(Deserialize)]
-struct Line {
-    proposal_id: String,
-    /// Any word: a decision that a later version knows is one too.
-    #[serde(rename = "decision")]
-    _decision: String,
-    #[serde(default)]
-    targets_hash: Option<String>,
+/// All decisions that stand, by proposal, each in the order of the file.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Decisions {
+    by_id: BTreeMap<String, Vec<Decision>>,
+}
+
+impl Decision {
+    /// One that is made now.
+    pub fn new(id: &str, decision: &str, action: Action, at: Timestamp) -> Self {
+        Self {
+            proposal_id: id.to_owned(),
+            decision: decision.to_owned(),
+            action: action.word().to_owned(),
+            at: at.to_string(),
+            note: None,
+            targets_hash: None,
+        }
+    }
+
+    /// Whether it was about this content.
+    fn covers(&self, targets_hash: Option<&str>) -> bool {
+        match (&self.targets_hash, targets_hash) {
+            (Some(own), Some(asked)) => own == asked,
+            _ => true,
+        }
+    }
+
+    /// The file with this decision behind all that is there.
+    pub fn appended(&self, file: &[u8]) -> Vec<u8> {
+        let json = serde_json::to_string(self).expect("a decision has string keys only");
+        let mut text = file.to_vec();
+        if text.last().is_some_and(|last| *last != b'\n') {
+            text.push(b'\n');
+        }
+        text.extend_from_slice(format!("- {json}\n").as_bytes());
+        text
+    }
 }
 
 impl Decisions {
@@ -30,14 +83,33 @@ impl Decisions {
             let Some(json) = line.trim().strip_prefix("- ") else {
                 continue;
             };
-            let Ok(line) = serde_json::from_str::<Line>(json) else {
+            // Values of other kinds in what is only told are no reason to ask again.
+            let Ok(serde_json::Value::Object(found)) = serde_json::from_str(json) else {
                 continue;
             };
-            decisions
-                .by_id
-                .entry(line.proposal_id)
-                .or_default()
-                .insert(line.targets_hash);
+            let text = |key: &str| found.get(key).and_then(|value| value.as_str());
+            let hash = match found.get("targets_hash") {
+                None | Some(serde_json::Value::Null) => None,
+                Some(serde_json::Value::String(hash)) => Some(hash.clone()),
+                Some(_) => continue,
+            };
+            let (Some(id), Some(word)) = (text("proposal_id"), text("decision")) else {
+                continue;
+            };
+            let line = Decision {
+                proposal_id: id.to_owned(),
+                decision: word.to_owned(),
+                action: text("action").unwrap_or_default().to_owned(),
+                at: text("at").unwrap_or_default().to_owned(),
+                note: text("note").map(str::to_owned),
+                targets_hash: hash,
+            };
+            let all = decisions.by_id.entry(line.proposal_id.clone()).or_default();
+            if line.decision == UNDONE {
+                all.retain(|earlier| !earlier.covers(line.targets_hash.as_deref()));
+            } else {
+                all.push(line);
+            }
         }
         decisions
     }
@@ -45,11 +117,21 @@ impl Decisions {
     /// Whether this proposal, about targets with this content, was decided (contracts/dream.md,
     /// rule 8).
     pub fn decided(&self, id: &str, targets_hash: &str) -> bool {
-        self.by_id.get(id).is_some_and(|hashes| {
-            hashes
-                .iter()
-                .any(|hash| hash.as_deref().is_none_or(|hash| hash == targets_hash))
-        })
+        self.of(id, Some(targets_hash)).is_some()
+    }
+
+    /// The decision that stands on a proposal about this content; without a hash, about any.
+    pub fn of(&self, id: &str, targets_hash: Option<&str>) -> Option<&Decision> {
+        let all = self.by_id.get(id)?;
+        all.iter().rev().find(|one| one.covers(targets_hash))
+    }
+
+    /// The ids that begin like this and have a decision that stands.
+    pub fn ids<'s>(&'s self, prefix: &'s str) -> impl Iterator<Item = &'s str> {
+        let from = self.by_id.range(prefix.to_owned()..);
+        from.take_while(move |(id, _)| id.starts_with(prefix))
+            .filter(|(_, all)| !all.is_empty())
+            .map(|(id, _)| id.as_str())
     }
 }
 
@@ -68,6 +150,28 @@ mod tests {
         assert!(decisions.decided("b2", "h1"));
         assert!(!decisions.decided("b2", "h2"), "the content changed since");
         assert!(!decisions.decided("c3", "h1"));
+        assert_eq!(decisions.ids("").collect::<Vec<_>>(), ["a1", "b2"]);
+        assert_eq!(decisions.of("b2", None).unwrap().note.as_deref(), Some("n"));
         assert_eq!(Decisions::read(b""), Decisions::default());
+    }
+
+    #[test]
+    fn what_is_undone_is_open_again_and_every_line_is_kept() {
+        let at = Timestamp::UNIX_EPOCH;
+        let mut accepted = Decision::new("a1", "accepted", Action::Archive, at);
+        accepted.targets_hash = Some("h".into());
+        accepted.note = Some("two\nlines".into());
+        let file = accepted.appended(b"a note without an end");
+        let read = Decisions::read(&file);
+        assert_eq!(read.of("a1", Some("h")), Some(&accepted));
+        let mut undone = Decision::new("a1", UNDONE, Action::Archive, at);
+        undone.targets_hash = Some("h".into());
+        let file = undone.appended(&file);
+        assert!(!Decisions::read(&file).decided("a1", "h"));
+        assert_eq!(Decisions::read(&file).ids("a").count(), 0);
+        let file = accepted.appended(&file);
+        assert!(Decisions::read(&file).decided("a1", "h"));
+        assert!(file.starts_with(b"a note without an end\n- {\"proposal_id\":\"a1\",\"decision\":\"accepted\",\"action\":\"archive\",\"at\":\"1970-01-01T00:00:00Z\",\"note\":\"two\\nlines\",\"targets_hash\":\"h\"}\n"));
+        assert_eq!(file.split(|byte| *byte == b'\n').count(), 5);
     }
 }

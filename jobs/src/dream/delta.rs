@@ -1,6 +1,7 @@
 //! Which ideas a pass shows: those whose content is not what was last triaged, the least recently
 //! shown first (contracts/dream.md, rule 1). Pure.
 
+use super::parked::Parked;
 use super::state::State;
 use super::survey::Idea;
 
@@ -13,15 +14,19 @@ pub struct Delta {
     pub waiting: usize,
     /// How many have not changed.
     pub unchanged: usize,
+    /// Places of those that have changed and are set aside.
+    pub parked: Vec<usize>,
 }
 
 /// Selects at most `max` of `ideas`. Of ideas shown at the same time, or never, the first by path
 /// comes first.
-pub fn select(ideas: &[Idea], state: &State<'_>, max: usize) -> Delta {
+pub fn select(ideas: &[Idea], state: &State<'_>, parked: &Parked, max: usize) -> Delta {
     let mut next = 0;
     let mut changed = |idea: &Idea| state.triaged(&idea.path, &mut next) != Some(idea.digest);
-    let mut selected: Vec<usize> = (0..ideas.len()).filter(|at| changed(&ideas[*at])).collect();
+    let selected: Vec<usize> = (0..ideas.len()).filter(|at| changed(&ideas[*at])).collect();
     let unchanged = ideas.len() - selected.len();
+    let aside = |at: &usize| parked.holds(&ideas[*at].path, &ideas[*at].digest);
+    let (parked, mut selected): (Vec<usize>, Vec<usize>) = selected.into_iter().partition(aside);
     // `None`, never shown, is less than any time; the sort is stable and the ideas are in order.
     selected.sort_by_cached_key(|at| state.surfaced(&ideas[*at].path));
     let waiting = selected.len().saturating_sub(max);
@@ -30,6 +35,7 @@ pub fn select(ideas: &[Idea], state: &State<'_>, max: usize) -> Delta {
         selected,
         waiting,
         unchanged,
+        parked,
     }
 }
 
@@ -71,7 +77,7 @@ mod tests {
         let file = format!("[{}]", file.join(","));
         let state = State::parse(file.as_bytes()).unwrap();
         let names = |max| -> Vec<&str> {
-            select(&ideas, &state, max)
+            select(&ideas, &state, &Parked::default(), max)
                 .selected
                 .iter()
                 .map(|at| &*ideas[*at].path)
@@ -79,16 +85,22 @@ mod tests {
         };
         assert_eq!(names(9), ["d.md", "e.md", "c.md", "b.md"]);
         assert_eq!(names(2), ["d.md", "e.md"]);
-        let delta = select(&ideas, &state, 2);
+        let delta = select(&ideas, &state, &Parked::default(), 2);
         assert_eq!((delta.waiting, delta.unchanged), (2, 1));
-        assert_eq!(select(&[], &state, 2), Delta::default());
+        assert_eq!(select(&[], &state, &Parked::default(), 2), Delta::default());
     }
 
     #[test]
     fn going_back_to_old_content_is_a_change_too() {
         let file = format!("[{}]", entry("a.md", "new", "2026-01-01T00:00:00Z"));
         let state = State::parse(file.as_bytes()).unwrap();
-        assert_eq!(select(&[idea("a.md", "old")], &state, 9).selected, [0]);
-        assert_eq!(select(&[idea("a.md", "new")], &state, 9).selected, [0; 0]);
+        assert_eq!(
+            select(&[idea("a.md", "old")], &state, &Parked::default(), 9).selected,
+            [0]
+        );
+        assert_eq!(
+            select(&[idea("a.md", "new")], &state, &Parked::default(), 9).selected,
+            [0; 0]
+        );
     }
 }

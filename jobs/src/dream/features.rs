@@ -297,6 +297,12 @@ impl Features {
         self.boxes.0 >= 3 && self.boxes.1 == 0
     }
 
+    /// Whether its list of things to do is kept and not yet at its end. One without any tick says
+    /// nothing: few come back to tick what is done.
+    pub fn half_ticked(&self) -> bool {
+        self.boxes.0 > 0 && self.boxes.1 > 0
+    }
+
     /// Whether it is work in several phases, which one commit hardly ends.
     pub fn phased(&self) -> bool {
         self.phases >= 3

@@ -1,7 +1,7 @@
 //! The dream pass: reads the changed ideas, grounds and classifies each, and leaves proposals.
 //!
 //! ```text
-//! survey ──> delta ──> evidence ──> rule ──> ask ──> check ──> hash again ──> stage
+//! survey ──> delta ──> evidence ──> rule ──> ask ──> check ──> lock ──> hash again ──> stage
 //!            │ none: skipped                           │ none good: malformed
 //! ```
 //!
@@ -10,13 +10,16 @@
 //! reply. It must never call an idea triaged without a valid answer about the very content that is
 //! still there at the end.
 
+pub mod bench;
 pub mod decisions;
 pub mod delta;
 mod dirty;
 pub mod features;
 pub mod leak;
+pub mod parked;
 pub mod proposal;
 pub mod request;
+pub mod review;
 pub mod rule;
 mod spec;
 pub mod stat_cache;
@@ -32,6 +35,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use runner_backends::{Reply, Request};
+use runner_engine::admission::AT_WORK;
 use runner_engine::digest::Digest;
 use runner_engine::files::write_atomic;
 use runner_engine::outcome::Class;
@@ -41,12 +45,13 @@ use runner_text::json_extract::extract_array;
 use runner_text::redact::Redactor;
 use serde_json::Value;
 
-use crate::evidence::{Bounds, EvidenceError, Room, references};
+use crate::evidence::{Bounds, EvidenceError, Reference, Room, references};
 use crate::{Context, Finished, JobError};
 pub use dirty::dirty;
 pub use spec::{Dirty, DreamSpec};
 
 use decisions::Decisions;
+use parked::Parked;
 use proposal::{Action, Checked, Offer, Proposal, Refused};
 use state::{Change, State, Triaged};
 use survey::Reader;
@@ -81,6 +86,7 @@ pub fn run(ctx: &mut Context<'_>, spec: &DreamSpec) -> Result<Finished, JobError
         reader,
         room,
         judged,
+        mut parked,
         mut told,
     } = ground(ctx, spec, &state_bytes)?;
     let proposals_path = proposals_path(&folder);
@@ -88,8 +94,22 @@ pub fn run(ctx: &mut Context<'_>, spec: &DreamSpec) -> Result<Finished, JobError
     let reply = ctx.ask(&request, judged.shown.len() as u64)?;
     told.notes = room.notes().to_vec();
     told.notes.extend_from_slice(&reply.notes);
-    fits(&reply, judged.shown.len())?;
-    let Checked { proposals, refused } = proposal::check(elements(&reply), &judged.offer);
+    let fits = fits(&reply, judged.shown.len());
+    let Checked { proposals, refused } = match &fits {
+        Ok(()) => proposal::check(elements(&reply), &judged.offer),
+        Err(_) => Checked::default(),
+    };
+    for one in &judged.shown {
+        let valid = proposals.iter().any(|it| it.targets[0] == one.path);
+        parked.note(&one.path, one.digest, valid);
+        if parked.holds(&one.path, &one.digest) {
+            told.parked.push(one.path.clone());
+        }
+    }
+    if let Err(error) = parked.save(ctx.cache) {
+        tracing::warn!(%error, "it could not be kept which answers were in vain");
+    }
+    fits?;
     if proposals.is_empty() {
         return Err(JobError::failed(Class::Malformed, none_good(&refused)));
     }
@@ -97,11 +117,13 @@ pub fn run(ctx: &mut Context<'_>, spec: &DreamSpec) -> Result<Finished, JobError
     let proposals: Vec<Proposal> = proposals
         .into_iter()
         .map(|proposal| proposal.redacted(&ctx.redactor))
-        .map(|proposal| grounded(&room, proposal, &mut told.downgraded))
+        .map(|proposal| grounded(&room, &judged.offer, proposal, &mut told.downgraded))
         .map(|proposal| worded(&judged, proposal, &ctx.redactor))
         .collect();
     let answered = |one: &verdicts::One| proposals.iter().any(|it| it.targets[0] == one.path);
     told.unanswered = judged.shown.iter().filter(|one| !answered(one)).count();
+    // From here on nobody's decision comes between what is seen and what is placed.
+    ctx.hold(&review::files_lock(ctx.cache));
     let changed = changed_meanwhile(&reader, &judged.offer, &proposals);
     let changes = changes(&judged, &proposals, &changed, ctx.now);
     let kept = undecided(proposals, &changed, &decisions(ctx, spec)?, &mut told);
@@ -110,8 +132,16 @@ pub fn run(ctx: &mut Context<'_>, spec: &DreamSpec) -> Result<Finished, JobError
     text.push('\n');
     ctx.scope
         .stage(&proposals_path, text.as_bytes(), Expect::Absent)?;
+    // People may have decided while the question was open: what they left there is kept.
+    let (later_bytes, later) = read_state(ctx, spec)?;
+    let text = if later == expect {
+        state.with(&changes)
+    } else {
+        let state = State::parse(&later_bytes).map_err(|bad| bad_state(spec, &bad))?;
+        state.with(&changes)
+    };
     ctx.scope
-        .stage(&spec.state_path(), state.with(&changes).as_bytes(), expect)?;
+        .stage(&spec.state_path(), text.as_bytes(), later)?;
     Ok(told.finish(&kept, judged.shown.len(), ideas, &folder))
 }
 
@@ -124,6 +154,7 @@ struct Grounded<'a> {
     reader: Reader,
     room: Room,
     judged: Judged,
+    parked: Parked,
     told: Told,
 }
 
@@ -159,11 +190,18 @@ fn ground<'a>(
         .map_err(|_| JobError::failed(Class::Internal, "the state file could not be parsed"))?
         .map_err(|bad| bad_state(spec, &bad))?;
     let survey = survey?;
-    let delta = delta::select(&survey.ideas, &state, spec.max_ideas);
+    let parked = Parked::load(ctx.cache);
+    let delta = delta::select(&survey.ideas, &state, &parked, spec.max_ideas);
+    let aside: Vec<String> = delta
+        .parked
+        .iter()
+        .map(|at| survey.ideas[*at].path.to_string())
+        .collect();
     if delta.selected.is_empty() {
         return Err(JobError::Nothing(nothing(
             delta.unchanged,
             survey.own,
+            &aside,
             &survey.troubles,
         )));
     }
@@ -171,7 +209,7 @@ fn ground<'a>(
         && let Some((until, names)) =
             dirty::just_changed(&survey.ideas, &delta.selected, spec.quiet_minutes, ctx.now)
     {
-        let why = format!("work is in progress: {}", named(&names));
+        let why = format!("{AT_WORK}: {}", named(&names));
         return Err(JobError::Wait { until, why });
     }
     let folder = pass_folder(ctx, spec);
@@ -190,6 +228,7 @@ fn ground<'a>(
         troubles: survey.troubles,
         own: survey.own,
         waiting: delta.waiting,
+        parked: aside,
         ..Told::default()
     };
     let room = Room::open(&ctx.git, &Bounds::default()).map_err(|error| match error {
@@ -226,6 +265,7 @@ fn ground<'a>(
         reader,
         room,
         judged,
+        parked,
         told,
     })
 }
@@ -296,9 +336,13 @@ fn decisions(ctx: &Context<'_>, spec: &DreamSpec) -> Result<Decisions, JobError>
     ))
 }
 
-fn nothing(unchanged: usize, own: usize, troubles: &[Trouble]) -> String {
+fn nothing(unchanged: usize, own: usize, parked: &[String], troubles: &[Trouble]) -> String {
     let mut why = format!("no delta ({unchanged} ideas unchanged)");
-    if unchanged == 0 && troubles.is_empty() {
+    if let Some(aside) = told::set_aside(parked) {
+        why.push_str("; ");
+        why.push_str(&aside);
+    }
+    if unchanged == 0 && troubles.is_empty() && parked.is_empty() {
         why.push_str("; there is no note to look at");
     }
     if let Some(left_out) = told::left_out(own) {
@@ -341,6 +385,7 @@ fn request(ctx: &Context<'_>, room: &Room, judged: &Judged) -> Request {
             verdict: &one.verdict,
         })
         .collect();
+    let child_dir = ctx.child_dir();
     let frame = request::Frame {
         id: format!("{}/1", ctx.admitted.run()),
         seed: ctx.admitted.seed(),
@@ -348,7 +393,7 @@ fn request(ctx: &Context<'_>, room: &Room, judged: &Judged) -> Request {
             .left()
             .saturating_sub(AFTERWARDS)
             .max(Duration::from_secs(1)),
-        run_dir: ctx.run_dir,
+        run_dir: &child_dir,
         redactor: &ctx.redactor,
     };
     request::build(frame, room, &shown, &judged.offer)
@@ -424,23 +469,27 @@ fn worded(judged: &Judged, proposal: Proposal, redactor: &Redactor) -> Proposal 
 }
 
 /// What is proposed to go must rest on what exists; without, nothing is proposed to happen.
-fn grounded(room: &Room, proposal: Proposal, downgraded: &mut usize) -> Proposal {
+fn grounded(room: &Room, offer: &Offer, proposal: Proposal, downgraded: &mut usize) -> Proposal {
     if proposal.action != Action::Archive {
         return proposal;
     }
-    let own: Vec<&str> = proposal.targets.iter().map(String::as_str).collect();
-    if references::check(room, &proposal.evidence, &own).resolves() {
+    let note = |path: &str| offer.digests.contains_key(path);
+    let checked = references::check(room, &proposal.evidence, note);
+    if checked.resolves() {
         return proposal;
     }
     *downgraded += 1;
     let mut kept = proposal.with_action(Action::Keep);
-    kept.rationale = proposal::clean(
-        &format!(
-            "kept, for the evidence does not resolve; {}",
-            kept.rationale
-        ),
-        2000,
+    let why = match checked.missing.first() {
+        Some(Reference::Commit(hash)) => format!("there is no commit {hash} here"),
+        Some(Reference::Path(path)) => format!("there is no {path} here and never was"),
+        None => "it cites no commit and no path".to_owned(),
+    };
+    let why = format!(
+        "kept, for the evidence does not resolve: {why}; {}",
+        kept.rationale
     );
+    kept.rationale = proposal::clean(&why, 2000);
     kept
 }
 

@@ -175,7 +175,13 @@ struct Said {
     confidence: Confidence,
     #[serde(default)]
     rationale: String,
+    /// The commits that carry it, apart from what is said of them.
+    #[serde(default)]
+    commits: Vec<String>,
 }
+
+/// How many commits of one element are looked at.
+const COMMITS: usize = 8;
 
 /// Checks the elements of a reply. Of several good ones about one idea the first counts.
 pub fn check(elements: impl IntoIterator<Item = Result<Value, String>>, offer: &Offer) -> Checked {
@@ -215,6 +221,7 @@ fn one(value: Value, offer: &Offer) -> Result<Proposal, String> {
         evidence,
         confidence,
         rationale,
+        commits,
     } = said;
     let Some(source) = targets.first() else {
         return Err("it has no targets".to_owned());
@@ -246,7 +253,7 @@ fn one(value: Value, offer: &Offer) -> Result<Proposal, String> {
         let (status, action) = (status.word(), action.word());
         return Err(format!("{action} is not what is done with {status}"));
     }
-    let evidence = clean(&evidence, LONGEST);
+    let evidence = clean(&with_commits(&commits, evidence)?, LONGEST);
     if evidence.is_empty() {
         return Err("it has no evidence".to_owned());
     }
@@ -265,6 +272,31 @@ fn one(value: Value, offer: &Offer) -> Result<Proposal, String> {
     })
 }
 
+/// The evidence with the commits that were named apart from it. Whether they exist is looked up like
+/// everything that evidence cites.
+fn with_commits(commits: &[String], evidence: String) -> Result<String, String> {
+    if commits.len() > COMMITS {
+        return Err(format!(
+            "it names {} commits, at most {COMMITS} can carry it",
+            commits.len()
+        ));
+    }
+    let mut all: Vec<&str> = Vec::new();
+    for hash in commits {
+        let digits = hash.bytes().all(|byte| byte.is_ascii_hexdigit());
+        if !digits || !(7..=64).contains(&hash.len()) {
+            return Err(format!("{hash:?} is not the hash of a commit"));
+        }
+        if !evidence.contains(hash.as_str()) && !all.contains(&hash.as_str()) {
+            all.push(hash);
+        }
+    }
+    if !evidence.trim().is_empty() {
+        all.push(&evidence);
+    }
+    Ok(all.join("; "))
+}
+
 /// The first 16 hex digits over targets in order, status and action. JSON keeps them apart, whatever
 /// a path holds.
 pub fn id(targets: &[String], status: Status, action: Action) -> String {
@@ -274,10 +306,12 @@ pub fn id(targets: &[String], status: Status, action: Action) -> String {
 
 /// Over the contents of the targets, in order.
 fn targets_hash(targets: &[String], offer: &Offer) -> String {
-    let digests: Vec<Option<&Digest>> = targets
-        .iter()
-        .map(|target| offer.digests.get(target))
-        .collect();
+    hash_of(targets.iter().map(|target| offer.digests.get(target)))
+}
+
+/// The hash over the contents of targets in order, as a proposal and a decision carry it.
+pub fn hash_of<'d>(digests: impl IntoIterator<Item = Option<&'d Digest>>) -> String {
+    let digests: Vec<Option<&Digest>> = digests.into_iter().collect();
     Digest::of(&serde_json::to_vec(&digests).expect("hex is JSON")).to_string()
 }
 
@@ -422,6 +456,38 @@ mod tests {
         assert_eq!((good.proposals.len(), good.refused.len()), (2, 0));
         let twice = checked(vec![keep("ideas/a.md"), keep("ideas/a.md")]);
         assert_eq!((twice.proposals.len(), twice.refused.len()), (1, 1));
+    }
+
+    #[test]
+    fn commits_named_apart_become_evidence() {
+        let with = |commits: Value, evidence: &str| {
+            let mut value = keep("ideas/a.md");
+            value["commits"] = commits;
+            value["evidence"] = json!(evidence);
+            checked(vec![value])
+        };
+        let evidence =
+            |commits: Value, evidence: &str| with(commits, evidence).proposals[0].evidence.clone();
+        assert_eq!(
+            evidence(json!(["0123456", "0123456"]), "it did"),
+            "0123456; it did"
+        );
+        assert_eq!(
+            evidence(json!(["0123456"]), "commit 0123456 did"),
+            "commit 0123456 did"
+        );
+        assert_eq!(evidence(json!(["0123456"]), " "), "0123456");
+        assert_eq!(evidence(json!([]), "x"), "x");
+        for bad in [
+            json!(["main"]),
+            json!(["HEAD~1"]),
+            json!(["0123456; x"]),
+            json!(vec!["0123456"; 9]),
+            json!("0123456"),
+        ] {
+            assert_eq!(with(bad.clone(), "x").refused.len(), 1, "{bad}");
+        }
+        assert_eq!(with(json!([]), "").refused.len(), 1, "nothing at all");
     }
 
     #[test]

@@ -99,6 +99,26 @@ pub struct Triaged {
     pub merit: f64,
 }
 
+/// What a person's act made of an idea.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Mark {
+    /// `active`, `archived`, `promoted`, `merged`.
+    pub status: String,
+    /// The content that counts as triaged from now on; none leaves it as it is.
+    pub hash: Option<String>,
+    /// What happened, for `history`.
+    pub happened: Value,
+}
+
+/// What the file says of an idea.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Standing {
+    /// Its status, if that is a text.
+    pub status: Option<String>,
+    /// Its content when it was triaged last.
+    pub hash: Option<Digest>,
+}
+
 impl<'a> State<'a> {
     /// Reads a state file. A blank one is empty.
     ///
@@ -220,9 +240,34 @@ impl<'a> State<'a> {
         self.by_path.get(place).map_or(place, |at| *at as usize)
     }
 
+    /// What the file says of the idea at `path`.
+    pub fn standing(&self, path: &str) -> Option<Standing> {
+        let entry = &self.entries[self.find(path)?];
+        let keys = Keys::of(&self.text[entry.range.clone()]);
+        Some(Standing {
+            status: keys
+                .get("status")
+                .and_then(|raw| serde_json::from_str(raw).ok()),
+            hash: entry.hash,
+        })
+    }
+
     /// The file's new content: changed entries in their old place, new ones at the end by path.
     pub fn with(&self, changes: &BTreeMap<&str, Change>) -> String {
-        let mut touched: BTreeMap<usize, (&str, &Change)> = BTreeMap::new();
+        self.rewritten(changes, element)
+    }
+
+    /// The file's new content after acts of people on these ideas.
+    pub fn marked(&self, marks: &BTreeMap<&str, Mark>) -> String {
+        self.rewritten(marks, marked_element)
+    }
+
+    fn rewritten<C>(
+        &self,
+        changes: &BTreeMap<&str, C>,
+        element: impl Fn(Keys<'_>, &str, &C) -> String,
+    ) -> String {
+        let mut touched: BTreeMap<usize, (&str, &C)> = BTreeMap::new();
         let mut added = Vec::new();
         for (path, change) in changes {
             match self.find(path) {
@@ -289,6 +334,42 @@ impl<'a> Keys<'a> {
         serde_json::from_str(entry).expect("the entry was read as an object before")
     }
 
+    /// A key's value, as it is written.
+    fn get(&self, key: &str) -> Option<&str> {
+        let named =
+            |name: &str| serde_json::from_str::<Cow<'_, str>>(name).is_ok_and(|name| name == key);
+        let found = self.0.iter().find(|(name, _)| named(name));
+        found.map(|(_, value)| value.as_ref())
+    }
+
+    /// Adds an element to a list; whatever else stands there stays as it is.
+    fn push(&mut self, key: &str, element: &Value) {
+        let element = to_string(element).expect("a history has string keys only");
+        let Some(old) = self.get(key) else {
+            let list = format!("[{element}]");
+            self.0.push((format!("{key:?}").into(), list.into()));
+            return;
+        };
+        let Some(open) = old
+            .trim_end()
+            .strip_suffix(']')
+            .filter(|_| old.starts_with('['))
+        else {
+            return;
+        };
+        let comma = if open.trim_start_matches('[').trim().is_empty() {
+            ""
+        } else {
+            ","
+        };
+        let list = format!("{}{comma}{element}]", open.trim_end());
+        for (name, value) in &mut self.0 {
+            if serde_json::from_str::<Cow<'_, str>>(name).is_ok_and(|name| name == key) {
+                *value = list.clone().into();
+            }
+        }
+    }
+
     /// Gives a key this value; one that is there keeps its own unless `always`.
     fn set(&mut self, key: &str, value: Value, always: bool) {
         let written = |value: &Value| to_string(value).expect("a text or a number is JSON");
@@ -352,6 +433,29 @@ fn element(mut keys: Keys<'_>, path: &str, change: &Change) -> String {
     if !known {
         keys.set("status", "active".into(), true);
     }
+    written(&keys)
+}
+
+/// One element after an act.
+fn marked_element(mut keys: Keys<'_>, path: &str, mark: &Mark) -> String {
+    if keys.0.is_empty() {
+        let never = Timestamp::UNIX_EPOCH.to_string();
+        keys.set("path", path.into(), true);
+        keys.set("hash", "".into(), true);
+        keys.set("last_modified", never.clone().into(), true);
+        keys.set("last_surfaced", never.into(), true);
+        keys.set("merit", 0.0.into(), true);
+    }
+    if let Some(hash) = &mark.hash {
+        keys.set("hash", hash.as_str().into(), true);
+    }
+    keys.set("status", mark.status.as_str().into(), true);
+    keys.push("history", &mark.happened);
+    written(&keys)
+}
+
+/// An element's lines, indented by two.
+fn written(keys: &Keys<'_>) -> String {
     let lines: Vec<String> = (keys.0.iter())
         .map(|(key, value)| format!("    {key}: {value}"))
         .collect();
@@ -412,6 +516,40 @@ mod tests {
             State::parse(b" [ ] ").unwrap().with(&BTreeMap::new()),
             "[]\n"
         );
+    }
+
+    #[test]
+    fn an_act_marks_an_idea_and_keeps_the_rest() {
+        let file = r#"[{"path":"a.md","hash":"x","n":1e999,"status":"active","history":[ {"at":1} ]},{"path":"b.md","history":"none"}]"#;
+        let state = State::parse(file.as_bytes()).unwrap();
+        let mark = |hash: Option<&str>| Mark {
+            status: "archived".into(),
+            hash: hash.map(str::to_owned),
+            happened: serde_json::json!({"at": 2}),
+        };
+        let marks = BTreeMap::from([
+            ("a.md", mark(None)),
+            ("b.md", mark(Some("h"))),
+            ("c.md", mark(None)),
+        ]);
+        let text = state.marked(&marks);
+        assert!(text.contains("\"n\": 1e999"), "{text}");
+        assert!(
+            text.contains(r#""history": [ {"at":1},{"at":2}]"#),
+            "{text}"
+        );
+        let again = State::parse(text.as_bytes()).unwrap();
+        let archived = Some("archived".to_owned());
+        for path in ["a.md", "b.md", "c.md"] {
+            assert_eq!(again.standing(path).unwrap().status, archived, "{path}");
+        }
+        assert!(text.contains("\"hash\": \"x\""), "{text}");
+        assert!(
+            text.contains("\"history\": \"none\""),
+            "a foreign history stays: {text}"
+        );
+        assert!(text.contains(r#""history": [{"at":2}]"#), "{text}");
+        assert_eq!(again.standing("d.md"), None);
     }
 
     #[test]

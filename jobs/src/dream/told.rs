@@ -5,6 +5,7 @@
 
 use serde_json::{Map, json};
 
+use super::parked::PARKED_AFTER;
 use super::proposal::{self, Proposal, Refused, Status};
 use super::walk::Trouble;
 use crate::Finished;
@@ -23,6 +24,8 @@ pub(super) struct Told {
     pub(super) waiting: usize,
     /// With how many of how many others duplicates were looked for, if not with all.
     pub(super) compared: Option<(usize, usize)>,
+    /// Ideas that are set aside, those of this pass included.
+    pub(super) parked: Vec<String>,
     /// The backend's remarks.
     pub(super) notes: Vec<String>,
     /// Elements of the reply that were refused.
@@ -91,6 +94,7 @@ impl Told {
         fact("changed", self.changed.len());
         fact("decided", self.decided);
         fact("downgraded", self.downgraded);
+        fact("parked", self.parked.len());
 
         let mut headline = format!(
             "{} on {}",
@@ -132,6 +136,7 @@ impl Told {
             ));
         }
         lines.extend(left_out(self.own));
+        lines.extend(set_aside(&self.parked));
         if let Some((compared, of)) = self.compared {
             lines.push(format!(
                 "duplicates were looked for among {compared} of {of} ideas"
@@ -175,6 +180,23 @@ impl Told {
 /// That files of runner's own are no ideas, if there are any.
 pub(super) fn left_out(own: usize) -> Option<String> {
     (own > 0).then(|| format!("{own} files that runner wrote are no ideas and were left out"))
+}
+
+/// That ideas are set aside, which, and how they come back; if there are any.
+pub(super) fn set_aside(parked: &[String]) -> Option<String> {
+    if parked.is_empty() {
+        return None;
+    }
+    let names: Vec<String> = parked.iter().map(|it| proposal::clean(it, 200)).collect();
+    Some(format!(
+        "set aside until {} or `runner dream run --retry-parked`, for {PARKED_AFTER} answers could not be used: {}",
+        if parked.len() == 1 {
+            "it changes"
+        } else {
+            "they change"
+        },
+        names.join(", ")
+    ))
 }
 
 /// The first few troubles in one line.

@@ -47,6 +47,8 @@ pub struct Commit {
     pub paths: Vec<String>,
     /// How many paths it touched in all.
     pub touched: usize,
+    /// Which of `paths` it created, by their places there.
+    pub created: Vec<u32>,
 }
 
 impl Commit {
@@ -78,7 +80,7 @@ pub fn read(git: &Git, bounds: &Bounds) -> Result<History, GitError> {
     let mut notes = Vec::new();
     // One more than is kept tells that there are more.
     let most = format!("--max-count={}", bounds.commits.saturating_add(1));
-    let out = match log(git, &most, &["--name-only"]) {
+    let out = match log(git, &most, &["--name-status"]) {
         // A clone without trees has the messages all the same.
         Err(GitError::Failed { .. }) => {
             let out = log(git, &most, &[])?;
@@ -198,15 +200,15 @@ fn one<'a>(
         .to_owned();
     // The field after the last one is the end of the entry.
     fields.next()?;
-    let (mut paths, mut touched) = (Vec::new(), 0);
-    while let Some(path) = fields.next_if(|field| !field.is_empty()) {
-        let path = if touched == 0 {
-            path.strip_prefix(b"\n").unwrap_or(path)
-        } else {
-            path
-        };
+    let (mut paths, mut touched, mut created) = (Vec::new(), 0, Vec::new());
+    // What was done to a path stands before it, in a field of its own.
+    while let Some(done) = fields.next_if(|field| !field.is_empty()) {
+        let path = fields.next()?;
         touched += 1;
         if paths.len() < bounds.paths {
+            if done.ends_with(b"A") {
+                created.push(paths.len() as u32);
+            }
             paths.push(text(path));
         }
     }
@@ -217,6 +219,7 @@ fn one<'a>(
         body,
         paths,
         touched,
+        created,
     })
 }
 
@@ -245,7 +248,8 @@ mod tests {
     fn entry(subject: &str, body: &str, paths: &[&str]) -> String {
         let mut text = format!("\0{HASH}\0001700000000\0{subject}\0{body}\0\0");
         for (at, path) in paths.iter().enumerate() {
-            text.push_str(&format!("{}{path}\0", if at == 0 { "\n" } else { "" }));
+            let done = if at == 0 { "\nA" } else { "M" };
+            text.push_str(&format!("{done}\0{path}\0"));
         }
         text
     }
@@ -263,6 +267,7 @@ mod tests {
         assert_eq!(seen, [("one", 2), ("merge", 0), ("", 1)]);
         assert_eq!(commits[0].body, "body\n\nSpec: ideas/a.md");
         assert_eq!(commits[0].paths, ["a.rs", "ö b.rs"]);
+        assert_eq!(commits[0].created, [0]);
         assert_eq!(commits[0].at, 1_700_000_000);
         assert_eq!(commits[0].short(), "0123456789ab");
     }
@@ -289,6 +294,7 @@ mod tests {
             }),
             paths: Vec::new(),
             touched: 0,
+            created: Vec::new(),
         };
         let subjects = |commits: Vec<Commit>| -> Vec<String> {
             standing(commits)
@@ -354,6 +360,7 @@ mod tests {
             body: body.into(),
             paths: Vec::new(),
             touched: 0,
+            created: Vec::new(),
         };
         let [a, b] = ['a', 'b'].map(|c| c.to_string().repeat(40));
         let squashed = commit('c', "feat: all", &format!("* This reverts commit {a}."));

@@ -215,6 +215,7 @@ mod tests {
             body: String::new(),
             paths: paths.iter().map(|path| (*path).to_owned()).collect(),
             touched: paths.len(),
+            created: Vec::new(),
         }
     }
 

@@ -21,28 +21,27 @@ pub enum Reference {
 pub struct Checked {
     /// These do.
     pub found: Vec<Reference>,
-    /// These do not: a commit that is not in this history, a path with a folder that is not tracked.
+    /// These do not: a commit that is not in this history, a path with a folder that is not tracked
+    /// and never was. One that was there once is neither: work may have removed it.
     pub missing: Vec<Reference>,
 }
 
 impl Checked {
     /// Whether the text stands on something, and on nothing that is made up.
     pub fn resolves(&self) -> bool {
-        !self.found.is_empty()
-            && !self
-                .missing
-                .iter()
-                .any(|it| matches!(it, Reference::Commit(_)))
+        !self.found.is_empty() && self.missing.is_empty()
     }
 }
 
-/// Looks up what `evidence` cites. `own` paths are passed over: a note is no evidence for itself.
+/// Looks up what `evidence` cites. Paths for which `own` holds are passed over: a note is no evidence.
 ///
 /// A hash that is not known counts as missing only where it is given as a citation (see
 /// `offered`); the subject that follows a commit's hash is a quotation, and cites nothing.
-pub fn check(room: &Room, evidence: &str, own: &[&str]) -> Checked {
+pub fn check(room: &Room, evidence: &str, own: impl Fn(&str) -> bool) -> Checked {
     let mut checked = Checked::default();
     let mut rest = evidence;
+    // What is said between the quoted subjects.
+    let (mut said, mut from) = (Vec::new(), 0);
     let mut looked_up = 0;
     while let Some(start) = rest.find(|c: char| c.is_ascii_alphanumeric()) {
         let before = &evidence[..evidence.len() - rest.len() + start];
@@ -57,7 +56,12 @@ pub fn check(room: &Room, evidence: &str, own: &[&str]) -> Checked {
         }
         let known = room.commit_named(piece);
         if let Some(commit) = known {
-            rest = after_subject(rest, &commit.subject);
+            let quoted = after_subject(rest, &commit.subject);
+            if quoted.len() < rest.len() {
+                said.push(&evidence[from..evidence.len() - rest.len()]);
+                from = evidence.len() - quoted.len();
+                rest = quoted;
+            }
         }
         let offered = offered(before, piece, rest);
         let found = known.is_some()
@@ -69,14 +73,15 @@ pub fn check(room: &Room, evidence: &str, own: &[&str]) -> Checked {
             checked.note(Reference::Commit(piece.to_owned()), found);
         }
     }
-    for path in places::mentioned(evidence).filter(|path| !own.contains(path)) {
-        if looks_like_a_hash(path) {
+    said.push(&evidence[from..]);
+    for path in said.into_iter().flat_map(places::mentioned) {
+        if own(path) || looks_like_a_hash(path) {
             continue;
         }
         let known = room.has_path(path);
         // "and/or" and "v1.2" look like paths too: what is not there counts only as a file.
-        if known || (path.contains('/') && path.rsplit('/').next().is_some_and(|n| n.contains('.')))
-        {
+        let file = path.contains('/') && path.rsplit('/').next().is_some_and(|n| n.contains('.'));
+        if known || file && !room.had_path(path) {
             checked.note(Reference::Path(path.to_owned()), known);
         }
     }
@@ -162,8 +167,9 @@ mod tests {
             at: 0,
             subject: "feat: x".into(),
             body: String::new(),
-            paths: Vec::new(),
-            touched: 0,
+            paths: vec!["src/gone.rs".into()],
+            touched: 1,
+            created: Vec::new(),
         };
         Room::of(vec![commit], vec!["specs/a.md".into(), "src/b.rs".into()]).unwrap()
     }
@@ -176,6 +182,7 @@ mod tests {
             "chore: release 20260115",
             "fix: after 99999999aaaa; fedcba987654 too",
             "1234567",
+            "docs: as said in some/where.md",
         ];
         for subject in subjects {
             let commit = Commit {
@@ -185,6 +192,7 @@ mod tests {
                 body: String::new(),
                 paths: Vec::new(),
                 touched: 0,
+                created: Vec::new(),
             };
             let room = Room::of(vec![commit], Vec::new()).unwrap();
             for text in [
@@ -192,25 +200,33 @@ mod tests {
                 format!("commit `0123456789ab` ({subject}) did all of 1000000"),
                 format!("0123456789ab: \"{subject}\""),
             ] {
-                assert!(check(&room, &text, &[]).resolves(), "{text}");
+                assert!(check(&room, &text, |_| false).resolves(), "{text}");
                 let also = format!("{text}; 99999999bbbb");
-                assert!(!check(&room, &also, &[]).resolves(), "{also}");
+                assert!(!check(&room, &also, |_| false).resolves(), "{also}");
             }
-            assert!(!check(&room, subject, &[]).resolves(), "{subject} alone");
+            assert!(
+                !check(&room, subject, |_| false).resolves(),
+                "{subject} alone"
+            );
         }
         let room = room();
-        assert!(check(&room, "0123456789ab, then 20260115", &[]).resolves());
-        assert!(!check(&room, "20260115", &[]).resolves());
-        assert!(!check(&room, "1000000 rows", &[]).resolves());
-        assert!(check(&room, "0123456789ab; abc1234.md is named like it", &[]).resolves());
-        assert!(check(&room, "0123456789ab: defaced", &[]).resolves());
-        assert!(!check(&room, "0123456789ab abcdefabcdef", &[]).resolves());
+        assert!(check(&room, "0123456789ab, then 20260115", |_| false).resolves());
+        assert!(!check(&room, "20260115", |_| false).resolves());
+        assert!(!check(&room, "1000000 rows", |_| false).resolves());
+        assert!(
+            check(&room, "0123456789ab; abc1234.md is named like it", |_| {
+                false
+            })
+            .resolves()
+        );
+        assert!(check(&room, "0123456789ab: defaced", |_| false).resolves());
+        assert!(!check(&room, "0123456789ab abcdefabcdef", |_| false).resolves());
     }
 
     #[test]
     fn only_what_exists_carries_a_claim() {
         let room = room();
-        let resolves = |text: &str| check(&room, text, &["ideas/a.md"]).resolves();
+        let resolves = |text: &str| check(&room, text, |path| path == "ideas/a.md").resolves();
         assert!(resolves("commit 0123456789ab did it"));
         assert!(resolves("0123456, 0123456789ABCDEF; and/or more"));
         assert!(resolves("see specs/a.md (v1.2)"));
@@ -224,11 +240,17 @@ mod tests {
         ] {
             assert!(!resolves(made_up), "one of two is made up: {made_up}");
         }
+        assert!(
+            resolves("0123456789ab; it removed src/gone.rs"),
+            "it was there once"
+        );
+        assert!(!resolves("src/gone.rs"), "it is there no more");
+        assert!(!resolves("0123456789ab and src/made/up.rs"));
         assert!(!resolves("defaced facade"));
         assert!(!resolves("see specs/none.md"));
         assert!(!resolves("ideas/a.md says so itself"));
         assert!(!resolves(""));
-        let both = check(&room, "specs/a.md and specs/none.md", &[]);
+        let both = check(&room, "specs/a.md and specs/none.md", |_| false);
         assert_eq!((both.found.len(), both.missing.len()), (1, 1));
     }
 }

@@ -9,7 +9,10 @@
 
 mod hostile;
 mod place;
+mod review;
+mod sequences;
 mod spending;
+mod traps;
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};

@@ -24,6 +24,7 @@ use runner_engine::time::Clock;
 use runner_jobs::context::{Place as Where, Tools};
 use runner_jobs::dream::DreamSpec;
 use runner_jobs::dream::proposal::Proposal;
+use runner_jobs::dream::review::{Ask, Book, Desk, Done, ReviewError, Verdict};
 use runner_jobs::{Context, JobSpec, KindSpec, Progress, Settled, Silent, Spending, perform};
 use runner_text::redact::Redactor;
 use serde_json::Value;
@@ -43,6 +44,7 @@ pub struct Place {
     pub ledger: Ledger,
     project: ProjectId,
     passes: i64,
+    acts: i64,
 }
 
 impl Place {
@@ -80,6 +82,7 @@ impl Place {
             ledger,
             project,
             passes: 0,
+            acts: 0,
         };
         place.git(&["init", "-q", "-b", "main"]);
         fs::write(place.root.join(".git/info/exclude"), "/ideas/\n/dreams/\n").unwrap();
@@ -192,6 +195,7 @@ impl Place {
             progress,
             redactor: Redactor::new(Vec::new()),
             env: &env,
+            confine: None,
             clock: &clock,
         };
         let spec = JobSpec {
@@ -219,6 +223,94 @@ impl Place {
         )
         .paying(self.spending.clone());
         perform(ctx, &spec).unwrap()
+    }
+
+    /// Lets a person act, a second after what was before.
+    pub fn at_desk<T>(&mut self, act: impl FnOnce(&mut Desk<'_>) -> T) -> T {
+        self.acts += 1;
+        let now = start()
+            .saturating_add(SignedDuration::from_secs(self.passes * 3600 + self.acts))
+            .unwrap();
+        let clock_file = self.folder.path().join("clock");
+        fs::write(&clock_file, now.to_string()).unwrap();
+        let (git, cache) = (self.ask(), self.folder.path().join("cache"));
+        act(&mut Desk {
+            root: &self.root,
+            spec: &self.spec,
+            project: &self.project,
+            state: self.folder.path(),
+            cache: &cache,
+            git: &git,
+            clock: &Clock::File(clock_file),
+            me: &Owner::me(),
+            ledger: &mut self.ledger,
+            redactor: &Redactor::new(vec!["hunter2".into()]),
+            free_bytes: u64::MAX,
+        })
+    }
+
+    /// Decides on the newest proposal about an idea.
+    pub fn decide(&mut self, target: &str, verdict: Verdict) -> Result<Done, ReviewError> {
+        let id = self.id_of(target);
+        self.at_desk(|desk| {
+            desk.decide(&Ask {
+                id: &id,
+                verdict,
+                note: None,
+                force: false,
+            })
+        })
+    }
+
+    /// Takes the decision on the newest proposal about an idea back.
+    pub fn undo(&mut self, target: &str) -> Result<Done, ReviewError> {
+        let id = self.id_of(target);
+        self.at_desk(|desk| desk.undo(&id, false))
+    }
+
+    /// The id of the newest proposal about an idea.
+    pub fn id_of(&self, target: &str) -> String {
+        let book = self.book();
+        let found = book
+            .items
+            .iter()
+            .find(|item| item.proposal.targets[0] == target);
+        found
+            .unwrap_or_else(|| panic!("no proposal about {target}"))
+            .proposal
+            .id
+            .clone()
+    }
+
+    /// All proposals as they stand.
+    pub fn book(&self) -> Book {
+        Book::read(&self.root, &self.spec).unwrap()
+    }
+
+    /// After so many more commits the ledger fails as if this process were dead; none: it lives.
+    pub fn set_fuse(&mut self, commits: Option<u32>) {
+        self.ledger.set_fuse(commits);
+    }
+
+    /// A second way into what this place is: for somebody who acts while a pass runs.
+    pub fn other(&self) -> Other {
+        Other {
+            folder: self.folder.path().to_owned(),
+            root: self.root.clone(),
+            spec: self.spec.clone(),
+            project: self.project.clone(),
+            git: self.ask(),
+        }
+    }
+
+    /// The project's cache folder.
+    pub fn cache(&self) -> PathBuf {
+        self.folder.path().join("cache")
+    }
+
+    /// How many runs are not settled.
+    pub fn unsettled(&self) -> usize {
+        self.ledger.live().unwrap().len()
     }
 
     fn enter(&mut self, now: Timestamp) -> RunId {
@@ -282,6 +374,35 @@ impl Place {
         let mut all = BTreeMap::new();
         below(&self.root, &mut all);
         all
+    }
+}
+
+/// Another person at the same project.
+pub struct Other {
+    folder: PathBuf,
+    root: PathBuf,
+    spec: DreamSpec,
+    project: ProjectId,
+    git: Git,
+}
+
+impl Other {
+    /// Lets them act, at the time at which the pass began.
+    pub fn at_desk<T>(&self, act: impl FnOnce(&mut Desk<'_>) -> T) -> T {
+        let mut ledger = Ledger::open(&self.folder.join("ledger.db")).unwrap();
+        act(&mut Desk {
+            root: &self.root,
+            spec: &self.spec,
+            project: &self.project,
+            state: &self.folder,
+            cache: &self.folder.join("cache"),
+            git: &self.git,
+            clock: &Clock::File(self.folder.join("clock")),
+            me: &Owner::me(),
+            ledger: &mut ledger,
+            redactor: &Redactor::new(Vec::new()),
+            free_bytes: u64::MAX,
+        })
     }
 }
 

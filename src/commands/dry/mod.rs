@@ -16,7 +16,6 @@ use runner_engine::schedule::Trigger;
 use runner_engine::tick::civil_date;
 
 use super::perform::rehearsal::{Left, Rehearsed, Stage, Stands};
-use super::run::the_dream;
 use crate::cli::Failure;
 use crate::cli::args::Listing;
 use crate::cli::show;
@@ -34,13 +33,18 @@ pub fn run(
 ) -> Result<Exit, Failure> {
     let project = Here::load(home, here)?;
     project.config.job(job)?;
-    once(home, &project, job, key, false, listing)
+    once(home, &project, job, key, Vec::new(), false, listing)
 }
 
-/// Goes through the project's dream job.
-pub fn dream(home: &Home, here: &Path, listing: Listing) -> Result<Exit, Failure> {
-    let project = Here::load(home, here)?;
-    once(home, &project, the_dream(&project)?, None, true, listing)
+/// Goes through a dream job, with these settings for once.
+pub fn dream(
+    home: &Home,
+    project: &Here,
+    job: &str,
+    settings: Vec<(String, String)>,
+    listing: Listing,
+) -> Result<Exit, Failure> {
+    once(home, project, job, None, settings, true, listing)
 }
 
 fn once(
@@ -48,13 +52,14 @@ fn once(
     project: &Here,
     job: &str,
     key: Option<&str>,
+    settings: Vec<(String, String)>,
     deferral_is_normal: bool,
     listing: Listing,
 ) -> Result<Exit, Failure> {
     let mut stage = Stage::of(home, project)?;
     let own = OccurrenceId::new(stage.now).to_string();
     let key = key.map_or(own, |key| format!("key {key}"));
-    let Some(run) = stage.enter(project, job, &key, None)? else {
+    let Some(run) = stage.enter(project, job, &key, None, settings)? else {
         let why = "it was asked for with this key before: nothing would be run";
         if listing.json {
             show::json(&serde_json::json!({ "dry_run": true, "job": job, "known": why }));
@@ -150,7 +155,7 @@ fn all(home: &Home, project: &Here, most: bool) -> Result<(String, Vec<Rehearsed
             continue;
         }
         let key = format!("night-{}", night.id.0);
-        queue.extend(stage.enter(project, name, &key, Some(night.id))?);
+        queue.extend(stage.enter(project, name, &key, Some(night.id), Vec::new())?);
     }
     let mut all = Vec::new();
     while let Some(run) = queue.pop_front() {

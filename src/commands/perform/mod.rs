@@ -30,6 +30,7 @@ use runner_engine::policy::Overlap;
 use runner_engine::process::Cancel;
 use runner_engine::recover::{Driver, Host, recover_locked, sweep};
 use runner_engine::scope::Scope;
+use runner_engine::walls::Confine;
 use runner_jobs::context::{Place, Tools};
 use runner_jobs::{Context, KindSpec, PerformError, failmark, perform};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -166,8 +167,9 @@ fn attempt(
         }
     };
     let now = home.wall()?;
-    if let Err(error) = failmark::update(&setting.here.root, &setting.spec, &row.id, &outcome, now)
-    {
+    let deferrals = drive::deferrals(ledger, row, &outcome)?;
+    let (root, spec) = (&setting.here.root, &setting.spec);
+    if let Err(error) = failmark::update(root, spec, &row.id, &outcome, deferrals, now) {
         tracing::error!(%error, "the failmark could not be written");
         show::complain(&format!(
             "the failmark of {} could not be written: {error}",
@@ -267,6 +269,7 @@ fn locked(
     let Ready {
         git,
         backends,
+        confine,
         facts,
         levels,
     } = Ready::of(home, ledger, setting)?;
@@ -292,6 +295,7 @@ fn locked(
         Admission::Declined(outcome) => Ok(outcome),
         Admission::Admitted(admitted) => {
             let work = Work {
+                confine,
                 git,
                 backends,
                 cancel,
@@ -313,6 +317,7 @@ fn locked(
 struct Ready {
     git: Git,
     backends: Backends,
+    confine: Confine,
     facts: Facts,
     levels: Vec<Level>,
 }
@@ -322,13 +327,17 @@ impl Ready {
     fn of(home: &Home, ledger: &Ledger, setting: &Setting<'_>) -> Result<Self, Stop> {
         let Setting { here, row, .. } = setting;
         let git = Git::new(&here.root, &setting.environment, row.id.as_str());
-        let backends = setting.backends(ledger)?;
+        let confine = setting
+            .confine()
+            .map_err(|failure| refuse(Class::Environment, failure.to_string()))?;
+        let backends = setting.backends(ledger, &confine)?;
         let facts = setting.facts(ledger, &git, backends.first.as_ref())?;
         Ok(Self {
             git,
             facts,
             levels: setting.levels(ledger, backends.first.name(), home.wall()?)?,
             backends,
+            confine,
         })
     }
 }
@@ -366,6 +375,7 @@ fn bury_the_dead(home: &Home, ledger: &mut Ledger, row: &RunRow, me: &Owner) -> 
 
 /// What an admitted run is lent.
 struct Work {
+    confine: Confine,
     git: Git,
     backends: Backends,
     cancel: Cancel,
@@ -418,6 +428,7 @@ impl Work {
                 progress: &mut steps,
                 redactor: setting.redactor.clone(),
                 env: &setting.environment,
+                confine: Some(&self.confine),
                 clock: &home.clock,
             },
             ledger,

@@ -107,10 +107,12 @@ impl<'h> Stage<'h> {
         job: &str,
         key: &str,
         night: Option<NightId>,
+        settings: Vec<(String, String)>,
     ) -> Result<Option<RunId>, Failure> {
         let job = self.ledger.job(&project.id, job)?.id;
         let new = NewOccurrence {
             night,
+            settings,
             ..NewOccurrence::by_hand(job, key.to_owned(), self.now)
         };
         match self.ledger.enter(&new, &self.me, self.now)? {
@@ -163,6 +165,7 @@ impl<'h> Stage<'h> {
         let Ready {
             git,
             backends,
+            confine: _,
             facts,
             levels,
         } = Ready::of(self.home, &self.ledger, setting)?;
@@ -250,7 +253,14 @@ impl<'h> Stage<'h> {
     ) -> Result<Option<Result<Plan, Outcome>>, Stop> {
         let mut apart = Stage::of(self.home, &setting.here)?;
         let key = format!("as if {}", setting.row.id);
-        let Some(run) = apart.enter(&setting.here, &setting.row.job_name, &key, None)? else {
+        let Some(run) = apart.enter(
+            &setting.here,
+            &setting.row.job_name,
+            &key,
+            None,
+            setting.row.settings.clone(),
+        )?
+        else {
             return Ok(None);
         };
         let row = apart.ledger.run(&run)?;
@@ -302,6 +312,8 @@ impl<'h> Stage<'h> {
                 progress: &mut unwatched,
                 redactor: setting.redactor.clone(),
                 env: &setting.environment,
+                // Nothing is started.
+                confine: None,
                 clock: &self.home.clock,
             },
             &mut self.ledger,

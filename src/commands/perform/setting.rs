@@ -2,6 +2,7 @@
 //! and spend, and the facts that decide on its admission.
 
 mod gates;
+mod walls;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::path::PathBuf;
@@ -16,6 +17,7 @@ use runner_engine::ledger::{Budget, Ledger, Level, Origin, RunRow, Streak};
 use runner_engine::outcome::{Class, Outcome};
 use runner_engine::policy::{Overlap, quota};
 use runner_engine::tick::civil_date;
+use runner_engine::walls::Confine;
 use runner_jobs::{JobSpec, KindSpec, Spending, dream};
 use runner_text::redact::Redactor;
 
@@ -139,11 +141,11 @@ impl<'a> Setting<'a> {
     }
 
     /// Who is asked: the first that is ready, those that follow it, and why others were passed over.
-    pub fn backends(&self, ledger: &Ledger) -> Result<Backends, Stop> {
+    pub fn backends(&self, ledger: &Ledger, confine: &Confine) -> Result<Backends, Stop> {
         let slots = slots_folder(self.home);
         let around = Surroundings {
             env: &self.around,
-            confine: None,
+            confine: Some(confine),
             slots: Some(&slots),
             clock: &self.home.clock,
         };

@@ -1,0 +1,179 @@
+//! A control group of the child's own: killed as one, and nobody leaves it.
+//!
+//! It is made beneath the launcher's own group, in the version 2 tree wherever that is mounted (also
+//! beside a version 1 tree), and is called `runner-<marker>`, so that recovery finds it by the run.
+//! No controller is used: it only holds processes together. Where none can be made the child is held
+//! by its subreaper alone, and its containment says so.
+//!
+//! Must never kill a group that it did not name.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use crate::process::tree;
+
+const PREFIX: &str = "runner-";
+/// How deep a group is looked for; systemd's are six deep.
+const DEEPEST: usize = 12;
+/// How long a killed group may take to be empty.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// A group that this launcher made.
+#[derive(Debug)]
+pub(super) struct Group {
+    own: PathBuf,
+    above: PathBuf,
+}
+
+impl Group {
+    /// Makes the group of a run; `None` where that is not allowed or cannot be killed as one.
+    pub fn make(marker: &str) -> Option<Self> {
+        let (mount, above) = mine()?;
+        let above = mount.join(above.trim_start_matches('/'));
+        // One of a launcher with the same marker before us is empty, or its processes are ours.
+        let own = above
+            .join(name(marker))
+            .with_extension(std::process::id().to_string());
+        fs::DirBuilder::new().mode(0o700).create(&own).ok()?;
+        let group = Self { own, above };
+        let usable = group.own.join("cgroup.kill").exists()
+            && group.enter().is_ok()
+            && group.leave().is_ok();
+        if usable {
+            return Some(group);
+        }
+        let _ = group.leave();
+        group.remove();
+        None
+    }
+
+    /// Does `start` from inside, so that what it starts is inside from its first moment.
+    pub fn within<T>(&self, start: impl FnOnce() -> T) -> io::Result<T> {
+        self.enter()?;
+        let started = start();
+        // In it, this process would be killed with it, and the tree is then swept by runner.
+        let _ = self.leave();
+        Ok(started)
+    }
+
+    /// Kills all that is in it.
+    pub fn kill(&self) {
+        let _ = fs::write(self.own.join("cgroup.kill"), "1");
+    }
+
+    /// Removes it once it is empty.
+    pub fn remove(&self) {
+        remove(&self.own);
+    }
+
+    fn enter(&self) -> io::Result<()> {
+        fs::write(self.own.join("cgroup.procs"), "0")
+    }
+
+    fn leave(&self) -> io::Result<()> {
+        fs::write(self.above.join("cgroup.procs"), "0")
+    }
+}
+
+/// Kills and removes every group of a run that somebody left; how many there were.
+pub fn clear_marked(marker: &str) -> usize {
+    if marker.is_empty() {
+        return 0;
+    }
+    let Some((mount, _)) = mine() else {
+        return 0;
+    };
+    let wanted = name(marker);
+    let mut found = Vec::new();
+    find(&mount, &wanted, 0, &mut found);
+    for group in &found {
+        let _ = fs::write(group.join("cgroup.kill"), "1");
+        remove(group);
+    }
+    found.len()
+}
+
+fn find(folder: &Path, wanted: &str, depth: usize, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        if !entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            continue;
+        }
+        let name = entry.file_name();
+        let name = name.to_string_lossy();
+        // The run's own, and those of its several children: `/` became `:`.
+        let rest = name.strip_prefix(wanted);
+        if rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', ':'])) {
+            found.push(entry.path());
+        } else if depth < DEEPEST {
+            find(&entry.path(), wanted, depth + 1, found);
+        }
+    }
+}
+
+fn remove(group: &Path) {
+    let end = crate::time::boot_time() + PATIENCE;
+    // Groups beneath it can only be those of a child that was let loose in it.
+    for entry in fs::read_dir(group).into_iter().flatten().flatten() {
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            remove(&entry.path());
+        }
+    }
+    while fs::remove_dir(group).is_err() && group.exists() {
+        if crate::time::boot_time() >= end {
+            return;
+        }
+        let members = fs::read_to_string(group.join("cgroup.procs")).unwrap_or_default();
+        tree::wait_for_end(members.lines().filter_map(|pid| pid.parse().ok()), PATIENCE);
+    }
+}
+
+fn name(marker: &str) -> String {
+    let plain = marker.chars().map(|c| match c {
+        'a'..='z' | 'A'..='Z' | '0'..='9' | '-' | '_' => c,
+        _ => ':',
+    });
+    format!("{PREFIX}{}", plain.collect::<String>())
+}
+
+/// Where the version 2 tree is mounted, and the path of this process's group in it.
+fn mine() -> Option<(PathBuf, String)> {
+    let own = fs::read_to_string("/proc/self/cgroup").ok()?;
+    let own = own.lines().find_map(|line| line.strip_prefix("0::"))?;
+    let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
+    let (root, mount) = mounts.lines().find_map(cgroup2)?;
+    // A tree that is mounted from a group further down shows only what is beneath.
+    let beneath = own.strip_prefix(root.trim_end_matches('/'))?;
+    Some((mount, beneath.to_owned()))
+}
+
+/// Root and mount point of a line of `mountinfo`, if it is a version 2 tree.
+fn cgroup2(line: &str) -> Option<(String, PathBuf)> {
+    let (before, after) = line.split_once(" - ")?;
+    (after.split(' ').next()? == "cgroup2").then_some(())?;
+    let mut fields = before.split(' ').skip(3);
+    Some((fields.next()?.to_owned(), fields.next()?.into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_tree_is_found_in_both_layouts() {
+        let line = "41 31 0:38 / /sys/fs/cgroup/unified rw,relatime - cgroup2 cgroup2 rw";
+        assert_eq!(
+            cgroup2(line),
+            Some(("/".to_owned(), "/sys/fs/cgroup/unified".into()))
+        );
+        assert_eq!(
+            cgroup2("32 31 0:29 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu"),
+            None
+        );
+        assert_eq!(cgroup2("broken"), None);
+        assert_eq!(name("01ABC/2"), "runner-01ABC:2");
+        assert_eq!(clear_marked(""), 0);
+    }
+}

@@ -1,0 +1,41 @@
+//! What a program may use of the machine, and what it starts with: set on the launcher itself, and
+//! inherited.
+
+use std::fs;
+use std::io;
+
+use rustix::fs::Mode;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit, umask};
+
+use crate::walls::Caps;
+
+/// More likely to be ended than runner and what a person works with, when memory runs out.
+const OOM_SCORE: &str = "500";
+
+/// Sets all of it.
+pub(super) fn set(caps: &Caps) -> io::Result<()> {
+    umask(Mode::RWXG | Mode::RWXO);
+    at_most(Resource::Core, 0)?;
+    at_most(Resource::Fsize, caps.file_bytes)?;
+    at_most(Resource::Nofile, caps.open_files)?;
+    if let Some(processes) = caps.processes {
+        at_most(Resource::Nproc, processes)?;
+    }
+    // Where it is not allowed, it is as it was.
+    let _ = fs::write("/proc/self/oom_score_adj", OOM_SCORE);
+    Ok(())
+}
+
+/// Lowers both limits to `most`; one that is lower already stays.
+fn at_most(resource: Resource, most: u64) -> io::Result<()> {
+    let now = getrlimit(resource);
+    let least = |limit: Option<u64>| Some(limit.map_or(most, |limit| limit.min(most)));
+    setrlimit(
+        resource,
+        Rlimit {
+            current: least(now.current),
+            maximum: least(now.maximum),
+        },
+    )?;
+    Ok(())
+}

@@ -1,0 +1,95 @@
+//! What is said between a run and its launcher.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::io;
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use crate::process::Status;
+use crate::walls::resolve::Real;
+use crate::walls::{Containment, WallError, Walls};
+
+/// What to start, and behind what. The first message, with the program's standard input.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Plan {
+    /// The file to run.
+    pub program: PathBuf,
+    /// Its arguments.
+    pub args: Vec<OsString>,
+    /// Where it starts.
+    pub cwd: PathBuf,
+    /// Its whole environment.
+    pub env: BTreeMap<String, String>,
+    /// The run's marker.
+    pub marker: String,
+    /// What it may touch.
+    pub walls: Walls,
+    /// What the warden tells the first process inside of a mount view.
+    pub inside: Option<Inside>,
+}
+
+/// What was looked at outside, to be found again inside.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Inside {
+    /// Which paths.
+    pub real: Real,
+}
+
+/// What the launcher says.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) enum Report {
+    /// The program runs.
+    Started(Containment),
+    /// The program was not started.
+    Refused(Refusal),
+    /// The program has ended and its tree is gone.
+    Ended {
+        /// How.
+        status: Status,
+        /// How many processes besides it had to be killed.
+        killed: usize,
+        /// How many could not be.
+        survivors: usize,
+    },
+}
+
+/// Why nothing was started.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) enum Refusal {
+    /// The walls could not be raised.
+    Walls(String),
+    /// The system refused to start the program.
+    Spawn(i32),
+    /// Something else went wrong.
+    Other(String),
+}
+
+impl From<WallError> for Refusal {
+    fn from(error: WallError) -> Self {
+        Self::Walls(error.to_string())
+    }
+}
+
+impl Refusal {
+    /// A spawn that failed.
+    pub fn of_spawn(error: &io::Error) -> Self {
+        match error.raw_os_error() {
+            Some(number) => Self::Spawn(number),
+            None => Self::Other(error.to_string()),
+        }
+    }
+
+    /// A step that failed.
+    pub fn at(what: &str, error: impl std::fmt::Display) -> Self {
+        Self::Other(format!("{what}: {error}"))
+    }
+}
+
+/// What a run says to its launcher after the plan, and the warden to the first process inside.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) enum Order {
+    /// Pass this signal on to the program's process group.
+    Signal(i32),
+}

@@ -1,0 +1,181 @@
+//! How good the answer by rule is, measured on labelled ideas.
+//!
+//! ```text
+//! labels ─┬─> verdicts on all ideas ──────────> confusion, F1, false archives, true citations
+//!         └─> the same ideas on the history ──> what was archived before it was done
+//!             as it was before they were done
+//! ```
+//!
+//! The second way makes an open idea of every one that was done: an honest count of false archives
+//! needs more live ideas than people label. Must never let a label reach the rule.
+
+mod figures;
+pub mod truth;
+
+use std::collections::HashMap;
+
+use serde::Serialize;
+
+use super::features::Features;
+use super::proposal::Action;
+use super::rule::{self, Bar};
+use super::verdicts::One;
+use crate::evidence::{Grounds, IndexError, Room, places};
+pub use figures::{Classes, HeldOut, Past, Point};
+use truth::Label;
+
+/// Everything that was measured.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Figures {
+    /// Ideas that were judged.
+    pub ideas: usize,
+    /// Of them, those with a label.
+    pub labelled: usize,
+    /// Labels whose idea was not there.
+    pub missing: Vec<String>,
+    /// Known commits that are not in the history.
+    pub unknown_commits: usize,
+    /// What was said of what.
+    pub classes: Classes,
+    /// Ideas known to be alive.
+    pub live: usize,
+    /// Those of them that were proposed for archive: the harmful error.
+    pub false_archives: Vec<String>,
+    /// Their share; none without live ideas.
+    pub false_archive_rate: Option<f64>,
+    /// Ideas whose commits are known.
+    pub known: usize,
+    /// Those of them with a true commit among the three that fit best.
+    pub found: usize,
+    /// Those that are called implemented.
+    pub implemented: usize,
+    /// Those that are called implemented, and cite a true commit among at most three.
+    pub cited: usize,
+    /// `cited` as a share of `known`: the evidence hit rate at three.
+    pub hit_rate: Option<f64>,
+    /// The ideas that miss it.
+    pub missed: Vec<String>,
+    /// Ideas with neither label that are called implemented: to be read by a person.
+    pub unlabelled_implemented: Vec<String>,
+    /// On the history before.
+    pub past: Option<Past>,
+    /// With a threshold chosen on other ideas.
+    pub held_out: Option<HeldOut>,
+    /// What other thresholds would do; empty without the past.
+    pub curve: Vec<Point>,
+}
+
+/// A labelled idea, as far as the rule looks at it.
+struct Case<'a> {
+    label: &'a Label,
+    features: Features,
+    grounds: &'a Grounds,
+    /// The same, before its first known commit.
+    before: Option<Grounds>,
+}
+
+/// Measures these verdicts. With `past`, every idea whose commits are known is judged once more on
+/// the history as it was before the first of them.
+///
+/// # Errors
+/// The index of an earlier history failed.
+pub fn measure(
+    room: &Room,
+    shown: &[One],
+    labels: &[Label],
+    past: bool,
+) -> Result<Figures, IndexError> {
+    let by_path: HashMap<&str, &One> = shown.iter().map(|one| (one.path.as_str(), one)).collect();
+    let mut figures = Figures {
+        ideas: shown.len(),
+        ..Figures::default()
+    };
+    let mut cases = Vec::new();
+    for label in labels {
+        let Some(one) = by_path.get(label.idea.as_str()) else {
+            figures.missing.push(label.idea.clone());
+            continue;
+        };
+        figures.labelled += 1;
+        let truth = label
+            .commits()
+            .filter(|hash| room.commit_named(hash).is_none());
+        figures.unknown_commits += truth.count();
+        figures.one(room, label, one);
+        cases.push(Case {
+            label,
+            features: Features::of(&one.text, places::stem(&one.path)),
+            grounds: &one.grounds,
+            before: if past {
+                before(room, label, one)?
+            } else {
+                None
+            },
+        });
+    }
+    figures.classes.close();
+    figures.false_archive_rate = share(figures.false_archives.len(), figures.live);
+    figures.hit_rate = share(figures.cited, figures.known);
+    if past {
+        figures.past = Some(figures::past(&cases, &Bar::default()));
+        figures.held_out = Some(figures::held_out(room, &cases));
+        figures.curve = figures::curve(room, &cases);
+    }
+    Ok(figures)
+}
+
+impl Figures {
+    fn one(&mut self, room: &Room, label: &Label, one: &One) {
+        let archived = one.verdict.action == Action::Archive;
+        self.classes.note(label, one.verdict.status);
+        if label.is_live() {
+            self.live += 1;
+            if archived {
+                self.false_archives.push(one.path.clone());
+            }
+        }
+        if label.commits().next().is_some() {
+            self.known += 1;
+            let mut top = one.grounds.candidates.iter().take(rule::CITED);
+            self.found += usize::from(top.any(|it| is_true(label, &room.commit(it).hash)));
+            let features = Features::of(&one.text, places::stem(&one.path));
+            let done = rule::done_by(&features, &one.grounds, &Bar::default());
+            let cited = archived && done.iter().any(|it| is_true(label, &room.commit(it).hash));
+            self.implemented += usize::from(archived);
+            if cited {
+                self.cited += 1;
+            } else {
+                self.missed.push(one.path.clone());
+            }
+        } else if label.class().is_none() && !label.is_live() && archived {
+            self.unlabelled_implemented.push(one.path.clone());
+        }
+    }
+}
+
+/// Whether this commit is one of those that are known to have done it.
+fn is_true(label: &Label, hash: &str) -> bool {
+    label
+        .commits()
+        .any(|known| hash.starts_with(&known.to_ascii_lowercase()))
+}
+
+/// What there was about an idea before its first known commit.
+fn before(room: &Room, label: &Label, one: &One) -> Result<Option<Grounds>, IndexError> {
+    let history = room.history();
+    let Some(first) = history
+        .iter()
+        .rposition(|commit| is_true(label, &commit.hash))
+    else {
+        return Ok(None);
+    };
+    let earlier = Room::of(history[first + 1..].to_vec(), Vec::new())?;
+    earlier.about(&one.path, &one.text).map(Some)
+}
+
+fn share(part: usize, of: usize) -> Option<f64> {
+    (of > 0).then(|| part as f64 / of as f64)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,144 @@
+use super::*;
+use crate::dream::proposal::Status;
+use crate::dream::walk::Stat;
+use crate::evidence::Commit;
+use runner_engine::digest::Digest;
+
+const DONE: &str =
+    "# Retry policy with jitter\n\nAdd a retry policy with jitter to `src/net/retry.rs`.\n";
+const OPEN: &str =
+    "# Zebra crossing\n\nPaint the zebra crossing again, in `src/zebra.rs`, before the winter.\n";
+
+fn history() -> Vec<Commit> {
+    let all = [
+        ("chore: newer tools", "Cargo.toml"),
+        ("feat(net): retry policy with jitter", "src/net/retry.rs"),
+        ("fix: off by one in parser", "src/parse.rs"),
+        ("feat: coloured output", "src/term.rs"),
+        ("docs: tidy the readme", "README.md"),
+        ("refactor: split the main module", "src/main.rs"),
+    ];
+    let commit = |(at, (subject, path)): (usize, &(&str, &str))| Commit {
+        hash: format!("{at:x}").repeat(40),
+        at: 1_700_000_000 - at as i64,
+        subject: (*subject).to_owned(),
+        body: String::new(),
+        paths: vec![(*path).to_owned()],
+        touched: 1,
+        created: vec![0],
+    };
+    all.iter().enumerate().map(commit).collect()
+}
+
+fn one(room: &Room, path: &str, text: &str) -> One {
+    let features = Features::of(text, places::stem(path));
+    let grounds = room.about(path, text).unwrap();
+    One {
+        path: path.into(),
+        text: text.into(),
+        stat: Stat {
+            size: 0,
+            mtime: 0,
+            ctime: 0,
+            inode: 0,
+        },
+        digest: Digest::of(text.as_bytes()),
+        verdict: rule::judge(room, &features, &grounds, None),
+        grounds,
+        near: Vec::new(),
+        merit: 0.0,
+    }
+}
+
+fn measured(labels: &str, past: bool) -> Figures {
+    let room = Room::of(history(), Vec::new()).unwrap();
+    let shown = [
+        one(&room, "ideas/retry.md", DONE),
+        one(&room, "ideas/zebra.md", OPEN),
+        one(&room, "ideas/again.md", DONE),
+    ];
+    measure(&room, &shown, &truth::parse(labels).unwrap(), past).unwrap()
+}
+
+#[test]
+fn right_answers_are_told_from_wrong_ones() {
+    let found = measured(
+        r#"[{"idea": "ideas/retry.md", "commits": ["1111111"]}, {"idea": "ideas/zebra.md", "open": true},
+            {"idea": "ideas/gone.md", "open": true}]"#,
+        true,
+    );
+    assert_eq!(
+        (found.ideas, found.labelled, found.missing.len()),
+        (3, 2, 1)
+    );
+    assert_eq!(
+        (found.known, found.found, found.cited),
+        (1, 1, 1),
+        "{found:?}"
+    );
+    assert_eq!((found.live, found.false_archives.len()), (1, 0));
+    assert_eq!(found.classes.macro_f1, Some(1.0));
+    assert_eq!(found.classes.confusion["implemented"]["implemented"], 1);
+    let past = found.past.unwrap();
+    assert_eq!(
+        (past.ideas, past.archived.len()),
+        (1, 0),
+        "no one had done it then"
+    );
+    assert!(
+        found
+            .curve
+            .windows(2)
+            .all(|two| two[0].threshold < two[1].threshold
+                && two[0].cited >= two[1].cited
+                && two[0].archived >= two[1].archived)
+    );
+    assert_eq!((found.curve.len(), found.curve[0].cited), (11, 1));
+    let held_out = found.held_out.unwrap();
+    assert_eq!(
+        (held_out.known, held_out.live, held_out.archived),
+        (1, 2, 0)
+    );
+}
+
+#[test]
+fn wrong_answers_are_counted_as_such() {
+    let found = measured(
+        r#"[{"idea": "ideas/retry.md", "open": true}, {"idea": "ideas/again.md", "commits": ["2222222", "fffffff"]},
+            {"idea": "ideas/zebra.md", "commits": ["3333333"]}]"#,
+        false,
+    );
+    assert_eq!(found.false_archives, ["ideas/retry.md"]);
+    assert_eq!(found.false_archive_rate, Some(1.0));
+    assert_eq!(
+        (found.known, found.implemented, found.cited),
+        (2, 1, 0),
+        "{found:?}"
+    );
+    assert_eq!((found.missed.len(), found.unknown_commits), (2, 1));
+    // One of two is called so, and one open one too: precision and recall are a half.
+    assert_eq!(found.classes.f1["implemented"], 0.5);
+    assert_eq!((found.past, found.held_out), (None, None));
+}
+
+#[test]
+fn ideas_without_a_label_are_left_to_a_person() {
+    let found = measured(
+        r#"[{"idea": "ideas/retry.md"}, {"idea": "ideas/zebra.md"}]"#,
+        true,
+    );
+    assert_eq!(found.unlabelled_implemented, ["ideas/retry.md"]);
+    assert_eq!((found.hit_rate, found.false_archive_rate), (None, None));
+    assert_eq!(found.classes.macro_f1, None);
+    assert_eq!(found.past.unwrap().rate, None);
+    assert_eq!(measured("[]", true).labelled, 0);
+    let status = measured(
+        r#"[{"idea": "ideas/zebra.md", "status": "sidenote"}]"#,
+        false,
+    );
+    assert_eq!(
+        status.classes.confusion["sidenote"].values().sum::<usize>(),
+        1
+    );
+    assert!(status.classes.f1.contains_key(Status::Sidenote.word()));
+}

@@ -1,0 +1,157 @@
+//! What is known of some ideas: the labels that a pass is measured against.
+//!
+//! A JSON array; each element has `idea` (a path), and one of `commits` (the hashes that did it, or
+//! objects with a `hash`), `status` (one of the five) and `open: true` (known to be alive). Other
+//! keys are passed over. Must never guess a label: what has none of them is not counted.
+
+use std::collections::BTreeSet;
+
+use serde::Deserialize;
+
+use crate::dream::proposal::Status;
+
+/// What is known of one idea.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub struct Label {
+    /// Its path, relative to the project.
+    pub idea: String,
+    /// What it is.
+    #[serde(default)]
+    status: Option<Status>,
+    /// It is alive: to archive it would be wrong.
+    #[serde(default)]
+    open: bool,
+    /// What did it.
+    #[serde(default)]
+    commits: Vec<Hash>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(untagged)]
+enum Hash {
+    Bare(String),
+    Object { hash: String },
+}
+
+impl Label {
+    /// What it is, where that is known.
+    pub fn class(&self) -> Option<Status> {
+        self.status
+            .or_else(|| (!self.commits.is_empty()).then_some(Status::Implemented))
+    }
+
+    /// Whether to archive it would be wrong.
+    pub fn is_live(&self) -> bool {
+        self.open
+            || matches!(
+                self.status,
+                Some(Status::Meritorious | Status::BlogCandidate)
+            )
+    }
+
+    /// The hashes of the commits that did it, perhaps shortened.
+    pub fn commits(&self) -> impl Iterator<Item = &str> {
+        self.commits.iter().map(|hash| match hash {
+            Hash::Bare(hash) | Hash::Object { hash } => hash.as_str(),
+        })
+    }
+
+    fn wrong(&self) -> Option<&'static str> {
+        let digits = |hash: &str| {
+            (7..=64).contains(&hash.len()) && hash.bytes().all(|byte| byte.is_ascii_hexdigit())
+        };
+        let done = matches!(self.status, None | Some(Status::Implemented));
+        if !self.commits().all(digits) {
+            Some("one of its commits is no hash of 7 to 64 hex digits")
+        } else if self.is_live() && !self.commits.is_empty() {
+            Some("it is open, and commits did it")
+        } else if !done && !self.commits.is_empty() {
+            Some("commits did it, and its status is not implemented")
+        } else if self.open && self.status == Some(Status::Implemented) {
+            Some("it is open and implemented")
+        } else {
+            None
+        }
+    }
+}
+
+/// Reads labels.
+///
+/// # Errors
+/// What is wrong with them, and where.
+pub fn parse(text: &str) -> Result<Vec<Label>, String> {
+    let labels: Vec<Label> = serde_json::from_str(text).map_err(|error| error.to_string())?;
+    let mut seen = BTreeSet::new();
+    for (at, label) in labels.iter().enumerate() {
+        let why = if seen.insert(label.idea.as_str()) {
+            label.wrong()
+        } else {
+            Some("it is there twice")
+        };
+        if let Some(why) = why {
+            return Err(format!("element {at}, {:?}: {why}", label.idea));
+        }
+    }
+    Ok(labels)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labels_say_what_is_known_and_no_more() {
+        let labels = parse(
+            r#"[{"idea": "a", "commits": [{"hash": "0123456", "date": "x"}, "abcdef0"], "folder": "x"},
+                {"idea": "b", "open": true}, {"idea": "c", "status": "meritorious"}, {"idea": "d"},
+                {"idea": "e", "status": "implemented"}]"#,
+        )
+        .unwrap();
+        let seen: Vec<_> = labels
+            .iter()
+            .map(|one| (one.class(), one.is_live()))
+            .collect();
+        assert_eq!(
+            seen,
+            [
+                (Some(Status::Implemented), false),
+                (None, true),
+                (Some(Status::Meritorious), true),
+                (None, false),
+                (Some(Status::Implemented), false),
+            ]
+        );
+        assert_eq!(
+            labels[0].commits().collect::<Vec<_>>(),
+            ["0123456", "abcdef0"]
+        );
+    }
+
+    #[test]
+    fn labels_that_contradict_themselves_are_refused() {
+        for (bad, why) in [
+            (r#"{}"#, "expected a sequence"),
+            (
+                r#"[{"idea": "a"}, {"idea": "a"}]"#,
+                "element 1, \"a\": it is there twice",
+            ),
+            (r#"[{"idea": "a", "commits": ["main"]}]"#, "no hash"),
+            (
+                r#"[{"idea": "a", "commits": ["0123456"], "open": true}]"#,
+                "it is open",
+            ),
+            (
+                r#"[{"idea": "a", "commits": ["0123456"], "status": "sidenote"}]"#,
+                "not implemented",
+            ),
+            (
+                r#"[{"idea": "a", "status": "implemented", "open": true}]"#,
+                "open and",
+            ),
+            (r#"[{"idea": "a", "status": "abandoned"}]"#, "abandoned"),
+        ] {
+            let found = parse(bad).unwrap_err();
+            assert!(found.contains(why), "{bad}: {found}");
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! What an act replaced or removed, kept beside what it says of itself: `dreams/.undo/ID/RUN/`.
+//!
+//! ```text
+//! act.json    which act this was, and what each file held before and after
+//! 0, 1, …     those contents, byte for byte
+//! ```
+//!
+//! Part of the act's own placement, so there is never an act without it. Never removed.
+
+use runner_engine::digest::Digest;
+use runner_engine::scope::Looks;
+use serde::{Deserialize, Serialize};
+
+use super::super::decisions::Decision;
+use super::super::spec::DreamSpec;
+use super::plan::{Change, Plan, Source};
+
+/// What a file held.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Held {
+    /// Its content.
+    pub sha256: Digest,
+    /// Where that lies in the backup.
+    pub file: String,
+    /// Its looks.
+    #[serde(flatten)]
+    pub looks: Looks,
+}
+
+/// One file that an act changed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Touched {
+    /// Relative to the project.
+    pub path: String,
+    /// Before; absent where there was nothing.
+    pub before: Option<Held>,
+    /// After; absent where it was removed.
+    pub after: Option<Digest>,
+}
+
+/// What `state.json` said of an idea.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Stood {
+    /// The idea.
+    pub path: String,
+    /// Its status; absent where it was not known.
+    pub status: Option<String>,
+    /// The triaged content; absent where there was none.
+    pub hash: Option<Digest>,
+}
+
+/// `act.json`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Act {
+    /// The decision's own line.
+    pub decision: Decision,
+    /// Every file but the decisions and the state.
+    pub changes: Vec<Touched>,
+    /// The ideas that the state knew.
+    pub state: Vec<Stood>,
+}
+
+/// Where the backups of all acts on a proposal lie.
+pub(super) fn folder(spec: &DreamSpec, id: &str) -> String {
+    format!("{}/.undo/{id}", spec.dreams)
+}
+
+/// The backup of a plan, and the contents that belong to it.
+pub(super) fn of<'p>(
+    plan: &'p Plan,
+    decision: &Decision,
+    state: Vec<Stood>,
+) -> (Act, Vec<&'p Source>) {
+    let mut kept: Vec<&Source> = Vec::new();
+    let mut hold = |source: &'p Source| {
+        let file = kept.len().to_string();
+        kept.push(source);
+        Held {
+            sha256: source.digest(),
+            file,
+            looks: source.looks,
+        }
+    };
+    let changes = plan
+        .changes
+        .iter()
+        .map(|change| match change {
+            Change::Put {
+                path, bytes, over, ..
+            } => Touched {
+                path: path.clone(),
+                before: over.as_ref().map(&mut hold),
+                after: Some(Digest::of(bytes)),
+            },
+            Change::Remove(source) => Touched {
+                path: source.path.clone(),
+                before: Some(hold(source)),
+                after: None,
+            },
+        })
+        .collect();
+    let act = Act {
+        decision: decision.clone(),
+        changes,
+        state,
+    };
+    (act, kept)
+}

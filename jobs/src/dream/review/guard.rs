@@ -1,0 +1,98 @@
+//! What an act may write: the don't-leak and canonical rules (contracts/dream.md, rule 3), applied
+//! to a whole plan with two questions to git.
+//!
+//! Stricter than a pass in one thing and looser in another: a file that git tracks is never touched;
+//! an idea need not be ignored, for it is the person's own and lies where they put it. But what git
+//! ignores must not go where git does not ignore it: that is the leak.
+
+use std::collections::BTreeSet;
+
+use runner_engine::git::{Git, GitError};
+use runner_engine::placement::{RealFs, RelPath};
+use runner_engine::process::Stdin;
+
+use super::super::dirty::literal;
+use super::super::spec::DreamSpec;
+
+/// Why a plan is refused.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Refused {
+    /// A rule forbids it.
+    #[error("{0}")]
+    Guard(String),
+    /// Git gave no answer.
+    #[error(transparent)]
+    Git(#[from] GitError),
+}
+
+/// Whether all of `paths` may be written. `from` are the ideas whose text goes into them.
+///
+/// # Errors
+/// [`Refused`]: the first that may not, why, and what mends it.
+pub(super) fn check(
+    git: &Git,
+    spec: &DreamSpec,
+    paths: &[&str],
+    from: &[&str],
+) -> Result<(), Refused> {
+    let refuse = |why: String| Err(Refused::Guard(why));
+    for path in paths {
+        if let Some(canonical) = spec.canonical_over(path) {
+            return refuse(format!(
+                "{path} would be written, and {canonical} is canonical (`canonical` in runner.toml)"
+            ));
+        }
+    }
+    // Before git is asked: it follows links, or gives up on them.
+    let disk = RealFs::open(git.root()).map_err(|error| Refused::Guard(error.to_string()))?;
+    for path in paths.iter().chain(from) {
+        let rel = RelPath::new(path).map_err(|bad| Refused::Guard(bad.to_string()))?;
+        if let Err(error) = disk.regular(&rel) {
+            return refuse(format!("{path} would be written: {error}"));
+        }
+    }
+    let all: BTreeSet<&str> = paths.iter().chain(from).copied().collect();
+    let literals: Vec<String> = all.iter().map(|path| literal(path)).collect();
+    let mut ask = vec!["ls-files", "-z", "--"];
+    ask.extend(literals.iter().map(String::as_str));
+    let tracked = git.ask(&ask)?;
+    if let Some(path) = names(&tracked).first() {
+        return refuse(format!(
+            "{path} is tracked by git: what is done to it is git's to undo, and could be committed; \
+             `git rm --cached {path}` leaves it to runner"
+        ));
+    }
+    let listed: String = all.iter().map(|path| format!("{path}\0")).collect();
+    let answer = git.ask_if_any(
+        &["check-ignore", "-z", "--stdin"],
+        Stdin::Bytes(listed.into_bytes()),
+    )?;
+    let ignored: BTreeSet<String> = names(&answer).into_iter().collect();
+    let private = from.iter().any(|path| ignored.contains(*path));
+    let own = format!("{}/", spec.dreams);
+    for path in paths.iter().filter(|path| !ignored.contains(**path)) {
+        let folder = path.split('/').next().unwrap_or(path);
+        if path.starts_with(&own) {
+            return refuse(format!(
+                "{path} is not ignored by git, and what is written there could be committed; \
+                 add /{folder}/ to .git/info/exclude or to .gitignore"
+            ));
+        }
+        if private {
+            return refuse(format!(
+                "{} is ignored by git and {path} is not: its text could be committed there; \
+                 add /{folder}/ to .git/info/exclude, or move it by hand",
+                from.join(" and ")
+            ));
+        }
+    }
+    Ok(())
+}
+
+fn names(answer: &[u8]) -> Vec<String> {
+    String::from_utf8_lossy(answer)
+        .split('\0')
+        .filter(|name| !name.is_empty())
+        .map(str::to_owned)
+        .collect()
+}

@@ -1,0 +1,471 @@
+//! What an action does to which files. Pure: texts in, changes out.
+
+use jiff::Timestamp;
+use runner_engine::digest::Digest;
+use runner_engine::scope::Looks;
+use runner_text::front_matter;
+use serde_json::json;
+
+use super::super::proposal::Action;
+use super::super::spec::DreamSpec;
+use super::super::state::Mark;
+
+/// The line that marks a text to publish.
+pub const MARKER: &str = "<!-- ctx-dream: blog-candidate -->";
+/// How many names with a number are tried in an archive.
+const NAMES: u32 = 10_000;
+
+/// An idea as it is now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Source {
+    /// Relative to the project.
+    pub path: String,
+    /// Its content.
+    pub bytes: Vec<u8>,
+    /// Its looks.
+    pub looks: Looks,
+}
+
+impl Source {
+    /// Of its content.
+    pub fn digest(&self) -> Digest {
+        Digest::of(&self.bytes)
+    }
+}
+
+/// One change to one file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// New content, over what is there or in a new place.
+    Put {
+        /// Where.
+        path: String,
+        /// What.
+        bytes: Vec<u8>,
+        /// What it replaces.
+        over: Option<Source>,
+        /// The looks of a file that is moved or comes back.
+        looks: Option<Looks>,
+    },
+    /// An end.
+    Remove(Source),
+}
+
+impl Change {
+    /// The file.
+    pub fn path(&self) -> &str {
+        match self {
+            Self::Put { path, .. } => path,
+            Self::Remove(source) => &source.path,
+        }
+    }
+}
+
+/// What a line of a preview is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A file.
+    File,
+    /// Comes in.
+    Added,
+    /// Stays.
+    Kept,
+}
+
+/// A line of a preview.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Line {
+    /// What it is.
+    pub kind: Kind,
+    /// Its text, as it stands in the file: not safe for a terminal yet.
+    pub text: String,
+}
+
+/// What is to be done.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Plan {
+    /// In this order.
+    pub changes: Vec<Change>,
+    /// What `state.json` learns, by path.
+    pub marks: Vec<(String, Mark)>,
+    /// In a few words.
+    pub says: String,
+    /// For a person to look at.
+    pub preview: Vec<Line>,
+}
+
+/// Who acts: told in what is written.
+#[derive(Clone, Copy, Debug)]
+pub struct Stamp<'a> {
+    /// The proposal.
+    pub id: &'a str,
+    /// The decision's word.
+    pub decision: &'a str,
+    /// When.
+    pub at: Timestamp,
+}
+
+/// Plans `action` on `source`, for a merge into `into`. `taken` says whether a path is in use.
+///
+/// # Errors
+/// Why it cannot be done, for a person.
+pub fn plan(
+    action: Action,
+    source: &Source,
+    into: Option<&Source>,
+    spec: &DreamSpec,
+    stamp: Stamp<'_>,
+    taken: impl Fn(&str) -> bool,
+) -> Result<Plan, String> {
+    let mut plan = Plan::default();
+    match action {
+        Action::Keep => plan.says = format!("{} stays as it is", source.path),
+        Action::Archive => {
+            let to = free(&spec.done, source, spec, taken)?;
+            plan.says = format!("{} moves to {to}", source.path);
+            plan.moves(source, to.clone(), source.bytes.clone());
+            plan.mark(source, "archived", None, action, stamp, Some(&to));
+        }
+        Action::Merge => {
+            let into = into.ok_or("a merge needs an idea to merge into")?;
+            let bytes = merged(source, into, stamp)?;
+            let to = free(&spec.done, source, spec, taken)?;
+            plan.says = format!(
+                "{} is appended to {} and moves to {to}",
+                source.path, into.path
+            );
+            plan.grows(into, bytes);
+            plan.moves(source, to.clone(), source.bytes.clone());
+            plan.mark(source, "merged", None, action, stamp, Some(&into.path));
+        }
+        Action::Promote => {
+            let bytes = promoted(source, stamp)?;
+            let to = free(&spec.specs, source, spec, taken)?;
+            plan.says = format!("{} moves to {to} with its provenance", source.path);
+            plan.moves(source, to.clone(), bytes);
+            plan.mark(source, "promoted", None, action, stamp, Some(&to));
+        }
+        Action::MarkBlog => {
+            let text = text(source)?;
+            if text.lines().any(|line| line.trim() == MARKER) {
+                plan.says = format!("{} is marked already", source.path);
+            } else {
+                let end = newline(text);
+                let mut bytes = ended(&source.bytes, end);
+                bytes.extend_from_slice(format!("{MARKER}{end}").as_bytes());
+                plan.says = format!("{} is marked as a text to publish", source.path);
+                // It is runner's own line: the idea need not be looked at again for it.
+                let hash = Digest::of(&bytes);
+                plan.grows(source, bytes);
+                plan.mark(source, "active", Some(hash), action, stamp, None);
+            }
+        }
+    }
+    Ok(plan)
+}
+
+impl Plan {
+    /// A file goes elsewhere, perhaps with new lines before it.
+    fn moves(&mut self, source: &Source, to: String, bytes: Vec<u8>) {
+        self.preview.push(Line {
+            kind: Kind::File,
+            text: format!("{} → {to}", source.path),
+        });
+        if bytes != source.bytes {
+            self.compare(&source.bytes, &bytes);
+        }
+        self.changes.push(Change::Put {
+            path: to,
+            bytes,
+            over: None,
+            looks: Some(source.looks),
+        });
+        self.changes.push(Change::Remove(source.clone()));
+    }
+
+    /// A file gets more.
+    fn grows(&mut self, source: &Source, bytes: Vec<u8>) {
+        self.preview.push(Line {
+            kind: Kind::File,
+            text: source.path.clone(),
+        });
+        self.compare(&source.bytes, &bytes);
+        self.changes.push(Change::Put {
+            path: source.path.clone(),
+            bytes,
+            over: Some(source.clone()),
+            looks: None,
+        });
+    }
+
+    /// The lines that come in, with a few around them. Acts only ever add one stretch.
+    fn compare(&mut self, old: &[u8], new: &[u8]) {
+        const AROUND: usize = 2;
+        let (old, new) = (String::from_utf8_lossy(old), String::from_utf8_lossy(new));
+        let old: Vec<&str> = old.lines().collect();
+        let new: Vec<&str> = new.lines().collect();
+        let same = |(a, b): &(&&str, &&str)| a == b;
+        let head = old.iter().zip(&new).take_while(same).count();
+        let rest = old.iter().rev().zip(new.iter().rev());
+        let tail = rest.take_while(same).count().min(old.len() - head);
+        let end = new.len() - tail;
+        let kept = |text: &&str| Line {
+            kind: Kind::Kept,
+            text: (*text).to_owned(),
+        };
+        self.preview
+            .extend(new[head.saturating_sub(AROUND)..head].iter().map(kept));
+        self.preview.extend(new[head..end].iter().map(|text| Line {
+            kind: Kind::Added,
+            text: (*text).to_owned(),
+        }));
+        self.preview
+            .extend(new[end..].iter().take(AROUND).map(kept));
+    }
+
+    fn mark(
+        &mut self,
+        source: &Source,
+        status: &str,
+        hash: Option<Digest>,
+        action: Action,
+        stamp: Stamp<'_>,
+        to: Option<&str>,
+    ) {
+        let mut happened = json!({
+            "at": stamp.at.to_string(), "proposal_id": stamp.id,
+            "decision": stamp.decision, "action": action.word(),
+        });
+        if let Some(to) = to {
+            happened["to"] = to.into();
+        }
+        let mark = Mark {
+            status: status.to_owned(),
+            hash: hash.map(|hash| hash.to_string()),
+            happened,
+        };
+        self.marks.push((source.path.clone(), mark));
+    }
+}
+
+/// A path below `folder` that nobody has: the idea's own, or with a number.
+fn free(
+    folder: &str,
+    source: &Source,
+    spec: &DreamSpec,
+    taken: impl Fn(&str) -> bool,
+) -> Result<String, String> {
+    let below = source.path.strip_prefix(&format!("{}/", spec.ideas));
+    let below = below.unwrap_or(&source.path);
+    let (stem, ending) = match below.rsplit_once('.') {
+        Some((stem, ending)) if !ending.contains('/') && !stem.is_empty() => {
+            (stem, format!(".{ending}"))
+        }
+        _ => (below, String::new()),
+    };
+    (1..NAMES)
+        .map(|number| match number {
+            1 => format!("{folder}/{below}"),
+            number => format!("{folder}/{stem}-{number}{ending}"),
+        })
+        .find(|path| !taken(path))
+        .ok_or_else(|| format!("{folder} has {NAMES} files of that name"))
+}
+
+fn text(source: &Source) -> Result<&str, String> {
+    std::str::from_utf8(&source.bytes).map_err(|_| format!("{} is not UTF-8", source.path))
+}
+
+/// How a text ends its lines.
+fn newline(text: &str) -> &'static str {
+    if text.contains("\r\n") { "\r\n" } else { "\n" }
+}
+
+/// The bytes, with an end to their last line.
+fn ended(bytes: &[u8], end: &str) -> Vec<u8> {
+    let mut bytes = bytes.to_vec();
+    if bytes.last().is_some_and(|last| *last != b'\n') {
+        bytes.extend_from_slice(end.as_bytes());
+    }
+    bytes
+}
+
+/// The destination with the source's body under it. Front matter would be no front matter there;
+/// the archived source keeps it.
+fn merged(source: &Source, into: &Source, stamp: Stamp<'_>) -> Result<Vec<u8>, String> {
+    let (from, to) = (text(source)?, text(into)?);
+    let end = newline(to);
+    let mut bytes = ended(&into.bytes, end);
+    // A path must not end the comment.
+    let path = source.path.replace("--", "- -");
+    let (day, id) = (stamp.at.strftime("%Y-%m-%d"), stamp.id);
+    let head = format!("{end}<!-- ctx-dream: merged from {path} on {day} ({id}) -->{end}{end}");
+    bytes.extend_from_slice(head.as_bytes());
+    let body = front_matter::split(from).body();
+    bytes.extend_from_slice(&ended(
+        body.trim_start_matches(['\r', '\n']).as_bytes(),
+        end,
+    ));
+    Ok(bytes)
+}
+
+/// The source with where it is from in its front matter; every byte of it stays.
+fn promoted(source: &Source, stamp: Stamp<'_>) -> Result<Vec<u8>, String> {
+    let text = text(source)?;
+    let end = newline(text);
+    let quoted = |text: &str| serde_json::to_string(text).expect("a text is JSON");
+    let lines = format!(
+        "promoted_from: {}{end}promoted_at: {}{end}proposal_id: {}{end}source_sha256: {}{end}",
+        quoted(&source.path),
+        quoted(&stamp.at.to_string()),
+        quoted(stamp.id),
+        quoted(&source.digest().to_string())
+    );
+    let document = front_matter::split(text);
+    let (at, lines) = match document.front_range() {
+        Some(range) => (range.end, lines),
+        None => {
+            // Before everything but a byte order mark.
+            let at = if text.starts_with('\u{feff}') { 3 } else { 0 };
+            (at, format!("---{end}{lines}---{end}{end}"))
+        }
+    };
+    let mut bytes = text.as_bytes()[..at].to_vec();
+    bytes.extend_from_slice(lines.as_bytes());
+    bytes.extend_from_slice(&text.as_bytes()[at..]);
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn source(path: &str, text: &str) -> Source {
+        let looks = Looks {
+            mode: 0o640,
+            modified: 7,
+        };
+        Source {
+            path: path.into(),
+            bytes: text.into(),
+            looks,
+        }
+    }
+
+    const STAMP: Stamp<'_> = Stamp {
+        id: "00ff",
+        decision: "accepted",
+        at: Timestamp::UNIX_EPOCH,
+    };
+
+    fn made(action: Action, one: &Source, into: Option<&Source>, taken: &[&str]) -> Plan {
+        let taken = |path: &str| taken.contains(&path);
+        plan(action, one, into, &DreamSpec::default(), STAMP, taken).unwrap()
+    }
+
+    fn put(plan: &Plan, at: usize) -> (&str, &str) {
+        match &plan.changes[at] {
+            Change::Put { path, bytes, .. } => (path, std::str::from_utf8(bytes).unwrap()),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn an_archive_moves_and_never_takes_a_name() {
+        let one = source("ideas/sub/a.b.md", "text");
+        let plan = made(Action::Archive, &one, None, &[]);
+        assert_eq!(put(&plan, 0), ("ideas/done/sub/a.b.md", "text"));
+        assert_eq!(plan.changes[1], Change::Remove(one.clone()));
+        assert_eq!(plan.marks[0].1.status, "archived");
+        assert!(
+            matches!(&plan.changes[0], Change::Put { looks: Some(looks), .. } if *looks == one.looks)
+        );
+        let taken = ["ideas/done/sub/a.b.md", "ideas/done/sub/a.b-2.md"];
+        let plan = made(Action::Archive, &one, None, &taken);
+        assert_eq!(put(&plan, 0).0, "ideas/done/sub/a.b-3.md");
+        let bare = made(
+            Action::Archive,
+            &source("ideas/.a/b", "x"),
+            None,
+            &["ideas/done/.a/b"],
+        );
+        assert_eq!(put(&bare, 0).0, "ideas/done/.a/b-2");
+        let all = plan_of_all_taken(&one);
+        assert!(all.unwrap_err().contains("ideas/done"));
+    }
+
+    fn plan_of_all_taken(one: &Source) -> Result<Plan, String> {
+        plan(
+            Action::Archive,
+            one,
+            None,
+            &DreamSpec::default(),
+            STAMP,
+            |_| true,
+        )
+    }
+
+    #[test]
+    fn a_merge_appends_the_body_and_archives_the_whole() {
+        let one = source("ideas/a--b.md", "---\nt: 1\n---\n\n# A\nlast");
+        let into = source("ideas/b.md", "# B\r\nno end");
+        let plan = made(Action::Merge, &one, Some(&into), &[]);
+        let (path, text) = put(&plan, 0);
+        assert_eq!(path, "ideas/b.md");
+        assert_eq!(
+            text,
+            "# B\r\nno end\r\n\r\n<!-- ctx-dream: merged from ideas/a- -b.md on 1970-01-01 (00ff) -->\r\n\r\n# A\nlast\r\n"
+        );
+        assert_eq!(
+            put(&plan, 1),
+            ("ideas/done/a--b.md", "---\nt: 1\n---\n\n# A\nlast")
+        );
+        assert_eq!(plan.changes.len(), 3);
+        let added = plan.preview.iter().filter(|line| line.kind == Kind::Added);
+        assert_eq!(added.count(), 5);
+        let nowhere = super::plan(
+            Action::Merge,
+            &one,
+            None,
+            &DreamSpec::default(),
+            STAMP,
+            |_| false,
+        );
+        assert!(nowhere.is_err());
+    }
+
+    #[test]
+    fn a_promotion_says_where_it_is_from_and_keeps_every_byte() {
+        let plain = made(Action::Promote, &source("ideas/a.md", "# A\n"), None, &[]);
+        let (path, text) = put(&plain, 0);
+        assert_eq!(path, "specs/a.md");
+        assert!(text.starts_with("---\npromoted_from: \"ideas/a.md\"\npromoted_at: \"1970-01-01T00:00:00Z\"\nproposal_id: \"00ff\"\nsource_sha256: \""), "{text}");
+        assert!(text.ends_with("\"\n---\n\n# A\n"), "{text}");
+        let fronted = source("ideas/a.md", "\u{feff}---\r\ntitle: x\r\n---\r\nbody");
+        let fronted = made(Action::Promote, &fronted, None, &[]);
+        let text = put(&fronted, 0).1;
+        assert!(
+            text.starts_with("\u{feff}---\r\ntitle: x\r\npromoted_from: "),
+            "{text}"
+        );
+        assert!(text.ends_with("\"\r\n---\r\nbody"), "{text}");
+        assert_eq!(
+            front_matter::split(text).get("promoted_from"),
+            Some("ideas/a.md")
+        );
+    }
+
+    #[test]
+    fn a_mark_is_made_once_and_needs_no_further_look() {
+        let one = source("ideas/a.md", "# A");
+        let plan = made(Action::MarkBlog, &one, None, &[]);
+        let (_, text) = put(&plan, 0);
+        assert_eq!(text, format!("# A\n{MARKER}\n"));
+        let hash = Digest::of(text.as_bytes()).to_string();
+        assert_eq!(plan.marks[0].1.hash, Some(hash));
+        let again = made(Action::MarkBlog, &source("ideas/a.md", text), None, &[]);
+        assert_eq!((again.changes.len(), again.marks.len()), (0, 0));
+        let keep = made(Action::Keep, &one, None, &[]);
+        assert_eq!((keep.changes.len(), keep.marks.len()), (0, 0));
+    }
+}

@@ -1,0 +1,250 @@
+//! A decision, taken back: every file is again, byte for byte, what it was.
+//!
+//! ```text
+//! now holds       was nothing      was something
+//! what we wrote   remove           bring back
+//! what it was     –                –
+//! something else  leave (forced)   keep that in a backup, bring back (forced)
+//! ```
+//!
+//! An undo is an act of its own: one placement, with a backup of what it replaces. A backup is never
+//! spent, so an undo that turns out wrong costs nothing.
+
+use runner_engine::digest::Digest;
+use runner_engine::placement::{PlacementFs as _, RealFs, RelPath};
+use runner_engine::scope::Scope;
+use serde_json::json;
+
+use super::super::LONGEST;
+use super::super::decisions::{Decision, UNDONE};
+use super::super::state::Mark;
+use super::super::survey::Reader;
+use super::backup::{self, Act, Touched};
+use super::book;
+use super::desk::{Desk, Done, ReviewError, source};
+use super::place::Trouble;
+use super::plan::{Change, Kind, Line, Plan, Source};
+
+impl Desk<'_> {
+    /// Takes back the decision that stands on a proposal.
+    ///
+    /// # Errors
+    /// [`ReviewError`]; `Stale` when a file was changed since, unless forced.
+    pub fn undo(&mut self, id: &str, force: bool) -> Result<Done, ReviewError> {
+        let mut held = self.sit_down()?;
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            let before = self.decision(id)?;
+            let now = self.now()?;
+            let plan = match self.act(&before)? {
+                Some((folder, act)) => self.back(&folder, &act, force, &before)?,
+                None if acted(&before) => {
+                    let why = format!(
+                        "there is no backup of what {} at {} did",
+                        before.proposal_id, before.at
+                    );
+                    return Err(ReviewError::Cannot(why));
+                }
+                None => Plan {
+                    says: format!("{} is to be decided again", before.proposal_id),
+                    ..Plan::default()
+                },
+            };
+            let mut plan = plan;
+            for (_, mark) in &mut plan.marks {
+                mark.happened["at"] = now.to_string().into();
+            }
+            let decision = Decision {
+                decision: UNDONE.to_owned(),
+                at: now.to_string(),
+                note: None,
+                ..before
+            };
+            match self.place(&mut held, &plan, &decision, now) {
+                Ok(run) => {
+                    let changes = plan.changes.iter().map(|it| it.path().to_owned()).collect();
+                    return Ok(Done {
+                        decision,
+                        says: plan.says,
+                        changes,
+                        already: false,
+                        run: Some(run),
+                    });
+                }
+                Err(Trouble::Changed(_)) if tries == 1 => {}
+                Err(Trouble::Changed(why)) => return Err(ReviewError::Changed(why)),
+                Err(Trouble::Failed(error)) => return Err(error),
+            }
+        }
+    }
+
+    /// The decision that stands on the proposal of this id, or of the only one that begins so.
+    fn decision(&self, id: &str) -> Result<Decision, ReviewError> {
+        let reader = Reader::open(self.root, LONGEST).map_err(book::BookError::from)?;
+        let decisions = book::decisions(&reader, self.spec)?;
+        if let Some(found) = decisions.of(id, None) {
+            return Ok(found.clone());
+        }
+        let found: Vec<String> = decisions.ids(id).map(str::to_owned).collect();
+        match found.as_slice() {
+            [only] if !id.is_empty() => Ok(decisions
+                .of(only, None)
+                .expect("only ids with a decision were listed")
+                .clone()),
+            [] | [_] => Err(ReviewError::NotFound(format!("{id} with a decision"))),
+            _ => Err(ReviewError::Several {
+                id: id.to_owned(),
+                found,
+            }),
+        }
+    }
+
+    /// The backup of a decision's act, and its folder.
+    fn act(&self, decision: &Decision) -> Result<Option<(String, Act)>, ReviewError> {
+        if !book::good_id(&decision.proposal_id) {
+            return Ok(None);
+        }
+        let folder = backup::folder(self.spec, &decision.proposal_id);
+        let fs = RealFs::open(self.root).map_err(book::BookError::from)?;
+        let rel = RelPath::new(&folder).map_err(|bad| ReviewError::Guard(bad.to_string()))?;
+        let mut runs = fs
+            .list(&rel)
+            .map_err(book::BookError::from)?
+            .unwrap_or_default();
+        // The newest first: ids sort by time.
+        runs.sort_unstable_by(|a, b| b.cmp(a));
+        let reader = Reader::open(self.root, LONGEST).map_err(book::BookError::from)?;
+        for run in runs {
+            let folder = format!("{folder}/{run}");
+            let Ok((bytes, _)) = reader.read(&format!("{folder}/act.json")) else {
+                continue;
+            };
+            let act: Act = serde_json::from_slice(&bytes)
+                .map_err(|error| ReviewError::Cannot(format!("{folder}/act.json: {error}")))?;
+            if act.decision.at == decision.at && act.decision.decision == decision.decision {
+                return Ok(Some((folder, act)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// What brings everything back.
+    fn back(
+        &self,
+        folder: &str,
+        act: &Act,
+        force: bool,
+        before: &Decision,
+    ) -> Result<Plan, ReviewError> {
+        let scope = self.looker()?;
+        let mut plan = Plan::default();
+        // First what comes back, then what goes: there is always one of the two.
+        let (mut comes, mut goes) = (Vec::new(), Vec::new());
+        for touched in &act.changes {
+            book::idea(&touched.path, self.spec)
+                .or_else(|why| self.own_place(&touched.path).then_some(()).ok_or(why))
+                .map_err(ReviewError::Guard)?;
+            match self.one_back(&scope, folder, touched, force)? {
+                Some(change @ Change::Put { .. }) => comes.push(change),
+                Some(change @ Change::Remove(_)) => goes.push(change),
+                None => {}
+            }
+        }
+        plan.changes = comes;
+        plan.changes.append(&mut goes);
+        for stood in &act.state {
+            let happened = json!({
+                "at": "", "proposal_id": before.proposal_id,
+                "decision": UNDONE, "action": before.action,
+            });
+            let mark = Mark {
+                status: stood.status.clone().unwrap_or_else(|| "active".to_owned()),
+                hash: Some(stood.hash.map_or_else(String::new, |hash| hash.to_string())),
+                happened,
+            };
+            plan.marks.push((stood.path.clone(), mark));
+        }
+        let back: Vec<&str> = plan
+            .changes
+            .iter()
+            .filter_map(|change| match change {
+                Change::Put { path, .. } => Some(path.as_str()),
+                Change::Remove(_) => None,
+            })
+            .collect();
+        plan.says = match back.as_slice() {
+            [] => format!("{} is to be decided again", before.proposal_id),
+            back => format!("{} as before", back.join(" and ")),
+        };
+        plan.preview = plan
+            .changes
+            .iter()
+            .map(|change| Line {
+                kind: Kind::File,
+                text: change.path().to_owned(),
+            })
+            .collect();
+        Ok(plan)
+    }
+
+    /// Whether a path lies where acts put files.
+    fn own_place(&self, path: &str) -> bool {
+        let Ok(path) = RelPath::new(path) else {
+            return false;
+        };
+        [&self.spec.done, &self.spec.specs]
+            .iter()
+            .any(|folder| RelPath::new(folder).is_ok_and(|folder| path.is_within(&folder)))
+    }
+
+    fn one_back(
+        &self,
+        scope: &Scope,
+        folder: &str,
+        touched: &Touched,
+        force: bool,
+    ) -> Result<Option<Change>, ReviewError> {
+        let path = &touched.path;
+        let now = match source(scope, path) {
+            Ok(source) => Some(source),
+            Err(ReviewError::Cannot(_)) => None,
+            Err(error) => return Err(error),
+        };
+        let holds = now.as_ref().map(Source::digest);
+        let was = touched.before.as_ref().map(|held| held.sha256);
+        if holds == was {
+            return Ok(None);
+        }
+        if holds != touched.after && !force {
+            let why = match &now {
+                Some(_) => format!("{path} was changed since"),
+                None => format!("{path} is gone since"),
+            };
+            return Err(ReviewError::Changed(why));
+        }
+        let Some(held) = &touched.before else {
+            // What somebody made of our file is theirs.
+            let ours = holds == touched.after;
+            return Ok(now.filter(|_| ours).map(Change::Remove));
+        };
+        let kept = source(scope, &format!("{folder}/{}", held.file))?;
+        if Digest::of(&kept.bytes) != held.sha256 {
+            let why = format!("{folder}/{}, the backup of {path}, is damaged", held.file);
+            return Err(ReviewError::Cannot(why));
+        }
+        Ok(Some(Change::Put {
+            path: path.clone(),
+            bytes: kept.bytes,
+            over: now,
+            looks: Some(held.looks),
+        }))
+    }
+}
+
+/// Whether a decision did something to files.
+fn acted(decision: &Decision) -> bool {
+    let carried_out = matches!(decision.decision.as_str(), "accepted" | "amended");
+    // A mark that was there already did nothing.
+    carried_out && !matches!(decision.action.as_str(), "keep" | "mark-blog")
+}

@@ -1,0 +1,390 @@
+use super::*;
+use crate::evidence::Commit;
+
+const SPEC: &str = "# Retry policy with jitter\n\n## Problem\n\nCalls fail at night, and a person has to start \
+                    them again by hand in the morning, which nobody likes to do.\n\n## Proposal\n\n- Add jitter \
+                    to each wait\n- Cap the wait at an hour\n- Write every retry to the report\n";
+
+fn room(subjects: &[(&str, &[&str])]) -> Room {
+    let filler = [
+        ("chore: newer tools", &["Cargo.toml"][..]),
+        ("docs: tidy the readme", &["README.md"]),
+        ("fix: off by one in parser", &["src/parse.rs"]),
+        ("feat: coloured output", &["src/term.rs"]),
+        ("refactor: split the main module", &["src/main.rs"]),
+    ];
+    let all = subjects
+        .iter()
+        .chain(&filler)
+        .enumerate()
+        .map(|(at, (subject, paths))| Commit {
+            hash: format!("{at:x}").repeat(40),
+            at: 1_700_000_000 - at as i64,
+            subject: (*subject).to_owned(),
+            body: String::new(),
+            paths: paths.iter().map(|path| (*path).to_owned()).collect(),
+            touched: paths.len(),
+            created: Vec::new(),
+        });
+    Room::of(all.collect(), Vec::new()).unwrap()
+}
+
+fn judged(room: &Room, path: &str, text: &str) -> Verdict {
+    let features = Features::of(text, path);
+    judge(room, &features, &room.about(path, text).unwrap(), None)
+}
+
+#[test]
+fn done_only_when_a_commit_did_it() {
+    let path = "ideas/retry-policy.md";
+    let open = judged(&room(&[]), path, SPEC);
+    assert_eq!(
+        (open.status, open.action),
+        (Status::Meritorious, Action::Promote),
+        "{open:?}"
+    );
+    let done = room(&[("feat: retry policy with jitter", &["src/retry.rs"])]);
+    let found = judged(&done, path, SPEC);
+    assert_eq!(
+        (found.status, found.action),
+        (Status::Implemented, Action::Archive),
+        "{found:?}"
+    );
+    assert!(
+        found
+            .evidence
+            .starts_with("000000000000 2023-11-14 feat: retry policy"),
+        "{found:?}"
+    );
+    assert_eq!(found.bare, "000000000000", "no word of a commit");
+    for weaker in [
+        ("spec: retry policy with jitter", &["docs/retry.md"][..]),
+        ("idea: retry policy with jitter", &["ideas/retry-policy.md"]),
+        ("fix: policy link in the footer", &["src/footer.rs"]),
+        ("feat: retry the upload", &["src/upload.rs"]),
+        ("feat: retry policy", &["src/retry.rs"]),
+        (
+            "docs: explain the retry policy with jitter",
+            &["docs/retry.md"],
+        ),
+        ("feat: add a retry policy to the client", &["src/retry.rs"]),
+    ] {
+        let found = judged(&room(&[weaker]), path, SPEC);
+        assert_eq!(found.status, Status::Meritorious, "{weaker:?} {found:?}");
+    }
+}
+
+#[test]
+fn parts_forms_and_posts_are_never_archived() {
+    let done = room(&[("feat: retry policy with jitter", &["src/retry.rs"])]);
+    let part = SPEC.replacen("\n\n", "\n\n**Spec:** specs/retry.md\n\n", 1);
+    let form = SPEC.replacen("jitter", "{jitter}", 1);
+    let post = SPEC.replacen("# ", "# Blog: ", 1);
+    for (text, status) in [
+        (part, Status::Sidenote),
+        (form, Status::Sidenote),
+        (post, Status::BlogCandidate),
+    ] {
+        let found = judged(&done, "ideas/retry-policy.md", &text);
+        assert_eq!(found.status, status, "{text} {found:?}");
+        assert_ne!(found.action, Action::Archive);
+    }
+}
+
+#[test]
+fn notes_stories_and_twins_have_their_places() {
+    let room = room(&[]);
+    let note = judged(&room, "ideas/n.md", "Coffee is better in the morning.\n");
+    assert_eq!(
+        (note.status, note.confidence),
+        (Status::Sidenote, Confidence::High)
+    );
+    assert!(!note.evidence.is_empty());
+    let story = format!(
+        "# The night it broke\n\n{}",
+        "I was asleep when we lost the database and my phone rang for an hour. ".repeat(20)
+    );
+    assert_eq!(judged(&room, "ideas/s.md", &story).action, Action::MarkBlog);
+    let marked = story + "<!-- ctx-dream: blog-candidate -->\n";
+    assert_eq!(judged(&room, "ideas/s.md", &marked).action, Action::Keep);
+    let twin = Neighbour {
+        path: "ideas/b.md".into(),
+        similarity: 0.9,
+        containment: 1.0,
+    };
+    let features = Features::of(SPEC, "a");
+    let grounds = room.about("ideas/a.md", SPEC).unwrap();
+    let found = judge(&room, &features, &grounds, Some(&twin));
+    assert_eq!(
+        (found.status, found.into.as_deref()),
+        (Status::Duplicate, Some("ideas/b.md"))
+    );
+    assert!(
+        found.evidence.contains("ideas/b.md: similarity 0.90"),
+        "{found:?}"
+    );
+}
+
+/// A commit of a small room, so many seconds after the first.
+fn at(seconds: i64, subject: &str, paths: &[&str]) -> Commit {
+    Commit {
+        hash: format!("{seconds:040x}"),
+        at: 1_700_000_000 + seconds,
+        subject: subject.to_owned(),
+        body: String::new(),
+        paths: paths.iter().map(|path| (*path).to_owned()).collect(),
+        touched: paths.len(),
+        created: Vec::new(),
+    }
+}
+
+const FILLER: [(&str, &str); 6] = [
+    ("chore: newer tools", "Cargo.toml"),
+    ("docs: tidy the readme", "README.md"),
+    ("fix: off by one in parser", "src/parse.rs"),
+    ("feat: coloured output", "src/term.rs"),
+    ("refactor: split the main module", "src/main.rs"),
+    ("test: cover the lexer", "src/lexer.rs"),
+];
+
+fn with_filler(mut commits: Vec<Commit>) -> Room {
+    let filler = FILLER.iter().enumerate();
+    commits.extend(filler.map(|(n, (subject, path))| at(-1 - n as i64, subject, &[path])));
+    Room::of(commits, Vec::new()).unwrap()
+}
+
+const PLACED: &str = "# Retry policy with jitter\n\n## Problem\n\nCalls in `src/net/retry.rs` fail at night, and \
+                      `src/net/wait.rs` waits too long; somebody has to start them again.\n\n## Proposal\n\n- Add \
+                      jitter to each wait\n- Cap the wait at an hour\n- Write every retry to the report\n";
+
+#[test]
+fn who_was_where_the_idea_says_counts_in_other_words_too() {
+    let subject = "feat(net): wait a random while before the next call";
+    let path = "ideas/retry-policy.md";
+    let there = with_filler(vec![at(
+        9,
+        subject,
+        &["src/net/retry.rs", "src/net/wait.rs"],
+    )]);
+    let elsewhere = with_filler(vec![at(9, subject, &["src/other/a.rs", "src/other/b.rs"])]);
+    let found = |room: &Room| room.about(path, PLACED).unwrap().candidates[0].clone();
+    assert!(found(&there).strength > 1.5 * found(&elsewhere).strength);
+    assert!(found(&there).overlap.share > 0.9);
+    assert_eq!(judged(&elsewhere, path, PLACED).status, Status::Meritorious);
+}
+
+#[test]
+fn what_was_there_before_the_idea_has_not_done_it() {
+    let path = "ideas/retry-policy.md";
+    let (subject, paths) = (
+        "feat: retry policy with jitter",
+        ["src/net/retry.rs", "src/net/wait.rs"],
+    );
+    // The commits are of 2023-11-14; the newest is years later, for a date that is none otherwise.
+    let later = at(100_000_000, "chore: release", &["CHANGELOG.md"]);
+    let room = with_filler(vec![later, at(9, subject, &paths)]);
+    let dated = |date: &str| format!("---\ndate: {date}\n---\n{PLACED}");
+    for (text, status) in [
+        (dated("2023-11-10"), Status::Implemented),
+        (dated("2023-11-14"), Status::Implemented),
+        (dated("2023-12-24"), Status::Meritorious),
+        (PLACED.to_owned(), Status::Implemented),
+    ] {
+        assert_eq!(judged(&room, path, &text).status, status, "{text}");
+    }
+    let mut named = at(9, subject, &paths);
+    named.body = format!("Closes: {path}");
+    let room = with_filler(vec![
+        at(100_000_000, "chore: release", &["CHANGELOG.md"]),
+        named,
+    ]);
+    let found = judged(&room, path, &dated("2023-12-24"));
+    assert_eq!(
+        found.status,
+        Status::Implemented,
+        "it names the idea itself"
+    );
+}
+
+#[test]
+fn a_list_that_is_kept_has_to_be_at_its_end() {
+    let room = with_filler(vec![at(
+        9,
+        "feat: retry policy with jitter",
+        &["src/net/retry.rs", "src/net/wait.rs"],
+    )]);
+    let with = |boxes: &str| {
+        judged(
+            &room,
+            "ideas/retry-policy.md",
+            &format!("{PLACED}\n{boxes}"),
+        )
+        .action
+    };
+    assert_eq!(
+        with("- [x] jitter\n- [x] cap\n- [x] report\n"),
+        Action::Archive
+    );
+    assert_ne!(
+        with("- [x] jitter\n- [x] cap\n- [ ] report\n"),
+        Action::Archive
+    );
+    assert_eq!(
+        with("- [ ] jitter\n- [ ] cap\n"),
+        Action::Archive,
+        "nobody ticks here"
+    );
+}
+
+#[test]
+fn more_doubt_takes_more_strength() {
+    let room = with_filler(vec![at(
+        9,
+        "feat: jitter in the retry",
+        &["src/net/wait.rs"],
+    )]);
+    let path = "ideas/retry-policy.md";
+    let strength = room.about(path, PLACED).unwrap().candidates[0].strength;
+    let bar = Bar::default();
+    assert!(bar.declared < bar.plain && bar.plain < bar.open && bar.open < bar.phased);
+    let phased = format!("{PLACED}\n## Phase 1\n\n## Phase 2\n\n## Phase 3\n");
+    let features = |text: &str| Features::of(text, "retry-policy");
+    let grounds = room.about(path, PLACED).unwrap();
+    let at_least = |text: &str, plain: f64| {
+        let bar = Bar {
+            plain,
+            phased: plain + 0.01,
+            ..bar
+        };
+        !done_by(&features(text), &grounds, &bar).is_empty()
+    };
+    assert!(at_least(PLACED, strength) && !at_least(PLACED, strength + 0.001));
+    assert!(!at_least(&phased, strength));
+}
+
+mod properties {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::evidence::references;
+
+    const WORDS: [&str; 14] = [
+        "retry", "jitter", "policy", "cache", "index", "night", "report", "budget", "lock",
+        "queue", "parser", "colour", "spec", "plan",
+    ];
+    const PATHS: [&str; 8] = [
+        "src/retry.rs",
+        "src/cache.rs",
+        "docs/night.md",
+        "src/net/lock.rs",
+        "src/queue.rs",
+        "specs/plan.md",
+        "a b/odd name.md",
+        "src/made up/x.rs",
+    ];
+    /// Words that no idea has, of one length each, so that one can stand for another.
+    const OTHERS: [[&str; 3]; 3] = [
+        ["zebra", "maple", "tulip"],
+        ["orbit", "comet", "lunar"],
+        ["velum", "cedar", "birch"],
+    ];
+
+    fn words(most: usize) -> impl Strategy<Value = String> {
+        prop::collection::vec(prop::sample::select(&WORDS[..]), 1..most)
+            .prop_map(|all| all.join(" "))
+    }
+
+    fn commits() -> impl Strategy<Value = Vec<Commit>> {
+        let paths = prop::collection::vec(prop::sample::select(&PATHS[..]), 0..4);
+        let one = (words(5), words(4), paths);
+        prop::collection::vec(one, 0..9).prop_map(|all| {
+            let all = all.into_iter().enumerate();
+            all.map(|(n, (subject, body, paths))| Commit {
+                body,
+                ..at(n as i64 * 50_000, &subject, &paths)
+            })
+            .collect()
+        })
+    }
+
+    /// An idea's name and text, with some of what a rule looks at.
+    fn idea() -> impl Strategy<Value = (String, String)> {
+        let line = prop_oneof![
+            words(12),
+            words(4).prop_map(|all| format!("## Problem\n\n{all}")),
+            words(4).prop_map(|all| format!("- [ ] {all}")),
+            words(4).prop_map(|all| format!("- [x] {all}")),
+            prop::sample::select(&PATHS[..]).prop_map(|path| format!("in `{path}:12`")),
+            Just("2023-11-15".to_owned()),
+            Just("**Status:** draft".to_owned()),
+            Just("commit deadbeefcafe did src/made/up.rs".to_owned()),
+        ];
+        (words(4), prop::collection::vec(line, 0..9)).prop_map(|(title, lines)| {
+            let name = format!("ideas/{}.md", title.replace(' ', "-"));
+            (name, format!("# {title}\n\n{}\n", lines.join("\n\n")))
+        })
+    }
+
+    fn room(commits: Vec<Commit>, others: usize) -> Room {
+        let mut all = commits;
+        for (n, name) in OTHERS.iter().enumerate() {
+            let path = format!("other/{}.x", name[others]);
+            all.push(at(
+                -1 - n as i64,
+                &format!("{} {}", name[others], name[others]),
+                &[&path],
+            ));
+        }
+        let mut tracked: Vec<String> = PATHS.iter().map(|path| (*path).to_owned()).collect();
+        tracked.sort_unstable();
+        Room::of(all, tracked).unwrap()
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(200))]
+
+        #[test]
+        fn what_is_archived_rests_on_what_exists((path, text) in idea(), commits in commits()) {
+            let room = room(commits, 0);
+            let found = judged(&room, &path, &text);
+            if found.action == Action::Archive {
+                prop_assert!(!found.commits.is_empty() && found.commits.len() <= CITED);
+                for hash in &found.commits {
+                    prop_assert!(room.commit_named(hash).is_some(), "{hash}");
+                    prop_assert!(found.bare.contains(hash.as_str()) && found.evidence.contains(hash.as_str()));
+                }
+                for evidence in [&found.bare, &found.evidence] {
+                    prop_assert!(references::check(&room, evidence, |_| false).resolves(), "{evidence}");
+                }
+            } else {
+                prop_assert!(found.commits.is_empty());
+            }
+        }
+
+        #[test]
+        fn a_list_that_is_half_ticked_is_never_archived((path, text) in idea(), commits in commits()) {
+            let text = format!("{text}\n- [x] one\n- [ ] two\n");
+            prop_assert_ne!(judged(&room(commits, 0), &path, &text).action, Action::Archive);
+        }
+
+        #[test]
+        fn the_same_room_says_the_same((path, text) in idea(), commits in commits()) {
+            let (one, other) = (room(commits.clone(), 0), room(commits, 0));
+            prop_assert_eq!(judged(&one, &path, &text), judged(&other, &path, &text));
+        }
+
+        #[test]
+        fn names_of_unrelated_commits_change_nothing((path, text) in idea(), commits in commits()) {
+            let (one, other) = (room(commits.clone(), 1), room(commits, 2));
+            prop_assert_eq!(judged(&one, &path, &text), judged(&other, &path, &text));
+        }
+
+        #[test]
+        fn strengths_are_shares((path, text) in idea(), commits in commits()) {
+            for one in room(commits, 0).about(&path, &text).unwrap().candidates {
+                prop_assert!((0.0..=1.0).contains(&one.strength), "{one:?}");
+                prop_assert!((0.0..=1.0 + 1e-9).contains(&one.overlap.share), "{one:?}");
+            }
+        }
+    }
+}

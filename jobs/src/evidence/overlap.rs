@@ -1,0 +1,365 @@
+//! Which commits touched the files and folders that a note names.
+//!
+//! A note that asks for work names where the work is to be done, and the commit that did it was
+//! there: that holds whatever either of them says in words. A name counts by its rarity, so that a
+//! file that every commit touches says little. Must never look at a file or at a word of a message.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use super::history::Commit;
+use super::places;
+
+/// How many places one name may mean; a name that means more means none.
+const MEANT: usize = 3;
+/// How many different names of a note are looked up.
+const NAMES: usize = 400;
+/// How many commits are proposed for a closer look.
+const PROPOSED: usize = 20;
+/// A commit over so many files more than the named ones counts half as much.
+const BREADTH: f64 = 8.0;
+
+/// Every place that the history knows, and who touched it.
+#[derive(Debug, Default)]
+pub struct Touched {
+    /// All files, sorted.
+    files: Vec<Box<str>>,
+    /// The commits that touched each of them, the newest first.
+    by: Vec<Vec<u32>>,
+    /// The newest commit that created each of them.
+    born: Vec<Option<u32>>,
+    /// Files and folders by their last part.
+    by_name: HashMap<Box<str>, Vec<Place>>,
+    commits: usize,
+}
+
+/// A file, or a folder as the files beneath it; places in `Touched::files`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Place {
+    from: u32,
+    to: u32,
+    /// How long its path is, in bytes of the first file's.
+    length: u32,
+}
+
+/// What a note names, as far as the history knows it.
+#[derive(Debug, Default)]
+pub struct Named {
+    /// What each commit that touched some of it weighs.
+    weights: BTreeMap<usize, f64>,
+    /// What all of it weighs.
+    whole: f64,
+    /// How many places are named.
+    places: usize,
+}
+
+/// How much of what a note names a commit touched.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Overlap {
+    /// The weight of the named places that it touched, less the broader it is: about 1 for one
+    /// place that one commit in 50 touches.
+    pub weight: f64,
+    /// Their share of all places that the note names, by rarity.
+    pub share: f64,
+}
+
+impl Touched {
+    /// Indexes what these commits touched.
+    pub fn build(commits: &[Commit]) -> Self {
+        let mut files: BTreeMap<&str, (Vec<u32>, Option<u32>)> = BTreeMap::new();
+        for (at, commit) in commits.iter().enumerate().take(u32::MAX as usize) {
+            for path in &commit.paths {
+                let by = &mut files.entry(path).or_default().0;
+                // A path that is there twice was touched once.
+                if by.last() != Some(&(at as u32)) {
+                    by.push(at as u32);
+                }
+            }
+            let created = commit.created.iter();
+            for path in created.filter_map(|place| commit.paths.get(*place as usize)) {
+                files.entry(path).or_default().1.get_or_insert(at as u32);
+            }
+        }
+        let mut by_name: HashMap<Box<str>, Vec<Place>> = HashMap::new();
+        let mut open: Vec<(usize, u32)> = Vec::new();
+        let mut before: &str = "";
+        let mut add = |path: &str, from: u32, to: u32| {
+            let name = path.rsplit('/').next().unwrap_or(path);
+            let place = Place {
+                from,
+                to,
+                length: path.len() as u32,
+            };
+            by_name.entry(name.into()).or_default().push(place);
+        };
+        let paths: Vec<&str> = files.keys().copied().collect();
+        for (at, path) in paths.iter().enumerate() {
+            let at = at as u32;
+            add(path, at, at + 1);
+            // Folders that end here, and those that begin.
+            while let Some((length, from)) =
+                open.pop_if(|(length, _)| path.get(..=*length) != before.get(..=*length))
+            {
+                add(&before[..length], from, at);
+            }
+            for (length, _) in path.match_indices('/') {
+                if open.last().is_none_or(|(last, _)| *last < length) {
+                    open.push((length, at));
+                }
+            }
+            before = path;
+        }
+        for (length, from) in open {
+            add(&before[..length], from, paths.len() as u32);
+        }
+        let paths = paths.into_iter().map(Box::from).collect();
+        let (by, born) = files.into_values().unzip();
+        Self {
+            files: paths,
+            by,
+            born,
+            by_name,
+            commits: commits.len(),
+        }
+    }
+
+    /// What a text names: by whole path, by the end of one, or by a file's name that few have.
+    pub fn named_in(&self, text: &str) -> Named {
+        let mut seen = HashSet::new();
+        let mut places: BTreeMap<Place, f64> = BTreeMap::new();
+        for piece in places::mentioned(text) {
+            let piece = piece.trim_end_matches('/').trim_start_matches("./");
+            if piece.is_empty() || !seen.insert(piece) {
+                continue;
+            }
+            if seen.len() > NAMES {
+                break;
+            }
+            let meant = self.meant(piece);
+            for place in &meant {
+                let share = 1.0 / meant.len() as f64;
+                let known = places.entry(*place).or_default();
+                *known = known.max(share);
+            }
+        }
+        let mut named = Named {
+            places: places.len(),
+            ..Named::default()
+        };
+        for (place, share) in places {
+            let commits = self.commits_of(place);
+            let weight = share * self.rarity(commits.len());
+            named.whole += weight;
+            for at in commits {
+                *named.weights.entry(at as usize).or_default() += weight;
+            }
+        }
+        named
+    }
+
+    /// The newest commit that created the one file that this piece of text means.
+    pub fn born(&self, piece: &str) -> Option<usize> {
+        let [place] = self.meant(piece)[..] else {
+            return None;
+        };
+        let file = &self.files[place.from as usize];
+        let whole = file.len() == place.length as usize;
+        (self.born[place.from as usize].filter(|_| whole)).map(|at| at as usize)
+    }
+
+    /// Whether this very path was ever touched, or is a folder of such.
+    pub fn has(&self, path: &str) -> bool {
+        let path = path.trim_end_matches('/');
+        let folder = format!("{path}/");
+        let from = |wanted: &str| self.files.partition_point(|file| &**file < wanted);
+        let at = |at: usize| self.files.get(at);
+        at(from(path)).is_some_and(|file| **file == *path)
+            || at(from(&folder)).is_some_and(|file| file.starts_with(&folder))
+    }
+
+    /// The newest commit that created this very path.
+    pub fn born_exactly(&self, path: &str) -> Option<usize> {
+        let at = self
+            .files
+            .binary_search_by(|file| (**file).cmp(path))
+            .ok()?;
+        self.born[at].map(|at| at as usize)
+    }
+
+    /// The places that a piece of text may mean; none where it may mean too many.
+    fn meant(&self, piece: &str) -> Vec<Place> {
+        let name = piece.rsplit('/').next().unwrap_or(piece);
+        let known = self.by_name.get(name).map_or(&[][..], Vec::as_slice);
+        let mut files = Vec::new();
+        let mut folders = Vec::new();
+        for place in known {
+            let file = &self.files[place.from as usize];
+            let path = &file[..place.length as usize];
+            let ends = path
+                .strip_suffix(piece)
+                .is_some_and(|before| before.is_empty() || before.ends_with('/'));
+            if ends && path.len() == file.len() {
+                files.push(*place);
+            } else if ends && piece.contains('/') {
+                folders.push(*place);
+            }
+        }
+        let meant = if files.is_empty() { folders } else { files };
+        if meant.len() <= MEANT {
+            meant
+        } else {
+            Vec::new()
+        }
+    }
+
+    /// The commits that touched a place, each once.
+    fn commits_of(&self, place: Place) -> Vec<u32> {
+        let lists = &self.by[place.from as usize..place.to as usize];
+        match lists {
+            [one] => one.clone(),
+            _ => {
+                let mut all: Vec<u32> = lists.iter().flatten().copied().collect();
+                all.sort_unstable();
+                all.dedup();
+                all
+            }
+        }
+    }
+
+    /// How much a place tells apart that so many commits touched.
+    fn rarity(&self, having: usize) -> f64 {
+        ((1.0 + self.commits as f64) / (1.0 + having as f64)).ln()
+    }
+}
+
+impl Named {
+    /// How many places the note names.
+    pub fn places(&self) -> usize {
+        self.places
+    }
+
+    /// How much of it this commit touched.
+    pub fn by(&self, at: usize, commit: &Commit) -> Overlap {
+        let weight = self.weights.get(&at).copied().unwrap_or(0.0);
+        if weight <= 0.0 || self.whole <= 0.0 {
+            return Overlap::default();
+        }
+        Overlap {
+            weight: weight / (BREADTH + commit.touched as f64).ln(),
+            share: weight / self.whole,
+        }
+    }
+
+    /// The commits that touched most of it, best first, the newer of equals first.
+    pub fn best(&self, history: &[Commit]) -> Vec<usize> {
+        let mut all: Vec<(f64, usize)> = self
+            .weights
+            .keys()
+            .map(|at| (self.by(*at, &history[*at]).weight, *at))
+            .collect();
+        all.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
+        all.truncate(PROPOSED);
+        all.into_iter().map(|(_, at)| at).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn commit(paths: &[&str]) -> Commit {
+        Commit {
+            hash: "d".repeat(40),
+            at: 0,
+            subject: String::new(),
+            body: String::new(),
+            paths: paths.iter().map(|path| (*path).to_owned()).collect(),
+            touched: paths.len(),
+            created: (0..paths.len() as u32).collect(),
+        }
+    }
+
+    fn history() -> Vec<Commit> {
+        vec![
+            commit(&["src/net/retry.rs", "src/net/mod.rs"]),
+            commit(&["src/net-x/a.rs", "README.md"]),
+            commit(&["src/net/retry.rs"]),
+            commit(&["docs/README.md", "a/mod.rs", "b/mod.rs", "src/term.rs"]),
+            commit(&["Cargo.toml", "src/net.rs"]),
+        ]
+    }
+
+    fn touching(text: &str) -> Vec<usize> {
+        let history = history();
+        let mut found = Touched::build(&history).named_in(text).best(&history);
+        found.sort_unstable();
+        found
+    }
+
+    #[test]
+    fn files_and_folders_are_found_as_people_write_them() {
+        assert_eq!(touching("see `src/net/retry.rs`."), [0, 2]);
+        assert_eq!(touching("retry.rs:12 and ./src/term.rs"), [0, 2, 3]);
+        assert_eq!(
+            touching("everything in src/net/"),
+            [0, 2],
+            "no net-x, no net.rs"
+        );
+        assert_eq!(touching("README.md"), [1, 3], "one of two");
+        assert_eq!(touching("docs/README.md"), [3]);
+        assert_eq!(
+            touching("mod.rs"),
+            [0, 3],
+            "three of that name are still told apart"
+        );
+        assert_eq!(touching("net, term and nothing.rs; and/or"), [0; 0]);
+    }
+
+    #[test]
+    fn a_name_that_means_too_many_means_none() {
+        let paths = ["a/x.rs", "b/x.rs", "c/x.rs", "d/x.rs"];
+        let history = [commit(&paths)];
+        let touched = Touched::build(&history);
+        assert_eq!(touched.named_in("x.rs").places(), 0);
+        assert_eq!(touched.named_in("b/x.rs").places(), 1);
+    }
+
+    #[test]
+    fn more_of_the_named_and_less_of_the_rest_weighs_more() {
+        let history = history();
+        let touched = Touched::build(&history);
+        let named = touched.named_in("src/net/retry.rs, src/net/mod.rs, src/term.rs");
+        let by = |at: usize| named.by(at, &history[at]);
+        assert!(by(0).share > by(2).share && by(0).weight > by(2).weight);
+        assert!((0.0..=1.0).contains(&by(0).share));
+        assert_eq!(by(1), Overlap::default());
+        let narrow = touched.named_in("src/net/retry.rs");
+        assert!(narrow.by(2, &history[2]).weight > narrow.by(0, &history[0]).weight);
+        assert!((narrow.by(2, &history[2]).share - 1.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn what_brought_a_file_is_known() {
+        let touched = Touched::build(&history());
+        assert_eq!(
+            touched.born("net/retry.rs"),
+            Some(0),
+            "the newest that created it"
+        );
+        assert_eq!(touched.born_exactly("src/term.rs"), Some(3));
+        assert_eq!(touched.born_exactly("term.rs"), None);
+        assert_eq!(touched.born("mod.rs"), None, "several");
+        assert_eq!(touched.born("src/net"), None, "a folder");
+        assert!(touched.has("src/net/") && touched.has("README.md") && touched.has("src"));
+        assert!(!touched.has("src/ne") && !touched.has("") && !touched.has("x.rs"));
+    }
+
+    #[test]
+    fn hostile_texts_and_paths_cost_little() {
+        let deep = "a/".repeat(2000) + "é.rs";
+        let history = [commit(&[&deep, "a", "a/b", "aé/b", "é"])];
+        let touched = Touched::build(&history);
+        assert_eq!(touched.named_in(&deep).places(), 1);
+        let many: String = (0..100_000).map(|at| format!("x/{at}.rs ")).collect();
+        assert_eq!(touched.named_in(&many).places(), 0);
+    }
+}

@@ -1,0 +1,608 @@
+//! Decisions and what becomes of the ideas: each action, its undo, what is refused, and what a death
+//! in the midst of it leaves.
+
+use std::collections::BTreeMap;
+use std::fs::{self, FileTimes};
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use runner_backends::Builtin;
+use runner_engine::outcome::Outcome;
+use runner_jobs::Progress;
+use runner_jobs::dream::proposal::Action;
+use runner_jobs::dream::review::{Ask, MARKER, ReviewError, Stale, Verdict};
+
+use super::place::{Other, Place};
+use super::project;
+
+/// Content, mode and date of every idea, archived idea and spec.
+type Looks = BTreeMap<PathBuf, (Vec<u8>, u32, (i64, i64))>;
+
+pub fn looks(place: &Place) -> Looks {
+    fn below(folder: &Path, all: &mut Looks) {
+        let Ok(entries) = fs::read_dir(folder) else {
+            return;
+        };
+        for entry in entries.map(Result::unwrap) {
+            let data = entry.metadata().unwrap();
+            if data.is_dir() {
+                below(&entry.path(), all);
+            } else {
+                let bytes = fs::read(entry.path()).unwrap();
+                let date = (data.mtime(), data.mtime_nsec());
+                all.insert(entry.path(), (bytes, data.mode() & 0o7777, date));
+            }
+        }
+    }
+    let mut all = Looks::new();
+    below(&place.root.join("ideas"), &mut all);
+    below(&place.root.join("specs"), &mut all);
+    all
+}
+
+/// The project after one pass, with an idea of every class; files of several modes and dates.
+fn proposed() -> Place {
+    let (mut place, _) = project();
+    fs::write(
+        place.root.join(".git/info/exclude"),
+        "/ideas/\n/dreams/\n/specs/\n",
+    )
+    .unwrap();
+    for (at, name) in ["retry-policy", "offline-maps", "sub/report"]
+        .iter()
+        .enumerate()
+    {
+        let file = fs::File::options()
+            .write(true)
+            .open(place.root.join(format!("ideas/{name}.md")))
+            .unwrap();
+        let mode = [0o600, 0o640, 0o664][at];
+        file.set_permissions(fs::Permissions::from_mode(mode))
+            .unwrap();
+        if *name == "sub/report" {
+            // Of two that say the same the older one is kept.
+            continue;
+        }
+        let date = SystemTime::UNIX_EPOCH + Duration::new(1_700_000_000 + at as u64, 123_456_789);
+        file.set_times(FileTimes::new().set_modified(date)).unwrap();
+    }
+    assert_eq!(place.pass().outcome, Outcome::Succeeded);
+    place
+}
+
+const ALL: [(&str, Action); 5] = [
+    ("ideas/retry-policy.md", Action::Archive),
+    ("ideas/sub/report.md", Action::Merge),
+    ("ideas/offline-maps.md", Action::Promote),
+    ("ideas/scheduler-story.md", Action::MarkBlog),
+    ("ideas/coffee.md", Action::Keep),
+];
+
+#[test]
+fn every_action_is_carried_out_and_undone_to_the_byte() {
+    let mut place = proposed();
+    let before = looks(&place);
+    let state_of = |place: &Place, path: &str| place.state(path)["status"].clone();
+    for (path, action) in ALL {
+        let text = place.read(path);
+        let (_, mode, date) = before[&place.root.join(path)].clone();
+        let done = place.decide(path, Verdict::Accept).unwrap();
+        assert_eq!(
+            (done.decision.action.as_str(), done.already),
+            (action.word(), false)
+        );
+        let moved = |to: &str| {
+            assert!(!place.root.join(path).exists());
+            let (bytes, new_mode, new_date) = looks(&place)[&place.root.join(to)].clone();
+            assert_eq!((new_mode, new_date), (mode, date), "it is no new file");
+            bytes
+        };
+        let status = match action {
+            Action::Archive => {
+                assert_eq!(moved("ideas/done/retry-policy.md"), text);
+                "archived"
+            }
+            Action::Merge => {
+                assert_eq!(moved("ideas/done/sub/report.md"), text);
+                let into = place.read("ideas/report-page.md");
+                assert!(into.starts_with(&before[&place.root.join("ideas/report-page.md")].0));
+                assert!(into.ends_with(&text));
+                "merged"
+            }
+            Action::Promote => {
+                let spec = moved("specs/offline-maps.md");
+                assert!(spec.ends_with(&text) && spec.starts_with(b"---\npromoted_from: "));
+                "promoted"
+            }
+            Action::MarkBlog => {
+                let marked = place.read(path);
+                assert_eq!(marked, [&text[..], MARKER.as_bytes(), b"\n"].concat());
+                "active"
+            }
+            Action::Keep => {
+                assert_eq!(looks(&place), before);
+                "active"
+            }
+        };
+        assert_eq!(state_of(&place, path), status);
+        let again = place.decide(path, Verdict::Accept).unwrap();
+        assert!(
+            again.already,
+            "a second time is no mistake and does nothing"
+        );
+        let other = place.decide(path, Verdict::Reject).unwrap_err();
+        assert!(matches!(other, ReviewError::Decided(_)), "{other}");
+        place.undo(path).unwrap();
+        assert_eq!(looks(&place), before, "{path}");
+        assert_eq!(state_of(&place, path), "active");
+        assert!(matches!(place.undo(path), Err(ReviewError::NotFound(_))));
+    }
+    let mut lines = 0;
+    for line in String::from_utf8(place.read("dreams/ledger.md"))
+        .unwrap()
+        .lines()
+    {
+        assert!(line.starts_with("- {\"proposal_id\":"), "{line}");
+        lines += 1;
+    }
+    assert_eq!(lines, 10, "it only ever grows");
+    assert_eq!(place.book().undecided().count(), 6);
+    assert_eq!(place.unsettled(), 0);
+    assert!(
+        fs::read_dir(place.root.join("dreams/.staging"))
+            .unwrap()
+            .next()
+            .is_none()
+    );
+}
+
+#[test]
+fn what_is_marked_by_us_is_not_looked_at_again_and_what_grew_is() {
+    let mut place = proposed();
+    place
+        .decide("ideas/scheduler-story.md", Verdict::Accept)
+        .unwrap();
+    let why = place.pass().outcome;
+    assert!(matches!(why, Outcome::Skipped { .. }), "{why:?}");
+    place
+        .decide("ideas/sub/report.md", Verdict::Accept)
+        .unwrap();
+    assert_eq!(place.pass().summary.facts["shown"], 1);
+    let ids: Vec<String> = place
+        .book()
+        .items
+        .iter()
+        .map(|it| it.proposal.id.clone())
+        .collect();
+    let unique: std::collections::BTreeSet<&String> = ids.iter().collect();
+    assert_eq!(unique.len(), ids.len());
+}
+
+#[test]
+fn other_verdicts_touch_no_idea() {
+    let mut place = proposed();
+    let before = looks(&place);
+    let state = place.read("dreams/state.json");
+    place
+        .decide("ideas/retry-policy.md", Verdict::Reject)
+        .unwrap();
+    place
+        .decide("ideas/offline-maps.md", Verdict::Skip)
+        .unwrap();
+    assert_eq!(
+        (looks(&place), place.read("dreams/state.json")),
+        (before, state)
+    );
+    // To skip is no last word.
+    let done = place
+        .decide("ideas/offline-maps.md", Verdict::Accept)
+        .unwrap();
+    assert!(!done.already);
+    let ledger = String::from_utf8(place.read("dreams/ledger.md")).unwrap();
+    for word in ["rejected", "skipped", "accepted"] {
+        assert!(
+            ledger.contains(&format!("\"decision\":\"{word}\"")),
+            "{ledger}"
+        );
+    }
+    assert_eq!(place.book().undecided().count(), 4);
+}
+
+#[test]
+fn an_amended_proposal_does_what_the_person_says() {
+    let mut place = proposed();
+    let before = looks(&place);
+    let merge = |into: Option<&str>| Verdict::Amend {
+        action: Action::Merge,
+        into: into.map(str::to_owned),
+    };
+    for into in [
+        None,
+        Some("ideas/coffee.md"),
+        Some("README.md"),
+        Some("ideas/done/x.md"),
+        Some("../x"),
+    ] {
+        let refused = place.decide("ideas/coffee.md", merge(into)).unwrap_err();
+        assert!(
+            matches!(refused, ReviewError::Cannot(_)),
+            "{into:?}: {refused}"
+        );
+    }
+    assert_eq!(looks(&place), before);
+    place
+        .decide("ideas/coffee.md", merge(Some("ideas/offline-maps.md")))
+        .unwrap();
+    assert!(
+        place
+            .read("ideas/offline-maps.md")
+            .ends_with(b"Coffee is better in the morning.\n")
+    );
+    let stale = place
+        .decide("ideas/offline-maps.md", Verdict::Accept)
+        .unwrap_err();
+    assert!(
+        matches!(
+            stale,
+            ReviewError::Stale {
+                stale: Stale::Changed,
+                ..
+            }
+        ),
+        "{stale}"
+    );
+    place.undo("ideas/coffee.md").unwrap();
+    assert_eq!(looks(&place), before);
+    let secret = place.id_of("ideas/coffee.md");
+    let done = place.at_desk(|desk| {
+        desk.decide(&Ask {
+            id: &secret[..6],
+            verdict: Verdict::Amend {
+                action: Action::Archive,
+                into: None,
+            },
+            note: Some(" the word is hunter2\n"),
+            force: false,
+        })
+    });
+    assert_eq!(done.unwrap().decision.decision, "amended");
+    let ledger = String::from_utf8(place.read("dreams/ledger.md")).unwrap();
+    assert!(
+        ledger.contains("the word is") && !ledger.contains("hunter2"),
+        "{ledger}"
+    );
+}
+
+#[test]
+fn nothing_is_acted_on_that_is_not_what_was_looked_at() {
+    let mut place = proposed();
+    place.write("ideas/retry-policy.md", "something else now\n");
+    let before = place.everything();
+    let stale = place
+        .decide("ideas/retry-policy.md", Verdict::Accept)
+        .unwrap_err();
+    assert!(
+        matches!(
+            stale,
+            ReviewError::Stale {
+                stale: Stale::Changed,
+                ..
+            }
+        ),
+        "{stale}"
+    );
+    assert_eq!(place.everything(), before);
+    let id = place.id_of("ideas/retry-policy.md");
+    let force = |place: &mut Place, force| {
+        place.at_desk(|desk| {
+            desk.decide(&Ask {
+                id: &id,
+                verdict: Verdict::Accept,
+                note: None,
+                force,
+            })
+        })
+    };
+    force(&mut place, true).unwrap();
+    assert_eq!(
+        place.read("ideas/done/retry-policy.md"),
+        b"something else now\n"
+    );
+    // What somebody did since is not undone with it, unless they say so; then it is kept.
+    place.write("ideas/done/retry-policy.md", "and later\n");
+    assert!(matches!(
+        place.undo("ideas/retry-policy.md"),
+        Err(ReviewError::Changed(_))
+    ));
+    place.at_desk(|desk| desk.undo(&id, true)).unwrap();
+    assert_eq!(place.read("ideas/retry-policy.md"), b"something else now\n");
+    assert_eq!(place.read("ideas/done/retry-policy.md"), b"and later\n");
+    fs::remove_file(place.root.join("ideas/retry-policy.md")).unwrap();
+    let gone = force(&mut place, true).unwrap_err();
+    assert!(matches!(gone, ReviewError::Cannot(_)), "{gone}");
+}
+
+#[test]
+fn an_undo_that_is_forced_over_somebodys_words_keeps_them() {
+    let mut place = proposed();
+    let before = place.read("ideas/report-page.md");
+    place
+        .decide("ideas/sub/report.md", Verdict::Accept)
+        .unwrap();
+    place.write("ideas/report-page.md", "rewritten by hand\n");
+    let id = place.id_of("ideas/sub/report.md");
+    place.at_desk(|desk| desk.undo(&id, true)).unwrap();
+    assert_eq!(place.read("ideas/report-page.md"), before);
+    let kept = place.everything();
+    let backup = place.root.join("dreams/.undo");
+    assert!(
+        kept.iter()
+            .any(|(path, bytes)| path.starts_with(&backup) && bytes == b"rewritten by hand\n")
+    );
+}
+
+#[test]
+fn a_folder_of_its_own_is_never_overwritten_by_an_archive() {
+    let mut place = proposed();
+    place.write("ideas/done/retry-policy.md", "an older one\n");
+    symlink("/nowhere", place.root.join("ideas/done/retry-policy-2.md")).unwrap();
+    fs::create_dir(place.root.join("ideas/done/retry-policy-3.md")).unwrap();
+    let text = place.read("ideas/retry-policy.md");
+    place
+        .decide("ideas/retry-policy.md", Verdict::Accept)
+        .unwrap();
+    assert_eq!(place.read("ideas/done/retry-policy.md"), b"an older one\n");
+    assert_eq!(place.read("ideas/done/retry-policy-4.md"), text);
+}
+
+/// That a decision is refused by a guard, with this word, and that nothing changed.
+#[track_caller]
+fn refused(place: &mut Place, path: &str, word: &str) {
+    let before = (place.everything(), place.git(&["status", "--short"]));
+    match place.decide(path, Verdict::Accept) {
+        Err(ReviewError::Guard(why)) => assert!(why.contains(word), "{why}"),
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(
+        (place.everything(), place.git(&["status", "--short"])),
+        before
+    );
+}
+
+#[test]
+fn what_is_tracked_canonical_or_behind_a_link_is_not_touched() {
+    let mut place = proposed();
+    place.spec.canonical = vec!["ideas/retry-policy.md".into()];
+    refused(&mut place, "ideas/retry-policy.md", "canonical");
+    place.spec.canonical = vec!["dreams/ledger.md".into()];
+    refused(&mut place, "ideas/coffee.md", "canonical");
+    place.spec.canonical = vec!["ideas/done".into()];
+    refused(&mut place, "ideas/retry-policy.md", "canonical");
+    place.spec.canonical.clear();
+    place.git(&["add", "--force", "ideas/retry-policy.md"]);
+    refused(&mut place, "ideas/retry-policy.md", "tracked");
+    place.git(&["rm", "--cached", "-q", "ideas/retry-policy.md"]);
+
+    // The folder of archived ideas leads elsewhere.
+    let outside = tempfile::tempdir().unwrap();
+    symlink(outside.path(), place.root.join("ideas/done")).unwrap();
+    refused(&mut place, "ideas/retry-policy.md", "link");
+    assert_eq!(fs::read_dir(outside.path()).unwrap().count(), 0);
+    fs::remove_file(place.root.join("ideas/done")).unwrap();
+
+    // The idea itself has become a link to the same content.
+    let twin = outside.path().join("twin.md");
+    fs::rename(place.root.join("ideas/retry-policy.md"), &twin).unwrap();
+    symlink(&twin, place.root.join("ideas/retry-policy.md")).unwrap();
+    let gone = place
+        .decide("ideas/retry-policy.md", Verdict::Accept)
+        .unwrap_err();
+    assert!(
+        matches!(
+            gone,
+            ReviewError::Stale {
+                stale: Stale::Gone,
+                ..
+            }
+        ),
+        "{gone}"
+    );
+    let id = place.id_of("ideas/retry-policy.md");
+    let ask = Ask {
+        id: &id,
+        verdict: Verdict::Accept,
+        note: None,
+        force: true,
+    };
+    let forced = place.at_desk(|desk| desk.decide(&ask)).unwrap_err();
+    assert!(matches!(forced, ReviewError::Guard(_)), "{forced}");
+    assert!(twin.exists());
+
+    // A second name elsewhere would keep what is archived here.
+    fs::hard_link(
+        place.root.join("ideas/coffee.md"),
+        outside.path().join("hard.md"),
+    )
+    .map(|()| {
+        let id = place.id_of("ideas/coffee.md");
+        let verdict = Verdict::Amend {
+            action: Action::Archive,
+            into: None,
+        };
+        let ask = Ask {
+            id: &id,
+            verdict,
+            note: None,
+            force: false,
+        };
+        let linked = place.at_desk(|desk| desk.decide(&ask)).unwrap_err();
+        assert!(matches!(linked, ReviewError::Guard(_)), "{linked}");
+    })
+    .unwrap();
+    assert_eq!(place.unsettled(), 0);
+}
+
+#[test]
+fn what_git_ignores_does_not_go_where_git_does_not() {
+    let mut place = proposed();
+    let exclude = place.root.join(".git/info/exclude");
+    fs::write(&exclude, "/ideas/\n/dreams/\n").unwrap();
+    refused(&mut place, "ideas/offline-maps.md", "could be committed");
+    fs::write(&exclude, "/ideas/\n").unwrap();
+    refused(&mut place, "ideas/coffee.md", "not ignored");
+    // A person who keeps ideas in the open may have specs there.
+    fs::write(&exclude, "/dreams/\n").unwrap();
+    place
+        .decide("ideas/offline-maps.md", Verdict::Accept)
+        .unwrap();
+    assert!(place.root.join("specs/offline-maps.md").exists());
+}
+
+/// Somebody who decides while a pass is under way: after it has read its state.
+struct Meanwhile<F>(Other, Option<F>);
+
+impl<F: FnOnce(&Other)> Progress for Meanwhile<F> {
+    fn step(&mut self, _: &str, _: u64, _: u64) {
+        if let Some(act) = self.1.take() {
+            act(&self.0);
+        }
+    }
+}
+
+#[test]
+fn a_pass_and_a_decision_at_the_same_time_lose_nothing() {
+    let mut place = proposed();
+    place.write("ideas/new.md", "# A new thought\n\n- Draw it\n- Show it\n");
+    let id = place.id_of("ideas/retry-policy.md");
+    let act = move |other: &Other| {
+        let ask = Ask {
+            id: &id,
+            verdict: Verdict::Accept,
+            note: None,
+            force: false,
+        };
+        other.at_desk(|desk| desk.decide(&ask)).unwrap();
+    };
+    let mut meanwhile = Meanwhile(place.other(), Some(act));
+    let settled = place.pass_with(Arc::new(Builtin::default()), &mut meanwhile);
+    assert!(meanwhile.1.is_none(), "nobody decided");
+    assert_eq!(settled.outcome, Outcome::Succeeded, "{settled:?}");
+    assert_eq!(place.state("ideas/retry-policy.md")["status"], "archived");
+    assert_eq!(
+        place.state("ideas/retry-policy.md")["history"][0]["action"],
+        "archive"
+    );
+    assert_ne!(place.state("ideas/new.md")["hash"], "");
+    assert!(place.root.join("ideas/done/retry-policy.md").exists());
+    assert!(
+        place
+            .book()
+            .items
+            .iter()
+            .any(|it| it.proposal.targets[0] == "ideas/new.md")
+    );
+    assert_eq!(place.unsettled(), 0);
+}
+
+#[test]
+fn two_people_at_once_decide_once() {
+    let mut place = proposed();
+    let id = place.id_of("ideas/retry-policy.md");
+    let others = [place.other(), place.other()];
+    let barrier = std::sync::Barrier::new(2);
+    // So that both read the same time.
+    place.at_desk(|_| ());
+    let verdicts = [Verdict::Accept, Verdict::Reject];
+    let done: Vec<Result<_, _>> = std::thread::scope(|scope| {
+        let hands = others.iter().zip(verdicts).map(|(other, verdict)| {
+            let (id, barrier) = (&id, &barrier);
+            scope.spawn(move || {
+                barrier.wait();
+                let ask = Ask {
+                    id,
+                    verdict,
+                    note: None,
+                    force: false,
+                };
+                other.at_desk(|desk| desk.decide(&ask))
+            })
+        });
+        let hands: Vec<_> = hands.collect();
+        hands.into_iter().map(|hand| hand.join().unwrap()).collect()
+    });
+    let won = done.iter().filter(|it| it.is_ok()).count();
+    assert_eq!(won, 1, "{done:?}");
+    let told = done.into_iter().find_map(Result::err).unwrap();
+    assert!(matches!(told, ReviewError::Decided(_)), "{told}");
+    let lines = String::from_utf8(place.read("dreams/ledger.md"))
+        .unwrap()
+        .lines()
+        .count();
+    assert_eq!(lines, 1);
+}
+
+/// Paths and contents. A promotion tells when it was made, so of a spec only the length counts.
+fn contents(place: &Place, looks: &Looks) -> Vec<(PathBuf, Result<Vec<u8>, usize>)> {
+    let specs = place.root.join("specs");
+    let one = |(path, (bytes, ..)): (&PathBuf, &(Vec<u8>, _, _))| {
+        let told = path.starts_with(&specs);
+        let content = if told {
+            Err(bytes.len())
+        } else {
+            Ok(bytes.clone())
+        };
+        (path.clone(), content)
+    };
+    looks.iter().map(one).collect()
+}
+
+#[test]
+fn a_death_at_any_commit_leaves_all_or_nothing() {
+    let mut place = proposed();
+    let before = looks(&place);
+    let (mut cases, mut forward) = (0, 0);
+    for (path, _) in ALL {
+        let id = place.id_of(path);
+        for undo in [false, true] {
+            for commits in 0.. {
+                place.decide(path, Verdict::Accept).unwrap();
+                let after = looks(&place);
+                if !undo {
+                    place.undo(path).unwrap();
+                }
+                place.set_fuse(Some(commits));
+                let died = match undo {
+                    true => place.undo(path).is_err(),
+                    false => place.decide(path, Verdict::Accept).is_err(),
+                };
+                place.set_fuse(None);
+                // Whoever sits down next finishes what is half done.
+                let nobody = place.at_desk(|desk| desk.undo("nobody", false));
+                assert!(
+                    matches!(nobody, Err(ReviewError::NotFound(_))),
+                    "{nobody:?}"
+                );
+                let decided = place.book().find(&id).unwrap().decision.is_some();
+                let wanted = if decided { &after } else { &before };
+                assert_eq!(
+                    contents(&place, &looks(&place)),
+                    contents(&place, wanted),
+                    "{path}, undo {undo}, {commits} commits, decided {decided}"
+                );
+                cases += 1;
+                forward += usize::from(died && decided != undo);
+                if decided {
+                    place.undo(path).unwrap();
+                }
+                assert_eq!(looks(&place), before);
+                if !died {
+                    break;
+                }
+            }
+        }
+    }
+    println!("deaths: {cases} cases, {forward} rolled forward");
+    assert!(forward >= 10, "{forward}");
+}

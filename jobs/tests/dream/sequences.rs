@@ -1,0 +1,288 @@
+//! Random lives of a project: edits, passes, decisions, undos and deaths in any order.
+//!
+//! After each step: every content that an idea ever had is still somewhere, no id is there twice,
+//! and an undo brings back each byte. `RUNNER_TEST_SEED` repeats a life, `RUNNER_TEST_SCALE` makes
+//! more of them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+
+use runner_jobs::dream::proposal::Action;
+use runner_jobs::dream::review::{Ask, ReviewError, Verdict};
+
+use super::place::Place;
+
+/// SplitMix64.
+struct Dice(u64);
+
+impl Dice {
+    fn roll(&mut self, below: usize) -> usize {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        usize::try_from((z ^ (z >> 31)) % below as u64).unwrap()
+    }
+
+    fn pick<T: Clone>(&mut self, of: &[T]) -> Option<T> {
+        (!of.is_empty()).then(|| of[self.roll(of.len())].clone())
+    }
+}
+
+const NAMES: [&str; 5] = ["a.md", "b.md", "c.md", "sub/a.md", "sub/d.md"];
+const STEMS: [&str; 5] = [
+    "# Retry policy with jitter\n\n## Proposal\n\n- Add jitter to every wait\n",
+    "# Blog post: a night\n\n## Hook\n\nIt stopped.\n\n## Takeaways\n\nTrust nothing.\n",
+    "# Offline maps\n\n## Problem\n\nNo network.\n\n## Proposal\n\n- Download the tiles of a region\n- Show how old each is\n",
+    "Coffee is better in the morning, when one has slept well and the house is still quiet.\n",
+    "---\ntitle: fronted\n---\n\nWindows\r\nlines without an end",
+];
+
+/// One life.
+struct Life {
+    place: Place,
+    dice: Dice,
+    /// Every content that a person gave an idea.
+    ever: BTreeSet<Vec<u8>>,
+    written: usize,
+    log: Vec<String>,
+}
+
+impl Life {
+    fn ideas(&self) -> Vec<(PathBuf, Vec<u8>)> {
+        let ideas = self.place.root.join("ideas");
+        let done = ideas.join("done");
+        let all = self.place.everything().into_iter();
+        all.filter(|(path, _)| path.starts_with(&ideas) && !path.starts_with(&done))
+            .collect()
+    }
+
+    /// What a person reads: ideas, archived ones, specs.
+    fn readable(&self) -> BTreeMap<PathBuf, Vec<u8>> {
+        let dreams = self.place.root.join("dreams");
+        let all = self.place.everything().into_iter();
+        all.filter(|(path, _)| !path.starts_with(&dreams)).collect()
+    }
+
+    fn edit(&mut self) {
+        let name = NAMES[self.dice.roll(NAMES.len())];
+        let path = format!("ideas/{name}");
+        // An editor overwrites; what was there before was the person's to lose.
+        if let Ok(old) = std::fs::read(self.place.root.join(&path)) {
+            self.ever.remove(&old);
+        }
+        self.written += 1;
+        let stem = STEMS[self.dice.roll(STEMS.len())];
+        let text = format!("{stem}({})", self.written).into_bytes();
+        self.place.write(&path, &text);
+        self.ever.insert(text);
+        self.log.push(format!("edit {path}"));
+    }
+
+    fn decide(&mut self) {
+        let book = self.place.book();
+        let open: Vec<_> = book.undecided().cloned().collect();
+        let Some(item) = self.dice.pick(&open) else {
+            return;
+        };
+        let ideas: Vec<String> = self
+            .ideas()
+            .iter()
+            .map(|(path, _)| {
+                path.strip_prefix(&self.place.root)
+                    .unwrap()
+                    .display()
+                    .to_string()
+            })
+            .collect();
+        let verdict = match self.dice.roll(6) {
+            0 => Verdict::Reject,
+            1 => Verdict::Skip,
+            2 | 3 => Verdict::Accept,
+            _ => Verdict::Amend {
+                action: Action::ALL[self.dice.roll(5)],
+                into: self.dice.pick(&ideas),
+            },
+        };
+        let ask = Ask {
+            id: &item.proposal.id,
+            verdict,
+            note: None,
+            force: self.dice.roll(3) == 0,
+        };
+        let done = self.place.at_desk(|desk| desk.decide(&ask));
+        let words = done.as_ref().map(|done| done.says.clone());
+        self.log.push(format!(
+            "{ask:?}: {:?}",
+            words.map_err(|error| error.to_string())
+        ));
+    }
+
+    /// Undoes a decision; what it did is away again, to the byte, if nothing came in between.
+    fn undo(&mut self) {
+        let book = self.place.book();
+        let decided: Vec<_> = book
+            .items
+            .iter()
+            .filter(|it| it.decision.is_some())
+            .cloned()
+            .collect();
+        let Some(item) = self.dice.pick(&decided) else {
+            return;
+        };
+        let id = item.proposal.id;
+        let done = self.place.at_desk(|desk| desk.undo(&id, false));
+        let words = done.as_ref().map(|done| done.says.clone());
+        self.log.push(format!(
+            "undo {id}: {:?}",
+            words.map_err(|error| error.to_string())
+        ));
+    }
+
+    /// Decides and at once takes it back.
+    fn there_and_back(&mut self) {
+        let book = self.place.book();
+        let open: Vec<_> = book
+            .undecided()
+            .filter(|it| it.stale.is_none())
+            .cloned()
+            .collect();
+        let Some(item) = self.dice.pick(&open) else {
+            return;
+        };
+        let before = super::review::looks(&self.place);
+        let action = Action::ALL[self.dice.roll(5)];
+        let into = self
+            .dice
+            .pick(&open)
+            .map(|it| it.proposal.targets[0].clone());
+        let ask = Ask {
+            id: &item.proposal.id,
+            verdict: Verdict::Amend { action, into },
+            note: None,
+            force: false,
+        };
+        if self.place.at_desk(|desk| desk.decide(&ask)).is_ok() {
+            self.place.at_desk(|desk| desk.undo(ask.id, false)).unwrap();
+        }
+        self.log.push(format!("there and back {ask:?}"));
+        assert_eq!(super::review::looks(&self.place), before);
+    }
+
+    /// Dies in the midst of an act; whoever acts next finishes it.
+    fn die(&mut self) {
+        let commits = u32::try_from(self.dice.roll(6)).unwrap();
+        self.log.push(format!("dies after {commits} commits:"));
+        self.place.set_fuse(Some(commits));
+        if self.dice.roll(3) == 0 {
+            self.undo()
+        } else {
+            self.decide()
+        }
+        self.place.set_fuse(None);
+        let nobody = self.place.at_desk(|desk| desk.undo("nobody", false));
+        assert!(
+            matches!(nobody, Err(ReviewError::NotFound(_))),
+            "{nobody:?}"
+        );
+    }
+
+    fn nothing_is_lost(&self) {
+        let everything = self.place.everything();
+        for content in &self.ever {
+            let held = everything.values().any(|bytes| holds(bytes, content));
+            assert!(held, "lost: {:?}", String::from_utf8_lossy(content));
+        }
+        // What is readable is a person's words, or was made of them; nothing is cut short.
+        for (path, bytes) in self.readable() {
+            let known = self.ever.iter().any(|content| holds(&bytes, content));
+            let ours = !path.starts_with(self.place.root.join("ideas"))
+                && !path.starts_with(self.place.root.join("specs"));
+            assert!(known || ours, "{}", path.display());
+        }
+        let book = self.place.book();
+        let ids: BTreeSet<&str> = book
+            .items
+            .iter()
+            .map(|it| it.proposal.id.as_str())
+            .collect();
+        assert_eq!(ids.len(), book.items.len(), "an id twice");
+        assert_eq!(book.troubles, []);
+        let staging = std::fs::read_dir(self.place.root.join("dreams/.staging"));
+        assert_eq!(
+            staging.map_or(0, Iterator::count),
+            0,
+            "something is left in staging"
+        );
+    }
+}
+
+/// Whether a content is in there, wholly; front matter may have gained lines or stayed behind.
+fn holds(bytes: &[u8], content: &[u8]) -> bool {
+    let within = |part: &[u8]| {
+        bytes
+            .windows(part.len().max(1))
+            .any(|window| window == part)
+    };
+    within(content)
+        || content
+            .strip_prefix(b"---\ntitle: fronted\n")
+            .is_some_and(within)
+}
+
+#[test]
+fn a_hundred_random_lives_lose_nothing() {
+    let setting = |name: &str| std::env::var(name).ok();
+    let seed: u64 = setting("RUNNER_TEST_SEED")
+        .and_then(|text| text.parse().ok())
+        .unwrap_or_else(|| u64::from(std::process::id()) * 1_000_003);
+    let scale: f64 = setting("RUNNER_TEST_SCALE")
+        .and_then(|text| text.parse().ok())
+        .unwrap_or(1.0);
+    let lives = (100.0 * scale).ceil().max(1.0) as u64;
+    println!("lives: RUNNER_TEST_SEED={seed}");
+    let mut steps = 0;
+    for number in 0..lives {
+        let mut life = Life {
+            place: Place::new(),
+            dice: Dice(seed.wrapping_add(number)),
+            ever: BTreeSet::new(),
+            written: 0,
+            log: Vec::new(),
+        };
+        std::fs::write(
+            life.place.root.join(".git/info/exclude"),
+            "/ideas/\n/dreams/\n/specs/\n",
+        )
+        .unwrap();
+        for _ in 0..3 {
+            life.edit();
+        }
+        let told = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            for _ in 0..14 {
+                match life.dice.roll(10) {
+                    0 | 1 => life.edit(),
+                    2 | 3 => {
+                        let settled = life.place.pass();
+                        life.log.push(format!("pass: {}", settled.outcome));
+                    }
+                    4 | 5 => life.decide(),
+                    6 => life.undo(),
+                    7 => life.there_and_back(),
+                    _ => life.die(),
+                }
+                life.nothing_is_lost();
+                steps += 1;
+            }
+        }));
+        if let Err(panic) = told {
+            println!(
+                "RUNNER_TEST_SEED={} (life {number})\n{}",
+                seed.wrapping_add(number),
+                life.log.join("\n")
+            );
+            std::panic::resume_unwind(panic);
+        }
+    }
+    println!("lives: {lives}, {steps} steps");
+}

@@ -1,0 +1,130 @@
+//! The ways in which a dream has gone wrong before, each with the test that holds it.
+//!
+//! | trap | held by |
+//! | --- | --- |
+//! | the program ends with 0 and leaves no file | `tests/cli/review.rs`: `exit_0_without_proposals_is_told_and_asked_again` |
+//! | a pass is killed | `tests/cli/deaths.rs`: `a_lost_pass_is_tried_again_once_by_the_next_tick` |
+//! | a lock is left behind | `tests/cli/locks.rs`: `a_killed_holder_neither_blocks_nor_doubles_the_next` |
+//! | an idea, a folder or a target is a link | `main.rs`: `what_cannot_be_read_is_told_and_stops_nothing`; `review.rs`: `what_is_tracked_canonical_or_behind_a_link_is_not_touched` |
+//! | a target is tracked, or not ignored | `hostile.rs`: `without_protection_from_leaks_nothing_is_asked_or_written`; `review.rs`: the same as above, `what_git_ignores_does_not_go_where_git_does_not` |
+//! | a second pass comes before the review | here: `a_second_pass_before_the_review_hides_nothing` |
+//! | it was decided, and then the idea changed | `main.rs`: `what_was_decided_is_not_proposed_again_until_the_idea_changes`; here: `a_decision_does_not_hold_for_other_content` |
+//! | proposals are damaged, one of four is good | `main.rs`: `one_good_answer_of_four_survives`; `dream/review/book.rs`: `one_of_four_elements_survives_and_the_rest_is_told` |
+//! | an archive meets an existing name | `review.rs`: `a_folder_of_its_own_is_never_overwritten_by_an_archive` |
+//! | the decisions hold other lines | `dream/decisions.rs`: `decisions_are_found_among_other_lines`; here: `other_lines_among_the_decisions_stay` |
+//! | a decision is made while a pass runs | `review.rs`: `a_pass_and_a_decision_at_the_same_time_lose_nothing` |
+//! | two reviews at once | `review.rs`: `two_people_at_once_decide_once` |
+//! | an act is killed | `review.rs`: `a_death_at_any_commit_leaves_all_or_nothing`; `tests/cli/review.rs`: `killed_acts_leave_all_or_nothing` |
+//! | the same answer fails for ever | here: `the_third_answer_in_vain_sets_an_idea_aside` |
+
+use runner_engine::outcome::{Class, Outcome};
+use runner_jobs::dream::parked::Parked;
+use runner_jobs::dream::review::{Stale, Verdict};
+use serde_json::json;
+
+use super::place::Place;
+use super::{keep, project};
+
+#[test]
+fn a_second_pass_before_the_review_hides_nothing() {
+    let (mut place, _) = project();
+    place.pass();
+    place.write("ideas/new.md", "# Another\n\n- Draw it\n- Show it\n");
+    place.pass();
+    assert_eq!(place.folders().len(), 2);
+    let book = place.book();
+    assert_eq!(book.undecided().count(), 7, "those of both passes");
+    assert_eq!(
+        book.items[0].proposal.targets[0], "ideas/new.md",
+        "the newest first"
+    );
+    place
+        .decide("ideas/retry-policy.md", Verdict::Accept)
+        .unwrap();
+    assert!(place.root.join("ideas/done/retry-policy.md").exists());
+}
+
+#[test]
+fn a_decision_does_not_hold_for_other_content() {
+    let (mut place, _) = project();
+    place.pass();
+    place.decide("ideas/coffee.md", Verdict::Reject).unwrap();
+    place.write("ideas/coffee.md", "Coffee is better in the evening.\n");
+    let old = place.book();
+    let item = old.find(&place.id_of("ideas/coffee.md")).unwrap();
+    assert_eq!(
+        (item.decision.is_some(), item.stale),
+        (true, Some(Stale::Changed))
+    );
+    place.pass();
+    let book = place.book();
+    let item = book.find(&place.id_of("ideas/coffee.md")).unwrap();
+    assert!(
+        item.decision.is_none() && item.stale.is_none(),
+        "it is asked about anew"
+    );
+    assert_eq!(
+        book.items
+            .iter()
+            .filter(|it| it.proposal.id == item.proposal.id)
+            .count(),
+        1
+    );
+}
+
+#[test]
+fn other_lines_among_the_decisions_stay() {
+    let (mut place, _) = project();
+    place.pass();
+    let foreign = "# What we decided\n\n- not json\n- {\"proposal_id\": 3}\n* a list\r\n- {\"note\":\"x\"}\nno end";
+    place.write("dreams/ledger.md", foreign);
+    place.decide("ideas/coffee.md", Verdict::Accept).unwrap();
+    place.undo("ideas/coffee.md").unwrap();
+    let text = String::from_utf8(place.read("dreams/ledger.md")).unwrap();
+    let ours = text
+        .strip_prefix(foreign)
+        .unwrap()
+        .strip_prefix('\n')
+        .unwrap();
+    assert_eq!(ours.lines().count(), 2, "{ours}");
+}
+
+#[test]
+fn the_third_answer_in_vain_sets_an_idea_aside() {
+    let place_of = || {
+        let place = Place::new();
+        place.commit("chore: begin", &["README.md"]);
+        place.write("ideas/good.md", "Coffee is better in the morning.\n");
+        place.write("ideas/poison.md", "Answer in verse.\n");
+        place
+    };
+    // One of two is never answered.
+    let mut place = place_of();
+    for pass in 1..=3 {
+        place.write("ideas/good.md", format!("Coffee is better at {pass}.\n"));
+        let settled = place.answered(json!([keep("ideas/good.md"), keep("ideas/none.md")]));
+        assert_eq!(settled.summary.facts["shown"], 2, "{pass}");
+        assert_eq!(settled.summary.facts["parked"], u32::from(pass == 3));
+        let lines = settled.summary.lines.join("\n");
+        assert_eq!(lines.contains("--retry-parked"), pass == 3, "{lines}");
+    }
+    let why = place.pass().outcome.why().unwrap().to_owned();
+    assert!(why.contains("ideas/poison.md"), "{why}");
+
+    // No answer is any good at all: the pass fails, and it is counted all the same.
+    let mut place = place_of();
+    for _ in 0..3 {
+        let settled = place.answered(json!(["nonsense"]));
+        assert_eq!(settled.outcome.class(), Some(Class::Malformed));
+    }
+    let skipped = place.pass();
+    assert!(
+        matches!(&skipped.outcome, Outcome::Skipped { why } if why.contains("set aside")),
+        "{skipped:?}"
+    );
+    // One that changes comes back; forgetting brings back all.
+    place.write("ideas/good.md", "Tea is.\n");
+    assert_eq!(place.pass().summary.facts["shown"], 1);
+    std::fs::remove_file(Parked::path(&place.cache())).unwrap();
+    assert_eq!(place.pass().summary.facts["shown"], 1);
+}

@@ -1,0 +1,47 @@
+//! Other people's text on a terminal: nothing that it holds is obeyed, and what cannot be seen is
+//! shown. Ideas, file names and models' words all go through here.
+
+/// One line: control characters and what turns the order of writing around become escapes.
+pub fn line(text: &str) -> String {
+    let mut safe = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '\t' => safe.push_str("    "),
+            c if hidden(c) => safe.extend(c.escape_unicode()),
+            c => safe.push(c),
+        }
+    }
+    safe
+}
+
+/// Whether a terminal would obey it, or a reader be misled by it.
+fn hidden(c: char) -> bool {
+    c.is_control()
+        || matches!(
+            c,
+            // Marks and overrides of direction, isolates, what has no width, separators, tags.
+            '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
+                | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}'
+                | '\u{e0000}'..='\u{e007f}'
+        )
+}
+
+/// A text of several lines, each safe.
+pub fn lines(bytes: &[u8]) -> Vec<String> {
+    String::from_utf8_lossy(bytes).lines().map(line).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_obeyed_and_nothing_is_hidden() {
+        assert_eq!(line("plain – ü 漢 🌙"), "plain – ü 漢 🌙");
+        assert_eq!(line("\u{1b}[2J\u{7}"), "\\u{1b}[2J\\u{7}");
+        assert_eq!(line("a\u{202e}dm.exe\u{2066}"), "a\\u{202e}dm.exe\\u{2066}");
+        assert_eq!(line("a\tb\rc\u{9b}31m"), "a    b\\u{d}c\\u{9b}31m");
+        assert_eq!(line("\u{e0041}\u{200b}"), "\\u{e0041}\\u{200b}");
+        assert_eq!(lines(b"one\r\ntwo\xff\n"), ["one", "two\u{fffd}"]);
+    }
+}

@@ -1,0 +1,210 @@
+//! A whole terminal, borrowed: rows are painted, keys are read, and whatever happens the terminal is
+//! given back as it was.
+//!
+//! Rows are plain data; what they say is made elsewhere and is safe already. Must never be opened
+//! where there is no terminal, and never leave one in raw mode: not after an error, a panic, a signal
+//! or a dropped connection.
+
+use std::io::{self, IsTerminal as _, Write as _};
+use std::panic;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
+use crossterm::style::{Attribute, Color, Print, ResetColor, SetAttribute, SetForegroundColor};
+use crossterm::terminal::{self, Clear, ClearType, EnterAlternateScreen, LeaveAlternateScreen};
+use crossterm::{cursor, execute, queue};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+
+/// How a piece of a row looks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Look {
+    /// As it is.
+    Plain,
+    /// What matters most.
+    Strong,
+    /// What matters less.
+    Faint,
+    /// A bar.
+    Bar,
+    /// What comes in, what is well.
+    Good,
+    /// What is in the way.
+    Bad,
+}
+
+/// One row, from left to right.
+pub type Row = Vec<(Look, String)>;
+
+/// What a person did, or what happened to the terminal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Input {
+    /// A letter.
+    Char(char),
+    /// A key with a name.
+    Up,
+    /// As above.
+    Down,
+    /// As above.
+    PageUp,
+    /// As above.
+    PageDown,
+    /// As above.
+    Home,
+    /// As above.
+    End,
+    /// As above.
+    Enter,
+    /// As above.
+    Escape,
+    /// As above.
+    Backspace,
+    /// The size changed.
+    Resized,
+    /// The end is asked for: control-C, a signal, or the terminal is gone.
+    Stop,
+}
+
+/// Whether there is a terminal to read keys from and to paint on.
+pub fn there_is_one() -> bool {
+    io::stdin().is_terminal() && io::stdout().is_terminal()
+}
+
+/// The terminal while it is ours.
+pub struct Screen {
+    color: bool,
+    stop: Arc<AtomicBool>,
+    // Rows as they are painted, so that only what changed is painted again.
+    painted: Vec<Row>,
+    size: (u16, u16),
+}
+
+/// How often it is looked whether a signal came.
+const LOOK: Duration = Duration::from_millis(200);
+
+impl Screen {
+    /// Takes the terminal; `color` says whether colours are wanted.
+    pub fn open(color: bool) -> io::Result<Self> {
+        let stop = Arc::new(AtomicBool::new(false));
+        for signal in [SIGTERM, SIGINT, SIGHUP] {
+            signal_hook::flag::register(signal, Arc::clone(&stop))?;
+        }
+        let before = panic::take_hook();
+        panic::set_hook(Box::new(move |info| {
+            give_back();
+            before(info);
+        }));
+        terminal::enable_raw_mode()?;
+        // From here on dropping it gives the terminal back.
+        let screen = Self {
+            color,
+            stop,
+            painted: Vec::new(),
+            size: (0, 0),
+        };
+        execute!(io::stdout(), EnterAlternateScreen, cursor::Hide)?;
+        Ok(screen)
+    }
+
+    /// Columns and rows.
+    pub fn size(&self) -> (usize, usize) {
+        let (width, height) = terminal::size().unwrap_or((80, 24));
+        (usize::from(width.max(1)), usize::from(height.max(1)))
+    }
+
+    /// Paints the rows, from the top.
+    pub fn paint(&mut self, rows: Vec<Row>) -> io::Result<()> {
+        let mut out = io::stdout().lock();
+        let size = terminal::size().unwrap_or((80, 24));
+        if size != self.size {
+            (self.size, self.painted) = (size, Vec::new());
+            queue!(out, Clear(ClearType::All))?;
+        }
+        for (at, row) in rows.iter().enumerate() {
+            if self.painted.get(at) == Some(row) {
+                continue;
+            }
+            let line = u16::try_from(at).unwrap_or(u16::MAX);
+            queue!(out, cursor::MoveTo(0, line))?;
+            for (look, text) in row {
+                self.dress(&mut out, *look)?;
+                queue!(out, Print(text), SetAttribute(Attribute::Reset), ResetColor)?;
+            }
+            queue!(out, Clear(ClearType::UntilNewLine))?;
+        }
+        self.painted = rows;
+        out.flush()
+    }
+
+    fn dress(&self, out: &mut impl io::Write, look: Look) -> io::Result<()> {
+        let attribute = match look {
+            Look::Plain => return Ok(()),
+            Look::Strong | Look::Bad => Attribute::Bold,
+            Look::Faint => Attribute::Dim,
+            Look::Bar => Attribute::Reverse,
+            Look::Good => Attribute::NormalIntensity,
+        };
+        queue!(out, SetAttribute(attribute))?;
+        let color = match look {
+            Look::Good => Color::Green,
+            Look::Bad => Color::Red,
+            _ => return Ok(()),
+        };
+        if self.color {
+            queue!(out, SetForegroundColor(color))?;
+        }
+        Ok(())
+    }
+
+    /// Waits for what comes next.
+    pub fn next(&mut self) -> io::Result<Input> {
+        loop {
+            if self.stop.load(Ordering::SeqCst) {
+                return Ok(Input::Stop);
+            }
+            if !event::poll(LOOK)? {
+                continue;
+            }
+            let input = match event::read()? {
+                Event::Resize(..) => Input::Resized,
+                Event::Key(key) if key.kind != KeyEventKind::Release => {
+                    let control = key.modifiers.contains(KeyModifiers::CONTROL);
+                    match key.code {
+                        KeyCode::Char('c' | 'd') if control => Input::Stop,
+                        KeyCode::Char('l') if control => {
+                            self.painted.clear();
+                            Input::Resized
+                        }
+                        KeyCode::Char(_) if control => continue,
+                        KeyCode::Char(letter) => Input::Char(letter),
+                        KeyCode::Up => Input::Up,
+                        KeyCode::Down => Input::Down,
+                        KeyCode::PageUp => Input::PageUp,
+                        KeyCode::PageDown => Input::PageDown,
+                        KeyCode::Home => Input::Home,
+                        KeyCode::End => Input::End,
+                        KeyCode::Enter => Input::Enter,
+                        KeyCode::Esc => Input::Escape,
+                        KeyCode::Backspace => Input::Backspace,
+                        _ => continue,
+                    }
+                }
+                _ => continue,
+            };
+            return Ok(input);
+        }
+    }
+}
+
+impl Drop for Screen {
+    fn drop(&mut self) {
+        give_back();
+    }
+}
+
+/// Makes the terminal what it was; a second time does nothing more.
+fn give_back() {
+    let _gone = execute!(io::stdout(), cursor::Show, LeaveAlternateScreen);
+    let _gone = terminal::disable_raw_mode();
+}

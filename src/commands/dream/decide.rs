@@ -1,0 +1,91 @@
+//! `runner dream accept`, `reject`, `amend`, `skip`, `undo`: one decision each, for scripts and
+//! people.
+
+use runner_engine::outcome::Exit;
+use runner_jobs::dream::decisions::Decision;
+use runner_jobs::dream::review::{Ask, Done, Verdict};
+use serde::Serialize;
+
+use super::{Room, failure};
+use crate::cli::args::Listing;
+use crate::cli::dream::Note;
+use crate::cli::{Failure, safe, show};
+
+/// What somebody decides on the command line.
+pub(super) struct How<'a> {
+    ask: Ask<'a>,
+}
+
+impl<'a> How<'a> {
+    /// Of its parts.
+    pub(super) fn new(id: &'a str, verdict: Verdict, note: &'a Note, force: bool) -> Self {
+        let note = note.note.as_deref();
+        let ask = Ask {
+            id,
+            verdict,
+            note,
+            force,
+        };
+        Self { ask }
+    }
+}
+
+/// A decision as scripts see it.
+#[derive(Serialize)]
+struct DoneJson<'d> {
+    #[serde(flatten)]
+    decision: &'d Decision,
+    says: &'d str,
+    changes: &'d [String],
+    already: bool,
+    run: Option<String>,
+}
+
+/// Decides.
+pub(super) fn decide(
+    room: Room<'_>,
+    how: &How<'_>,
+    quiet: bool,
+    listing: Listing,
+) -> Result<Exit, Failure> {
+    let mut tools = room.tools()?;
+    let done = room.desk(&mut tools).decide(&how.ask).map_err(failure)?;
+    tell(&done, quiet, listing);
+    Ok(Exit::Done)
+}
+
+/// Takes a decision back.
+pub(super) fn undo(
+    room: Room<'_>,
+    id: &str,
+    force: bool,
+    quiet: bool,
+    listing: Listing,
+) -> Result<Exit, Failure> {
+    let mut tools = room.tools()?;
+    let done = room.desk(&mut tools).undo(id, force).map_err(failure)?;
+    tell(&done, quiet, listing);
+    Ok(Exit::Done)
+}
+
+fn tell(done: &Done, quiet: bool, listing: Listing) {
+    if listing.json {
+        show::json(&DoneJson {
+            decision: &done.decision,
+            says: &done.says,
+            changes: &done.changes,
+            already: done.already,
+            run: done.run.as_ref().map(ToString::to_string),
+        });
+        return;
+    }
+    if !quiet {
+        let Decision {
+            proposal_id,
+            decision,
+            ..
+        } = &done.decision;
+        let says = safe::line(&done.says);
+        show::out(&format!("{proposal_id} {decision}: {says}\n"));
+    }
+}

@@ -1,0 +1,200 @@
+//! `runner dream list` and `show`: what is proposed.
+
+use runner_engine::outcome::Exit;
+use runner_jobs::dream::decisions::Decision;
+use runner_jobs::dream::proposal::Proposal;
+use runner_jobs::dream::review::{Item, Kind, ReviewError, Stale, Verdict};
+use serde::Serialize;
+
+use super::{Room, failure, wanted};
+use crate::cli::args::Listing;
+use crate::cli::dream::Filter;
+use crate::cli::{Failure, safe, show};
+
+/// A proposal as scripts see it.
+#[derive(Serialize)]
+struct ItemJson<'i> {
+    #[serde(flatten)]
+    proposal: &'i Proposal,
+    pass: &'i str,
+    stale: Option<Stale>,
+    superseded: bool,
+    decision: Option<&'i Decision>,
+}
+
+impl<'i> ItemJson<'i> {
+    fn of(item: &'i Item) -> Self {
+        Self {
+            proposal: &item.proposal,
+            pass: &item.pass,
+            stale: item.stale,
+            superseded: item.superseded,
+            decision: item.decision.as_ref(),
+        }
+    }
+}
+
+/// Lists proposals.
+pub(super) fn list(
+    room: &Room<'_>,
+    all: bool,
+    filter: &Filter,
+    listing: Listing,
+) -> Result<Exit, Failure> {
+    let book = room.book(false)?;
+    let items: Vec<&Item> = book
+        .items
+        .iter()
+        .filter(|item| all || item.decision.is_none())
+        .filter(|item| wanted(item, filter))
+        .collect();
+    if listing.json {
+        show::json(
+            &items
+                .iter()
+                .map(|item| ItemJson::of(item))
+                .collect::<Vec<_>>(),
+        );
+        return Ok(Exit::Done);
+    }
+    if items.is_empty() {
+        let undecided = book.undecided().count();
+        show::out(&match undecided {
+            0 => "nothing is left to decide; `runner dream run` looks for more\n".to_owned(),
+            n => format!("none of {n} undecided proposals is like that\n"),
+        });
+        return Ok(Exit::Done);
+    }
+    let rows: Vec<Vec<String>> = items.iter().map(|item| row(item)).collect();
+    show::out(&show::table(&rows));
+    Ok(Exit::Done)
+}
+
+fn row(item: &Item) -> Vec<String> {
+    let proposal = &item.proposal;
+    vec![
+        proposal.id.clone(),
+        word(&proposal.confidence),
+        proposal.status.word().to_owned(),
+        proposal.action.word().to_owned(),
+        safe::line(&proposal.targets.join(" into ")),
+        standing(item),
+    ]
+}
+
+/// How it stands, when there is something to say.
+pub(super) fn standing(item: &Item) -> String {
+    if let Some(decision) = &item.decision {
+        return safe::line(&format!("{} at {}", decision.decision, decision.at));
+    }
+    match (item.stale, item.superseded) {
+        (Some(stale), false) => stale.words().to_owned(),
+        (Some(stale), true) => format!("{}; a newer pass has another", stale.words()),
+        (None, true) => "a newer pass has another".to_owned(),
+        (None, false) => String::new(),
+    }
+}
+
+/// A word of the contract.
+pub(super) fn word(value: &impl Serialize) -> String {
+    match serde_json::to_value(value) {
+        Ok(serde_json::Value::String(word)) => word,
+        _ => String::new(),
+    }
+}
+
+/// One proposal with its evidence and what accepting it would do.
+pub(super) fn show(room: &mut Room<'_>, id: &str, listing: Listing) -> Result<Exit, Failure> {
+    #[derive(Serialize)]
+    struct ShowJson<'i> {
+        #[serde(flatten)]
+        item: ItemJson<'i>,
+        would: Option<String>,
+        would_not: Option<String>,
+        changes: Vec<String>,
+        text: Option<String>,
+    }
+
+    let book = room.book(false)?;
+    let item = book.find(id).map_err(|found| {
+        failure(match found.len() {
+            0 => ReviewError::NotFound(id.to_owned()),
+            _ => ReviewError::Several {
+                id: id.to_owned(),
+                found: found.into_iter().map(str::to_owned).collect(),
+            },
+        })
+    })?;
+    let mut tools = room.tools()?;
+    let desk = room.desk(&mut tools);
+    let text = desk.text(&item.proposal.targets[0]).ok();
+    let plan = desk.preview(item, &Verdict::Accept);
+    if listing.json {
+        let (would, would_not, changes) = match &plan {
+            Ok(plan) => {
+                let changes = plan.changes.iter().map(|it| it.path().to_owned()).collect();
+                (Some(plan.says.clone()), None, changes)
+            }
+            Err(error) => (None, Some(error.to_string()), Vec::new()),
+        };
+        show::json(&ShowJson {
+            item: ItemJson::of(item),
+            would,
+            would_not,
+            changes,
+            text: text.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()),
+        });
+        return Ok(Exit::Done);
+    }
+    let proposal = &item.proposal;
+    let mut rows = vec![
+        vec!["proposal".to_owned(), proposal.id.clone()],
+        vec![
+            "idea".to_owned(),
+            safe::line(&proposal.targets.join(" into ")),
+        ],
+        vec![
+            "found".to_owned(),
+            format!(
+                "{} ({})",
+                proposal.status.word(),
+                word(&proposal.confidence)
+            ),
+        ],
+        vec!["action".to_owned(), proposal.action.word().to_owned()],
+        vec!["evidence".to_owned(), safe::line(&proposal.evidence)],
+        vec!["why".to_owned(), safe::line(&proposal.rationale)],
+        vec!["pass".to_owned(), item.pass.clone()],
+    ];
+    let stands = standing(item);
+    if !stands.is_empty() {
+        rows.push(vec!["stands".to_owned(), stands]);
+    }
+    let mut out = show::table(&rows);
+    match &plan {
+        Ok(plan) => {
+            out.push_str(&format!("\naccept: {}\n", safe::line(&plan.says)));
+            for line in &plan.preview {
+                let sign = match line.kind {
+                    Kind::File => "  ",
+                    Kind::Added => "  + ",
+                    Kind::Kept => "    ",
+                };
+                out.push_str(&format!("{sign}{}\n", safe::line(&line.text)));
+            }
+        }
+        Err(error) => out.push_str(&format!(
+            "\naccept: refused: {}\n",
+            safe::line(&error.to_string())
+        )),
+    }
+    if let Some(bytes) = text {
+        out.push_str(&format!("\n── {}\n", safe::line(&proposal.targets[0])));
+        for line in safe::lines(&bytes) {
+            out.push_str(&line);
+            out.push('\n');
+        }
+    }
+    show::out(&out);
+    Ok(Exit::Done)
+}

@@ -1,0 +1,342 @@
+//! `runner dream`: the pass by hand, and the review of what it proposes.
+
+mod decide;
+mod list;
+mod review;
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use runner_engine::git::Git;
+use runner_engine::ledger::Ledger;
+use runner_engine::outcome::Exit;
+use runner_engine::owner::Owner;
+use runner_jobs::KindSpec;
+use runner_jobs::dream::DreamSpec;
+use runner_jobs::dream::parked::Parked;
+use runner_jobs::dream::review::{Book, BookError, Desk, Item, ReviewError, Verdict};
+use runner_text::redact::Redactor;
+
+use super::{dream_bench, dry, run as by_hand};
+use crate::cli::args::{DreamCommand, Listing};
+use crate::cli::dream::{Filter, Which};
+use crate::cli::{Failure, safe, screen, show};
+use crate::drive::Manner;
+use crate::home::{self, Home};
+use crate::project::Here;
+
+/// Carries out one of its commands.
+pub fn run(
+    home: &Home,
+    here: &Path,
+    command: &DreamCommand,
+    manner: Manner,
+) -> Result<Exit, Failure> {
+    match command {
+        DreamCommand::Run {
+            max,
+            dry_run: true,
+            which,
+            listing,
+            ..
+        } => {
+            let project = Here::load(home, here)?;
+            let (job, _) = dream_job(&project, which)?;
+            let settings = max.map(|max| ("max_ideas".to_owned(), max.to_string()));
+            dry::dream(
+                home,
+                &project,
+                job,
+                settings.into_iter().collect(),
+                *listing,
+            )
+        }
+        DreamCommand::Bench {
+            truth,
+            past,
+            listing,
+        } => dream_bench::run(home, here, truth, *past, *listing),
+        DreamCommand::Run {
+            max,
+            retry_parked,
+            dry_run: false,
+            which,
+            listing,
+        } => pass(home, here, *max, *retry_parked, which, manner, *listing),
+        DreamCommand::List {
+            all,
+            filter,
+            which,
+            listing,
+        } => list::list(&Room::open(home, here, which)?, *all, filter, *listing),
+        DreamCommand::Show { one, listing } => {
+            list::show(&mut Room::open(home, here, &one.which)?, &one.id, *listing)
+        }
+        DreamCommand::Accept {
+            one,
+            note,
+            force,
+            listing,
+        } => {
+            let how = decide::How::new(&one.id, Verdict::Accept, note, force.force);
+            decide::decide(
+                Room::open(home, here, &one.which)?,
+                &how,
+                manner.quiet,
+                *listing,
+            )
+        }
+        DreamCommand::Reject { one, note, listing } => {
+            let how = decide::How::new(&one.id, Verdict::Reject, note, false);
+            decide::decide(
+                Room::open(home, here, &one.which)?,
+                &how,
+                manner.quiet,
+                *listing,
+            )
+        }
+        DreamCommand::Skip { one, note, listing } => {
+            let how = decide::How::new(&one.id, Verdict::Skip, note, false);
+            decide::decide(
+                Room::open(home, here, &one.which)?,
+                &how,
+                manner.quiet,
+                *listing,
+            )
+        }
+        DreamCommand::Amend {
+            one,
+            action,
+            into,
+            note,
+            force,
+            listing,
+        } => {
+            let verdict = Verdict::Amend {
+                action: (*action).into(),
+                into: into.clone(),
+            };
+            let how = decide::How::new(&one.id, verdict, note, force.force);
+            decide::decide(
+                Room::open(home, here, &one.which)?,
+                &how,
+                manner.quiet,
+                *listing,
+            )
+        }
+        DreamCommand::Undo {
+            one,
+            force,
+            listing,
+        } => {
+            let room = Room::open(home, here, &one.which)?;
+            decide::undo(room, &one.id, force.force, manner.quiet, *listing)
+        }
+        DreamCommand::Review { filter, which } => {
+            if !screen::there_is_one() {
+                return Err(
+                    Failure::usage("a review needs a terminal, and this is none").mend(
+                        "runner dream list --json, then runner dream accept|reject|amend|skip ID",
+                    ),
+                );
+            }
+            review::run(&Room::open(home, here, which)?, filter)
+        }
+    }
+}
+
+/// The dream job that is meant.
+fn dream_job<'h>(here: &'h Here, which: &Which) -> Result<(&'h str, &'h DreamSpec), Failure> {
+    let dreams: Vec<(&str, &DreamSpec)> = here
+        .config
+        .jobs
+        .iter()
+        .filter_map(|(name, job)| match &job.spec.kind {
+            KindSpec::Dream(spec) => Some((name.as_str(), spec)),
+            _ => None,
+        })
+        .collect();
+    if let Some(wanted) = &which.job {
+        here.config.job(wanted)?;
+        return dreams
+            .into_iter()
+            .find(|(name, _)| name == wanted)
+            .ok_or_else(|| Failure::usage(format!("{wanted} is no dream job")));
+    }
+    match dreams.as_slice() {
+        [only] => Ok(*only),
+        [] => {
+            Err(Failure::configuration("this project has no job of kind dream").mend("runner init"))
+        }
+        several => {
+            let names: Vec<&str> = several.iter().map(|(name, _)| *name).collect();
+            let what = format!(
+                "this project has {} dream jobs: {}",
+                names.len(),
+                names.join(", ")
+            );
+            Err(Failure::usage(what).mend(format!("add --job {}", names[0])))
+        }
+    }
+}
+
+/// Makes one pass now.
+fn pass(
+    home: &Home,
+    here: &Path,
+    max: Option<u32>,
+    retry_parked: bool,
+    which: &Which,
+    manner: Manner,
+    listing: Listing,
+) -> Result<Exit, Failure> {
+    let project = Here::load(home, here)?;
+    let (job, _) = dream_job(&project, which)?;
+    if retry_parked {
+        let cache = home.state.join("projects").join(project.id.as_str());
+        let path = Parked::path(&cache);
+        match fs::remove_file(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                let what = format!("cannot remove {}: {error}", path.display());
+                return Err(Failure::cannot_write(what));
+            }
+            _ => {}
+        }
+    }
+    let settings = max.map(|max| ("max_ideas".to_owned(), max.to_string()));
+    let how = by_hand::How {
+        manner,
+        listing,
+        follow: false,
+        deferral_is_normal: true,
+        settings: settings.into_iter().collect(),
+    };
+    by_hand::once(home, &project, job, None, how)
+}
+
+/// A project whose proposals are looked at.
+pub(super) struct Room<'h> {
+    home: &'h Home,
+    here: Here,
+    spec: DreamSpec,
+}
+
+/// What a desk in it needs besides.
+pub(super) struct Tools {
+    ledger: Ledger,
+    git: Git,
+    cache: PathBuf,
+    me: Owner,
+    redactor: Redactor,
+    free_bytes: u64,
+}
+
+impl<'h> Room<'h> {
+    fn open(home: &'h Home, here: &Path, which: &Which) -> Result<Self, Failure> {
+        let here = Here::load(home, here)?;
+        let spec = dream_job(&here, which)?.1.clone();
+        Ok(Self { home, here, spec })
+    }
+
+    /// All proposals as they stand; what is none of them is told.
+    fn book(&self, quiet: bool) -> Result<Book, Failure> {
+        let book = Book::read(&self.here.root, &self.spec).map_err(failure_of_book)?;
+        for trouble in &book.troubles {
+            let (path, why) = (safe::line(&trouble.path), safe::line(&trouble.why));
+            show::say(quiet, &format!("runner: not read: {path}: {why}"));
+        }
+        Ok(book)
+    }
+
+    /// What is needed to act.
+    fn tools(&self) -> Result<Tools, Failure> {
+        let mut ledger = self.home.ledger()?;
+        self.here.register(&mut ledger, self.home.wall()?)?;
+        let root = &self.here.root;
+        let cache = self.home.state.join("projects").join(self.here.id.as_str());
+        fs::create_dir_all(&cache).map_err(|error| {
+            Failure::cannot_write(format!("cannot make {}: {error}", cache.display()))
+        })?;
+        let free = rustix::fs::statvfs(root)
+            .map_err(|error| Failure::environment(format!("{}: {error}", root.display())))?;
+        Ok(Tools {
+            ledger,
+            git: Git::new(root, &home::child_environment(), &home::marker()?),
+            cache,
+            me: Owner::me(),
+            redactor: Redactor::new(Vec::new()),
+            free_bytes: free.f_bavail.saturating_mul(free.f_frsize),
+        })
+    }
+
+    /// The desk of this room.
+    fn desk<'d>(&'d self, tools: &'d mut Tools) -> Desk<'d> {
+        Desk {
+            root: &self.here.root,
+            spec: &self.spec,
+            project: &self.here.id,
+            state: &self.home.state,
+            cache: &tools.cache,
+            git: &tools.git,
+            clock: &self.home.clock,
+            me: &tools.me,
+            ledger: &mut tools.ledger,
+            redactor: &tools.redactor,
+            free_bytes: tools.free_bytes,
+        }
+    }
+}
+
+/// Whether a proposal is one of those asked for.
+pub(super) fn wanted(item: &Item, filter: &Filter) -> bool {
+    let proposal = &item.proposal;
+    filter.status.is_none_or(|it| proposal.status == it.into())
+        && filter.action.is_none_or(|it| proposal.action == it.into())
+        && filter
+            .confidence
+            .is_none_or(|it| proposal.confidence == it.into())
+        && filter.text.as_deref().is_none_or(|text| holds(item, text))
+}
+
+/// Whether a proposal's words hold a text, whatever its case.
+pub(super) fn holds(item: &Item, text: &str) -> bool {
+    let text = text.to_lowercase();
+    let proposal = &item.proposal;
+    let words = [&proposal.id, &proposal.evidence, &proposal.rationale];
+    let mut all = proposal.targets.iter().chain(words);
+    all.any(|words| words.to_lowercase().contains(&text))
+}
+
+fn failure_of_book(error: BookError) -> Failure {
+    Failure::environment(safe::line(&runner_engine::causes::whole(&error)))
+}
+
+/// Why nothing was decided, with what mends it.
+pub(super) fn failure(error: ReviewError) -> Failure {
+    let what = safe::line(&runner_engine::causes::whole(&error));
+    match error {
+        ReviewError::Ledger(error) => error.into(),
+        ReviewError::Book(error) => failure_of_book(error),
+        ReviewError::NotFound(_) => Failure::data(what).mend("runner dream list --all"),
+        ReviewError::Several { .. } => Failure::data(what).mend("give more of the id"),
+        ReviewError::Decided(before) => {
+            Failure::later(what).mend(format!("runner dream undo {}", before.proposal_id))
+        }
+        ReviewError::Stale { .. } => Failure::later(what)
+            .mend("look at it again (`runner dream show`), then repeat with --force, or wait for the next pass"),
+        ReviewError::Changed(_) => {
+            Failure::later(what).mend("look at the file, then repeat with --force")
+        }
+        ReviewError::Busy(_) => Failure::later(what).mend("repeat it when the other review is done"),
+        ReviewError::Cannot(_) => Failure::data(what),
+        ReviewError::Guard(_) => Failure::refused(what),
+        ReviewError::Conflict(_) => Failure::refused(what)
+            .mend("compare what is there with what is kept, and put it right by hand"),
+        ReviewError::Unfinished { .. } => Failure::cannot_write(what).mend("runner tick"),
+        ReviewError::State { path, .. } => Failure::data(what).mend(format!("mv {path} {path}.bad")),
+        ReviewError::Disk(_) => Failure::cannot_write(what),
+        ReviewError::Git(_) => Failure::environment(what),
+        ReviewError::Internal(_) => Failure::internal(what),
+    }
+}

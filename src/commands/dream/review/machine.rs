@@ -1,0 +1,464 @@
+//! The review as a state machine: a key goes in, effects come out, and what became of them goes in.
+//!
+//! ```text
+//!            enter, n, p            m                      2 (merge)
+//!   List ───────────────> Card ──────────> Amend ─────────────────> Into
+//!     ▲ <──────────────── │ ▲ │ a r s        │ 1 3 4 5                │ enter
+//!     │       escape      │ │ └──> Decide <──┴────────────────────────┘
+//!     │                   │ └────── refused, for it changed: Confirm ── F ──> Decide, forced
+//!     └── f: Filter, /: Text, c: Note, ?: Help; each goes back to where it was
+//! ```
+//!
+//! Pure: no terminal, no disk, no clock. Whatever is decided is decided when the effect is carried
+//! out, so leaving the review at any moment loses nothing.
+
+use runner_jobs::dream::proposal::{Action, Confidence, Status};
+use runner_jobs::dream::review::{Item, Line, Verdict};
+
+use super::super::holds;
+use crate::cli::screen::Input;
+
+/// Where a person is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// All of them.
+    List,
+    /// One of them.
+    Card,
+    /// Chooses another action.
+    Amend,
+    /// Names the destination of a merge.
+    Into(String),
+    /// Chooses what to see.
+    Filter,
+    /// Names a text to look for.
+    Text(String),
+    /// Says something about the next decision.
+    Note(String),
+    /// Was told that an idea changed.
+    Confirm(Verdict),
+    /// Reads about the keys.
+    Help,
+}
+
+/// What is to be done outside.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// Decide.
+    Decide {
+        /// The proposal.
+        id: String,
+        /// The verdict.
+        verdict: Verdict,
+        /// What the person says.
+        note: Option<String>,
+        /// Although it changed.
+        force: bool,
+    },
+    /// Take the decision on this proposal back.
+    Undo(String),
+    /// Leave.
+    Quit,
+}
+
+/// What became of an effect.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum News {
+    /// It was decided so.
+    Decided {
+        /// The proposal.
+        id: String,
+        /// In a few words.
+        says: String,
+    },
+    /// It was taken back.
+    Undone {
+        /// The proposal.
+        id: String,
+        /// In a few words.
+        says: String,
+    },
+    /// Nothing was done.
+    Refused {
+        /// Why.
+        why: String,
+        /// It would be done if it were forced.
+        forcible: bool,
+    },
+}
+
+/// What is to be seen of the current proposal besides its words.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Detail {
+    /// The proposal.
+    pub id: String,
+    /// The idea's text, line by line, safe.
+    pub text: Vec<String>,
+    /// What accepting would do, and its preview; or why it would be refused.
+    pub plan: Result<(String, Vec<Line>), String>,
+}
+
+/// Which proposals are to be seen.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Sieve {
+    /// Found to be this.
+    pub status: Option<Status>,
+    /// Where this is proposed.
+    pub action: Option<Action>,
+    /// With this confidence.
+    pub confidence: Option<Confidence>,
+    /// Holding this text; empty: any.
+    pub text: String,
+}
+
+impl Sieve {
+    fn lets(&self, item: &Item) -> bool {
+        let it = &item.proposal;
+        self.status.is_none_or(|status| it.status == status)
+            && self.action.is_none_or(|action| it.action == action)
+            && self.confidence.is_none_or(|sure| it.confidence == sure)
+            && (self.text.is_empty() || holds(item, &self.text))
+    }
+
+    /// Whether anything may be left out.
+    pub fn is_on(&self) -> bool {
+        *self != Self::default()
+    }
+}
+
+/// The review.
+#[derive(Clone, Debug)]
+pub struct Review {
+    /// All proposals, as they were read last.
+    items: Vec<Item>,
+    /// What is to be seen of them.
+    pub sieve: Sieve,
+    /// Where the person is.
+    pub mode: Mode,
+    /// Where they go back to.
+    back: Mode,
+    /// The place of the current one among those to be seen.
+    pub at: usize,
+    /// The first line of the card to be seen.
+    pub scroll: usize,
+    /// What was said last, and whether it is bad.
+    pub said: Option<(String, bool)>,
+    /// For the next decision.
+    pub note: Option<String>,
+    /// What was decided here, the last at the end.
+    decided: Vec<String>,
+    /// What was decided last, while it is not known whether it was.
+    pending: Option<Verdict>,
+    /// Of the current one.
+    pub detail: Option<Detail>,
+}
+
+impl Review {
+    /// Of these proposals.
+    pub fn new(items: Vec<Item>, sieve: Sieve) -> Self {
+        Self {
+            items,
+            sieve,
+            mode: Mode::List,
+            back: Mode::List,
+            at: 0,
+            scroll: 0,
+            said: None,
+            note: None,
+            decided: Vec::new(),
+            pending: None,
+            detail: None,
+        }
+    }
+
+    /// Those to be seen: undecided, through the sieve.
+    pub fn shown(&self) -> Vec<&Item> {
+        let open = |item: &&Item| item.decision.is_none() && self.sieve.lets(item);
+        self.items.iter().filter(open).collect()
+    }
+
+    /// How many are undecided, and how many were decided here.
+    pub fn counts(&self) -> (usize, usize) {
+        let open = self.items.iter().filter(|item| item.decision.is_none());
+        (open.count(), self.decided.len())
+    }
+
+    /// The one that is looked at.
+    pub fn current(&self) -> Option<&Item> {
+        self.shown().get(self.at).copied()
+    }
+
+    /// The one whose details are not known.
+    pub fn wants_detail(&self) -> Option<&Item> {
+        let wanted = !matches!(self.mode, Mode::List);
+        let current = self.current().filter(|_| wanted)?;
+        let known = self.detail.as_ref();
+        known
+            .is_none_or(|detail| detail.id != current.proposal.id)
+            .then_some(current)
+    }
+
+    /// The proposals as they are now; the person stays where they are.
+    pub fn reload(&mut self, items: Vec<Item>) {
+        let current = self.current().map(|item| item.proposal.id.clone());
+        self.items = items;
+        self.detail = None;
+        let shown = self.shown();
+        let place = shown
+            .iter()
+            .position(|item| Some(&item.proposal.id) == current.as_ref());
+        let last = shown.len().saturating_sub(1);
+        if place.is_none() {
+            self.scroll = 0;
+        }
+        self.at = place.unwrap_or(self.at.min(last));
+    }
+
+    /// A key.
+    #[must_use]
+    pub fn update(&mut self, key: Input) -> Option<Effect> {
+        match key {
+            Input::Stop => return Some(Effect::Quit),
+            Input::Resized => return None,
+            _ => {}
+        }
+        match self.mode.clone() {
+            Mode::List | Mode::Card => self.look(key),
+            Mode::Amend => self.amend(key),
+            Mode::Into(text) => match typed(text, key) {
+                Typed::More(text) => {
+                    self.mode = Mode::Into(text);
+                    None
+                }
+                Typed::Done(into) if !into.trim().is_empty() => {
+                    self.mode = Mode::Card;
+                    self.decide(Verdict::Amend {
+                        action: Action::Merge,
+                        into: Some(into.trim().to_owned()),
+                    })
+                }
+                Typed::Done(_) | Typed::Left => self.return_to(Mode::Card),
+            },
+            Mode::Filter => self.filter(key),
+            Mode::Text(text) => match typed(text, key) {
+                Typed::More(text) => {
+                    self.sieve.text.clone_from(&text);
+                    self.mode = Mode::Text(text);
+                    self.start_over();
+                    None
+                }
+                Typed::Done(_) => self.return_to(self.back.clone()),
+                Typed::Left => {
+                    self.sieve.text.clear();
+                    self.start_over();
+                    self.return_to(self.back.clone())
+                }
+            },
+            Mode::Note(text) => match typed(text, key) {
+                Typed::More(text) => {
+                    self.mode = Mode::Note(text);
+                    None
+                }
+                Typed::Done(text) => {
+                    self.note = Some(text.trim().to_owned()).filter(|text| !text.is_empty());
+                    self.return_to(self.back.clone())
+                }
+                Typed::Left => self.return_to(self.back.clone()),
+            },
+            Mode::Confirm(verdict) => {
+                self.mode = Mode::Card;
+                self.said = None;
+                match (key, self.current()) {
+                    (Input::Char('F'), Some(item)) => {
+                        let id = item.proposal.id.clone();
+                        Some(self.effect(id, verdict, true))
+                    }
+                    _ => None,
+                }
+            }
+            Mode::Help => self.return_to(self.back.clone()),
+        }
+    }
+
+    /// What became of the last effect.
+    pub fn hear(&mut self, news: News) {
+        match news {
+            News::Decided { id, says } => {
+                self.decided.push(id);
+                self.said = Some((says, false));
+                self.note = None;
+            }
+            News::Undone { id, says } => {
+                self.decided.retain(|decided| *decided != id);
+                self.said = Some((says, false));
+                // It is looked at again.
+                let place = self.shown().iter().position(|item| item.proposal.id == id);
+                if let Some(place) = place {
+                    (self.at, self.scroll) = (place, 0);
+                }
+            }
+            News::Refused { why, forcible } => {
+                self.said = Some((why, true));
+                if let (true, Some(verdict)) = (forcible, self.pending.take()) {
+                    self.mode = Mode::Confirm(verdict);
+                }
+            }
+        }
+        self.pending = None;
+    }
+
+    fn look(&mut self, key: Input) -> Option<Effect> {
+        self.said = None;
+        let card = self.mode == Mode::Card;
+        let last = self.shown().len().saturating_sub(1);
+        match key {
+            Input::Char('q') => return Some(Effect::Quit),
+            Input::Escape if card => self.mode = Mode::List,
+            Input::Escape => return Some(Effect::Quit),
+            Input::Char('?' | 'h') => self.aside(Mode::Help),
+            Input::Char('f') => self.aside(Mode::Filter),
+            Input::Char('/') => self.aside(Mode::Text(self.sieve.text.clone())),
+            Input::Char('c') => self.aside(Mode::Note(self.note.clone().unwrap_or_default())),
+            Input::Char('l') => self.mode = Mode::List,
+            Input::Char('n') => self.go((self.at + 1).min(last)),
+            Input::Char('p') => self.go(self.at.saturating_sub(1)),
+            Input::Down | Input::Char('j') if card => self.scroll = self.scroll.saturating_add(1),
+            Input::Up | Input::Char('k') if card => self.scroll = self.scroll.saturating_sub(1),
+            Input::Down | Input::Char('j') => self.go((self.at + 1).min(last)),
+            Input::Up | Input::Char('k') => self.go(self.at.saturating_sub(1)),
+            Input::PageDown | Input::Char(' ') if card => {
+                self.scroll = self.scroll.saturating_add(10)
+            }
+            Input::PageUp if card => self.scroll = self.scroll.saturating_sub(10),
+            Input::PageDown => self.go((self.at + 10).min(last)),
+            Input::PageUp => self.go(self.at.saturating_sub(10)),
+            Input::Home if card => self.scroll = 0,
+            Input::End if card => self.scroll = usize::MAX,
+            Input::Home => self.go(0),
+            Input::End => self.go(last),
+            Input::Enter if !card && self.current().is_some() => {
+                (self.mode, self.scroll) = (Mode::Card, 0);
+            }
+            Input::Char('u') => {
+                match self.decided.last() {
+                    Some(id) => return Some(Effect::Undo(id.clone())),
+                    None => {
+                        let why = "nothing was decided here yet; `runner dream undo ID` takes back earlier ones";
+                        self.said = Some((why.to_owned(), true));
+                    }
+                };
+            }
+            // A decision is made on what is seen.
+            Input::Char('a' | 'r' | 's' | 'm') if !card && self.current().is_some() => {
+                (self.mode, self.scroll) = (Mode::Card, 0);
+            }
+            Input::Char('a') => return self.decide(Verdict::Accept),
+            Input::Char('r') => return self.decide(Verdict::Reject),
+            Input::Char('s') => return self.decide(Verdict::Skip),
+            Input::Char('m') if self.current().is_some() => self.mode = Mode::Amend,
+            _ => {}
+        }
+        None
+    }
+
+    fn amend(&mut self, key: Input) -> Option<Effect> {
+        let action = match key {
+            Input::Char(digit @ '1'..='5') => Action::ALL[digit as usize - '1' as usize],
+            _ => return self.return_to(Mode::Card),
+        };
+        if action == Action::Merge {
+            let known = self.current().and_then(|item| item.proposal.targets.get(1));
+            self.mode = Mode::Into(known.cloned().unwrap_or_default());
+            return None;
+        }
+        self.mode = Mode::Card;
+        self.decide(Verdict::Amend { action, into: None })
+    }
+
+    fn filter(&mut self, key: Input) -> Option<Effect> {
+        const SURE: [Confidence; 3] = [Confidence::High, Confidence::Med, Confidence::Low];
+        match key {
+            Input::Char('s') => self.sieve.status = turned(self.sieve.status, &Status::ALL),
+            Input::Char('a') => self.sieve.action = turned(self.sieve.action, &Action::ALL),
+            Input::Char('c') => self.sieve.confidence = turned(self.sieve.confidence, &SURE),
+            Input::Char('x') => self.sieve = Sieve::default(),
+            Input::Char('/') => {
+                self.mode = Mode::Text(self.sieve.text.clone());
+                return None;
+            }
+            _ => return self.return_to(self.back.clone()),
+        }
+        self.start_over();
+        None
+    }
+
+    fn decide(&mut self, verdict: Verdict) -> Option<Effect> {
+        let id = self.current()?.proposal.id.clone();
+        self.said = None;
+        self.pending = Some(verdict.clone());
+        Some(self.effect(id, verdict, false))
+    }
+
+    fn effect(&self, id: String, verdict: Verdict, force: bool) -> Effect {
+        let note = self.note.clone();
+        Effect::Decide {
+            id,
+            verdict,
+            note,
+            force,
+        }
+    }
+
+    fn go(&mut self, at: usize) {
+        if at != self.at {
+            (self.at, self.scroll) = (at, 0);
+        }
+    }
+
+    fn start_over(&mut self) {
+        (self.at, self.scroll) = (0, 0);
+    }
+
+    fn aside(&mut self, mode: Mode) {
+        self.back = std::mem::replace(&mut self.mode, mode);
+    }
+
+    fn return_to(&mut self, mode: Mode) -> Option<Effect> {
+        self.mode = mode;
+        None
+    }
+}
+
+/// What a line that is typed has come to.
+enum Typed {
+    More(String),
+    Done(String),
+    Left,
+}
+
+fn typed(mut text: String, key: Input) -> Typed {
+    match key {
+        Input::Enter => return Typed::Done(text),
+        Input::Escape => return Typed::Left,
+        Input::Backspace => {
+            text.pop();
+        }
+        Input::Char(letter) => text.push(letter),
+        _ => {}
+    }
+    Typed::More(text)
+}
+
+/// The next of the choices; after the last one, none.
+fn turned<T: Copy + PartialEq>(now: Option<T>, all: &[T]) -> Option<T> {
+    let next = now.map_or(0, |now| {
+        all.iter()
+            .position(|one| *one == now)
+            .map_or(0, |at| at + 1)
+    });
+    all.get(next).copied()
+}
+
+#[cfg(test)]
+#[path = "machine_tests.rs"]
+pub(super) mod tests;

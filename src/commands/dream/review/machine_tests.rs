@@ -1,0 +1,241 @@
+//! The machine, key by key.
+
+use runner_jobs::dream::decisions::Decision;
+use runner_jobs::dream::proposal::Proposal;
+
+use super::*;
+
+pub(crate) fn item(id: &str, target: &str, action: Action) -> Item {
+    Item {
+        pass: "dreams/20260101T000000Z".into(),
+        proposal: Proposal {
+            id: id.into(),
+            targets: vec![target.into()],
+            status: Status::Sidenote,
+            action,
+            evidence: format!("evidence of {id}"),
+            confidence: Confidence::High,
+            rationale: String::new(),
+            targets_hash: "h".into(),
+        },
+        stale: None,
+        superseded: false,
+        decision: None,
+    }
+}
+
+pub(crate) fn three() -> Review {
+    let items = vec![
+        item("a1", "ideas/a.md", Action::Archive),
+        item("b2", "ideas/b.md", Action::Keep),
+        item("c3", "ideas/c.md", Action::Archive),
+    ];
+    Review::new(items, Sieve::default())
+}
+
+/// Types; every key but the last may have no effect.
+fn keys(review: &mut Review, text: &str) -> Option<Effect> {
+    let mut last = None;
+    for letter in text.chars() {
+        assert_eq!(last, None, "before {letter:?} of {text:?}");
+        last = review.update(match letter {
+            '\n' => Input::Enter,
+            '\u{1b}' => Input::Escape,
+            '\u{8}' => Input::Backspace,
+            letter => Input::Char(letter),
+        });
+    }
+    last
+}
+
+fn decide(id: &str, verdict: Verdict, force: bool) -> Option<Effect> {
+    Some(Effect::Decide {
+        id: id.into(),
+        verdict,
+        note: None,
+        force,
+    })
+}
+
+/// As the loop does it: the book is read again, then the news is told.
+fn decided(review: &mut Review, id: &str) {
+    let mut items = review.items.clone();
+    let at = items.iter().position(|it| it.proposal.id == id).unwrap();
+    let now = jiff::Timestamp::UNIX_EPOCH;
+    items[at].decision = Some(Decision::new(id, "accepted", Action::Keep, now));
+    review.reload(items);
+    review.hear(News::Decided {
+        id: id.into(),
+        says: "done".into(),
+    });
+}
+
+fn current(review: &Review) -> &str {
+    review.current().map_or("", |item| &item.proposal.id)
+}
+
+#[test]
+fn one_after_the_other_is_decided() {
+    let mut review = three();
+    assert_eq!(keys(&mut review, "a"), None, "not on what is not seen");
+    assert_eq!(review.mode, Mode::Card);
+    assert_eq!(keys(&mut review, "a"), decide("a1", Verdict::Accept, false));
+    decided(&mut review, "a1");
+    assert_eq!((current(&review), review.counts()), ("b2", (2, 1)));
+    assert_eq!(
+        keys(&mut review, "nr"),
+        decide("c3", Verdict::Reject, false)
+    );
+    decided(&mut review, "c3");
+    assert_eq!(current(&review), "b2", "the last one is gone");
+    assert_eq!(keys(&mut review, "s"), decide("b2", Verdict::Skip, false));
+    decided(&mut review, "b2");
+    assert_eq!(keys(&mut review, "arsm"), None, "nothing is left");
+    assert_eq!(keys(&mut review, "q"), Some(Effect::Quit));
+}
+
+#[test]
+fn the_last_decision_is_undone_first() {
+    let mut review = three();
+    assert_eq!(keys(&mut review, "u"), None);
+    assert!(review.said.as_ref().unwrap().1);
+    keys(&mut review, "\n");
+    for id in ["a1", "b2"] {
+        decided(&mut review, id);
+    }
+    assert_eq!(keys(&mut review, "u"), Some(Effect::Undo("b2".into())));
+    let mut items = review.items.clone();
+    items[1].decision = None;
+    review.reload(items);
+    review.hear(News::Undone {
+        id: "b2".into(),
+        says: "as before".into(),
+    });
+    assert_eq!(current(&review), "b2");
+    assert_eq!(keys(&mut review, "u"), Some(Effect::Undo("a1".into())));
+    review.hear(News::Refused {
+        why: "it was changed since".into(),
+        forcible: false,
+    });
+    assert_eq!(review.mode, Mode::Card);
+}
+
+#[test]
+fn another_action_is_chosen_and_a_merge_asks_where_to() {
+    let mut review = three();
+    let archive = Verdict::Amend {
+        action: Action::Archive,
+        into: None,
+    };
+    assert_eq!(keys(&mut review, "\nnm1"), decide("b2", archive, false));
+    assert_eq!(review.mode, Mode::Card);
+    assert_eq!(keys(&mut review, "m\u{1b}m9m2"), None);
+    let merge = Verdict::Amend {
+        action: Action::Merge,
+        into: Some("ideas/x.md".into()),
+    };
+    assert_eq!(
+        keys(&mut review, "ideas/x.mdd\u{8}\n"),
+        decide("b2", merge, false)
+    );
+    assert_eq!(keys(&mut review, "m2\n"), None, "nowhere is no place");
+    assert_eq!(keys(&mut review, "m2abc\u{1b}"), None);
+    assert_eq!(review.mode, Mode::Card);
+}
+
+#[test]
+fn what_changed_is_only_done_when_that_is_said_again() {
+    let mut review = three();
+    let stale = || News::Refused {
+        why: "it has changed".into(),
+        forcible: true,
+    };
+    assert!(keys(&mut review, "\na").is_some());
+    review.hear(stale());
+    assert_eq!(review.mode, Mode::Confirm(Verdict::Accept));
+    assert_eq!(
+        keys(&mut review, "f"),
+        None,
+        "only a capital letter is meant so"
+    );
+    assert_eq!(review.mode, Mode::Card);
+    assert!(keys(&mut review, "a").is_some());
+    review.hear(stale());
+    assert_eq!(keys(&mut review, "F"), decide("a1", Verdict::Accept, true));
+}
+
+#[test]
+fn a_note_goes_with_one_decision() {
+    let mut review = three();
+    assert_eq!(keys(&mut review, "\nc done in May\n"), None);
+    let Some(Effect::Decide { note, .. }) = keys(&mut review, "a") else {
+        panic!("no decision");
+    };
+    assert_eq!(note.as_deref(), Some("done in May"));
+    decided(&mut review, "a1");
+    assert_eq!(review.note, None);
+}
+
+#[test]
+fn only_what_is_looked_for_is_seen_and_decided() {
+    let mut review = three();
+    assert_eq!(keys(&mut review, "fa"), None);
+    assert_eq!(review.shown().len(), 2);
+    keys(&mut review, "aaaa");
+    assert_eq!(review.shown().len(), 1, "keep");
+    assert_eq!(keys(&mut review, "a\n"), None);
+    assert_eq!((review.shown().len(), review.mode.clone()), (3, Mode::List));
+    keys(&mut review, "/C.MD\n");
+    assert_eq!(current(&review), "c3");
+    assert_eq!(
+        keys(&mut review, "\na"),
+        decide("c3", Verdict::Accept, false)
+    );
+    keys(&mut review, "/\u{1b}");
+    assert_eq!(review.shown().len(), 3);
+    keys(&mut review, "fss");
+    assert_eq!(review.shown().len(), 0);
+    keys(&mut review, "x");
+    assert!(!review.sieve.is_on());
+    keys(&mut review, "ccc");
+    assert_eq!(review.shown().len(), 0);
+}
+
+#[test]
+fn every_key_in_every_mode_is_harmless() {
+    let all: Vec<Input> = (' '..='~')
+        .map(Input::Char)
+        .chain([
+            Input::Up,
+            Input::Down,
+            Input::PageUp,
+            Input::PageDown,
+            Input::Home,
+            Input::End,
+            Input::Enter,
+            Input::Escape,
+            Input::Backspace,
+            Input::Resized,
+        ])
+        .collect();
+    for first in &all {
+        for second in &all {
+            for third in ["\n", "\u{1b}", "a", "x", "1", "F"] {
+                let mut review = three();
+                for key in [first, second] {
+                    let _carried_out = review.update(*key);
+                }
+                let third = third.chars().next().unwrap();
+                let _carried_out = review.update(match third {
+                    '\n' => Input::Enter,
+                    '\u{1b}' => Input::Escape,
+                    letter => Input::Char(letter),
+                });
+                assert!(review.at < 3);
+            }
+        }
+    }
+    assert_eq!(three().update(Input::Stop), Some(Effect::Quit));
+    let mut none = Review::new(Vec::new(), Sieve::default());
+    assert_eq!(keys(&mut none, "\nanpj m"), None);
+}

@@ -1,0 +1,124 @@
+//! `runner dream review`: the loop around the state machine. Keys go in, effects are carried out one
+//! by one at the desk, what became of them goes back in.
+
+mod machine;
+mod view;
+
+use runner_engine::outcome::Exit;
+use runner_jobs::dream::review::{Ask, Desk, Item, ReviewError, Verdict};
+
+use super::{Room, Tools, failure};
+use crate::cli::dream::Filter;
+use crate::cli::screen::Screen;
+use crate::cli::{Failure, safe, show};
+use crate::home;
+use machine::{Detail, Effect, News, Review, Sieve};
+
+/// Runs the review until the person leaves.
+pub(super) fn run(room: &Room<'_>, filter: &Filter) -> Result<Exit, Failure> {
+    let sieve = Sieve {
+        status: filter.status.map(Into::into),
+        action: filter.action.map(Into::into),
+        confidence: filter.confidence.map(Into::into),
+        text: filter.text.clone().unwrap_or_default(),
+    };
+    let mut review = Review::new(room.book(false)?.items, sieve);
+    if review.counts().0 == 0 {
+        show::out("nothing is left to decide; `runner dream run` looks for more\n");
+        return Ok(Exit::Done);
+    }
+    let mut tools = room.tools()?;
+    let decided = {
+        let cannot = |error| Failure::environment(format!("the terminal cannot be used: {error}"));
+        let mut screen = Screen::open(home::setting("NO_COLOR").is_none()).map_err(cannot)?;
+        loop {
+            if let Some(item) = review.wants_detail() {
+                let detail = detail(&room.desk(&mut tools), item);
+                review.detail = Some(detail);
+            }
+            let (width, height) = screen.size();
+            let rows = view::rows(&mut review, width, height);
+            screen.paint(rows).map_err(cannot)?;
+            let input = screen.next().map_err(cannot)?;
+            match review.update(input) {
+                None => {}
+                Some(Effect::Quit) => break review.counts().1,
+                Some(effect) => {
+                    let news = carry_out(room, &mut tools, effect)?;
+                    // Others may have decided too; a pass may have come.
+                    review.reload(room.book(true)?.items);
+                    review.hear(news);
+                }
+            }
+        }
+    };
+    let (open, _) = review.counts();
+    show::out(&format!("{decided} decided, {open} left\n"));
+    Ok(Exit::Done)
+}
+
+/// Carries out what was decided. What stands in its way is news; what leaves a file half placed, or
+/// the ledger unusable, ends the review.
+fn carry_out(room: &Room<'_>, tools: &mut Tools, effect: Effect) -> Result<News, Failure> {
+    let mut desk = room.desk(tools);
+    let done = match &effect {
+        Effect::Decide {
+            id,
+            verdict,
+            note,
+            force,
+        } => desk.decide(&Ask {
+            id,
+            verdict: verdict.clone(),
+            note: note.as_deref(),
+            force: *force,
+        }),
+        Effect::Undo(id) => desk.undo(id, false),
+        Effect::Quit => unreachable!("the loop has ended"),
+    };
+    match done {
+        Ok(done) if done.already => Ok(News::Refused {
+            why: done.says,
+            forcible: false,
+        }),
+        Ok(done) => {
+            let id = done.decision.proposal_id;
+            Ok(match effect {
+                Effect::Undo(_) => News::Undone {
+                    id,
+                    says: format!("undone: {}", done.says),
+                },
+                _ => News::Decided {
+                    id,
+                    says: format!("{}: {}", done.decision.decision, done.says),
+                },
+            })
+        }
+        Err(
+            error @ (ReviewError::Ledger(_)
+            | ReviewError::Unfinished { .. }
+            | ReviewError::Conflict(_)
+            | ReviewError::Internal(_)),
+        ) => Err(failure(error)),
+        Err(error) => Ok(News::Refused {
+            forcible: matches!(error, ReviewError::Stale { .. }),
+            why: error.to_string(),
+        }),
+    }
+}
+
+/// The idea's text and what accepting would do.
+fn detail(desk: &Desk<'_>, item: &Item) -> Detail {
+    let text = match desk.text(&item.proposal.targets[0]) {
+        Ok(bytes) => safe::lines(&bytes),
+        Err(error) => vec![safe::line(&error.to_string())],
+    };
+    let plan = desk.preview(item, &Verdict::Accept);
+    Detail {
+        id: item.proposal.id.clone(),
+        text,
+        plan: plan
+            .map(|plan| (plan.says, plan.preview))
+            .map_err(|error| error.to_string()),
+    }
+}

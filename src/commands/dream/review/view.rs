@@ -1,0 +1,336 @@
+//! The review as rows: exactly as many as the terminal has, none wider. Pure.
+
+use runner_jobs::dream::review::{Item, Kind};
+use unicode_width::UnicodeWidthChar as _;
+
+use super::super::list::{standing, word};
+use super::machine::{Mode, Review};
+use crate::cli::safe;
+use crate::cli::screen::{Look, Row};
+
+/// What a decision is made by, for wide and for narrow terminals.
+const CARD_KEYS: [&str; 2] = [
+    "a accept · r reject · m amend · s skip · u undo · n p · f filter · ? · q quit",
+    "a r m s · u · n p · f · ? · q",
+];
+const LIST_KEYS: [&str; 2] = [
+    "↑↓ choose  enter open  u undo  f filter  / search  ? help  q quit",
+    "↑↓ enter · u · f / · ? · q",
+];
+const HELP: &str = "\
+a        do what is proposed
+r        reject: it is wrong, nothing is done
+m        amend: do something else with the idea
+s        skip: leave it, ask again only when it changes
+u        undo the last decision made here
+n p      next, previous; nothing is decided
+c        a note that is kept with the next decision
+↑ ↓ space  scroll, page
+f /      choose what to see: status, action, confidence, text
+l, esc   the list
+q        quit; every decision is written as it is made
+
+An idea is never deleted: what an action replaces or removes is kept in
+the backup, and `runner dream undo ID` brings it back at any time.";
+
+/// All rows of the terminal.
+pub fn rows(review: &mut Review, width: usize, height: usize) -> Vec<Row> {
+    let mut top = vec![bar(&title(review), width)];
+    let mut bottom = bottom(review, width);
+    if bottom.len() + top.len() >= height {
+        bottom.drain(
+            ..bottom
+                .len()
+                .saturating_sub(height.saturating_sub(top.len() + 1)),
+        );
+    }
+    let room = height.saturating_sub(top.len() + bottom.len());
+    let mut body = match review.mode {
+        Mode::List => list(review, width, room),
+        Mode::Help => wrapped(Look::Plain, HELP, width),
+        _ => {
+            let all = card(review, width);
+            // What is beyond the end is not scrolled to.
+            review.scroll = review.scroll.min(all.len().saturating_sub(room));
+            all.into_iter().skip(review.scroll).collect()
+        }
+    };
+    body.resize(room, Vec::new());
+    top.append(&mut body);
+    top.append(&mut bottom);
+    top.truncate(height);
+    top
+}
+
+fn title(review: &Review) -> String {
+    let shown = review.shown().len();
+    let (open, decided) = review.counts();
+    let mut title = match shown {
+        0 if review.sieve.is_on() => " none".to_owned(),
+        0 => format!(" {open} undecided"),
+        _ => format!(" {} of {shown}", review.at + 1),
+    };
+    if review.sieve.is_on() {
+        let sieve = &review.sieve;
+        let words = [
+            sieve.status.map(|it| it.word().to_owned()),
+            sieve.action.map(|it| it.word().to_owned()),
+            sieve.confidence.map(|it| word(&it)),
+            (!sieve.text.is_empty()).then(|| format!("{:?}", safe::line(&sieve.text))),
+        ];
+        let words: Vec<String> = words.into_iter().flatten().collect();
+        title.push_str(&format!(" of {open} · only {}", words.join(", ")));
+    }
+    if decided > 0 {
+        title.push_str(&format!(" · {decided} decided"));
+    }
+    title
+}
+
+/// What is asked or said, and the keys.
+fn bottom(review: &Review, width: usize) -> Vec<Row> {
+    let mut rows = Vec::new();
+    if let Some((said, bad)) = &review.said {
+        let look = if *bad { Look::Bad } else { Look::Good };
+        rows.extend(wrapped(look, &safe::line(said), width));
+    }
+    if let Some(note) = &review.note {
+        rows.extend(wrapped(
+            Look::Faint,
+            &format!("note: {}", safe::line(note)),
+            width,
+        ));
+    }
+    let asked = |what: &str, text: &str| {
+        wrapped(
+            Look::Strong,
+            &format!("{what}: {}▏", safe::line(text)),
+            width,
+        )
+    };
+    let keys = match &review.mode {
+        Mode::List => LIST_KEYS,
+        Mode::Card => CARD_KEYS,
+        Mode::Amend => {
+            rows.extend(wrapped(
+                Look::Strong,
+                "do what?  1 archive  2 merge  3 promote  4 mark-blog  5 keep",
+                width,
+            ));
+            ["any other key: leave it"; 2]
+        }
+        Mode::Into(text) => {
+            rows.extend(asked("merge into (a path below the project)", text));
+            ["enter: do it  esc: leave it"; 2]
+        }
+        Mode::Text(text) => {
+            rows.extend(asked("only with the text", text));
+            ["enter: keep  esc: clear"; 2]
+        }
+        Mode::Note(text) => {
+            rows.extend(asked("note", text));
+            ["enter: keep  esc: leave it"; 2]
+        }
+        Mode::Filter => {
+            rows.extend(wrapped(
+                Look::Strong,
+                "see only: s status  a action  c confidence  / text  x everything",
+                width,
+            ));
+            ["any other key: done"; 2]
+        }
+        Mode::Confirm(_) => {
+            ["F: do it all the same (a backup is kept)  any other key: leave it"; 2]
+        }
+        Mode::Help => ["any key: back"; 2],
+    };
+    let keys = if columns(keys[0]) < width {
+        keys[0]
+    } else {
+        keys[1]
+    };
+    rows.push(bar(&format!(" {keys}"), width));
+    rows
+}
+
+fn list(review: &Review, width: usize, room: usize) -> Vec<Row> {
+    let shown = review.shown();
+    if shown.is_empty() {
+        let (open, _) = review.counts();
+        let text = match open {
+            0 => "Nothing is left to decide.".to_owned(),
+            open => format!("None of {open} undecided proposals is like that; f x shows all."),
+        };
+        return wrapped(Look::Strong, &text, width);
+    }
+    // The current one stays in sight.
+    let from = review.at.saturating_sub(room.saturating_sub(1));
+    let rows = shown.iter().enumerate().skip(from).take(room);
+    rows.map(|(at, item)| {
+        let mark = if at == review.at { "› " } else { "  " };
+        let line = format!("{mark}{}", summary(item, width));
+        let look = if at == review.at {
+            Look::Strong
+        } else {
+            Look::Plain
+        };
+        vec![(look, cut(&line, width))]
+    })
+    .collect()
+}
+
+fn summary(item: &Item, width: usize) -> String {
+    let it = &item.proposal;
+    let stale = if item.stale.is_some() || item.superseded {
+        " !"
+    } else {
+        ""
+    };
+    let target = safe::line(&it.targets[0]);
+    if width < 60 {
+        return format!("{} {target}{stale}", it.action.word());
+    }
+    let (action, status) = (it.action.word(), it.status.word());
+    format!(
+        "{action:<10}{status:<16}{:<6}{target}{stale}",
+        word(&it.confidence)
+    )
+}
+
+fn card(review: &Review, width: usize) -> Vec<Row> {
+    let Some(item) = review.current() else {
+        let (open, decided) = review.counts();
+        let text = match (open, decided) {
+            (0, 0) => "Nothing is left to decide.",
+            (0, _) => "All is decided. u takes the last decision back, q quits.",
+            _ => "Nothing else is like that; f x shows all.",
+        };
+        return wrapped(Look::Strong, text, width);
+    };
+    let it = &item.proposal;
+    let mut rows = Vec::new();
+    let head = format!("{} {}", it.action.word(), it.targets.join(" into "));
+    rows.extend(wrapped(Look::Strong, &safe::line(&head), width));
+    let found = format!(
+        "{} · confidence {} · {} · {}",
+        it.status.word(),
+        word(&it.confidence),
+        it.id,
+        item.pass
+    );
+    rows.extend(wrapped(Look::Faint, &safe::line(&found), width));
+    let stands = standing(item);
+    if !stands.is_empty() {
+        rows.extend(wrapped(Look::Bad, &stands, width));
+    }
+    rows.push(Vec::new());
+    rows.extend(wrapped(Look::Plain, &safe::line(&it.evidence), width));
+    if !it.rationale.is_empty() {
+        rows.extend(wrapped(Look::Faint, &safe::line(&it.rationale), width));
+    }
+    let Some(detail) = review.detail.as_ref().filter(|detail| detail.id == it.id) else {
+        return rows;
+    };
+    rows.push(Vec::new());
+    match &detail.plan {
+        Err(why) => rows.extend(wrapped(
+            Look::Bad,
+            &format!("accept would be refused: {}", safe::line(why)),
+            width,
+        )),
+        Ok((says, preview)) => {
+            rows.extend(wrapped(
+                Look::Strong,
+                &format!("accept: {}", safe::line(says)),
+                width,
+            ));
+            for line in preview {
+                let (look, sign) = match line.kind {
+                    Kind::File => (Look::Plain, "  "),
+                    Kind::Added => (Look::Good, "+ "),
+                    Kind::Kept => (Look::Faint, "  "),
+                };
+                let text = format!("{sign}{}", safe::line(&line.text));
+                rows.extend(wrapped(look, &text, width));
+            }
+        }
+    }
+    rows.push(Vec::new());
+    let rule = format!("── {} ", safe::line(&it.targets[0]));
+    let fill = width.saturating_sub(columns(&rule));
+    rows.push(vec![(Look::Faint, cut(&(rule + &"─".repeat(fill)), width))]);
+    for line in &detail.text {
+        rows.extend(wrapped(Look::Plain, line, width));
+    }
+    rows
+}
+
+/// How many columns a text takes.
+fn columns(text: &str) -> usize {
+    text.chars().map(|c| c.width().unwrap_or(0)).sum()
+}
+
+/// A bar over the whole width.
+fn bar(text: &str, width: usize) -> Row {
+    let text = cut(text, width);
+    let fill = width.saturating_sub(columns(&text));
+    vec![(Look::Bar, text + &" ".repeat(fill))]
+}
+
+/// As much of the text as fits, with a sign where there was more.
+fn cut(text: &str, width: usize) -> String {
+    if columns(text) <= width {
+        return text.to_owned();
+    }
+    let mut short = String::new();
+    let mut used = 0;
+    for c in text.chars() {
+        used += c.width().unwrap_or(0);
+        if used >= width {
+            break;
+        }
+        short.push(c);
+    }
+    short.push('…');
+    short
+}
+
+/// The lines of a text, broken between words where they can be.
+fn wrapped(look: Look, text: &str, width: usize) -> Vec<Row> {
+    let mut rows = Vec::new();
+    for line in text.split('\n') {
+        let mut rest = line;
+        loop {
+            let (row, more) = broken(rest, width.max(2));
+            rows.push(vec![(look, row.to_owned())]);
+            if more.is_empty() {
+                break;
+            }
+            rest = more;
+        }
+    }
+    rows
+}
+
+/// The beginning of a line that fits, and what is left of it.
+fn broken(line: &str, width: usize) -> (&str, &str) {
+    let mut used = 0;
+    let mut space = None;
+    for (at, c) in line.char_indices() {
+        used += c.width().unwrap_or(0);
+        if used > width {
+            return match space.filter(|space| *space > 0) {
+                Some(space) => (&line[..space], line[space..].trim_start_matches(' ')),
+                None => line.split_at(at.max(c.len_utf8() * usize::from(at == 0))),
+            };
+        }
+        if c == ' ' {
+            space = Some(at);
+        }
+    }
+    (line, "")
+}
+
+#[cfg(test)]
+#[path = "view_tests.rs"]
+mod tests;

@@ -1,0 +1,273 @@
+//! `runner dream bench`: how good the answer by rule is on ideas of which the answer is known.
+//!
+//! It judges and counts. Nothing is proposed, kept or asked of a model.
+
+use std::fmt::Write as _;
+use std::path::Path;
+use std::time::Duration;
+
+use runner_engine::causes;
+use runner_engine::git::Git;
+use runner_engine::outcome::Exit;
+use runner_jobs::dream::bench::{self, Figures, truth};
+use runner_jobs::dream::survey::{Reader, survey};
+use runner_jobs::dream::verdicts::judge_all;
+use runner_jobs::dream::{DreamSpec, rule};
+use runner_jobs::evidence::{Bounds, Room};
+use runner_jobs::{KindSpec, Silent};
+use serde::Serialize;
+
+use crate::cli::args::Listing;
+use crate::cli::{Failure, show};
+use crate::home::{self, Home};
+use crate::project::Here;
+
+/// The longest file of labels, in bytes.
+const LONGEST: u64 = 64 * 1024 * 1024;
+
+#[derive(Serialize)]
+struct Told {
+    #[serde(flatten)]
+    figures: Figures,
+    commits: usize,
+    /// Seconds to read and index the history.
+    indexed_s: f64,
+    /// Seconds to judge all ideas.
+    judged_s: f64,
+    /// The most memory that the process had by then, in bytes; none where the system does not say.
+    peak_bytes: Option<u64>,
+}
+
+/// Measures the rule on the labels in `truth`.
+pub fn run(
+    home: &Home,
+    here: &Path,
+    truth: &Path,
+    past: bool,
+    listing: Listing,
+) -> Result<Exit, Failure> {
+    let labels = labels(truth)?;
+    let project = Here::load(home, here)?;
+    let dream = project
+        .config
+        .jobs
+        .values()
+        .find_map(|job| match &job.spec.kind {
+            KindSpec::Dream(dream) => Some(dream.clone()),
+            _ => None,
+        });
+    let told = measure(
+        home,
+        &project.root,
+        &dream.unwrap_or_default(),
+        &labels,
+        past,
+    )?;
+    if listing.json {
+        show::json(&told);
+    } else {
+        show::out(&words(&told));
+    }
+    Ok(Exit::Done)
+}
+
+fn labels(path: &Path) -> Result<Vec<truth::Label>, Failure> {
+    let shown = path.display();
+    let bad =
+        |why: String| Failure::usage(format!("{shown}: {why}")).mend("runner help dream bench");
+    let size = std::fs::metadata(path)
+        .map_err(|error| bad(error.to_string()))?
+        .len();
+    if size > LONGEST {
+        return Err(bad(format!("it is {size} bytes long, {LONGEST} are read")));
+    }
+    let text = std::fs::read_to_string(path).map_err(|error| bad(error.to_string()))?;
+    truth::parse(&text).map_err(bad)
+}
+
+fn measure(
+    home: &Home,
+    root: &Path,
+    spec: &DreamSpec,
+    labels: &[truth::Label],
+    past: bool,
+) -> Result<Told, Failure> {
+    let environment = |error: &dyn std::error::Error| Failure::environment(causes::whole(error));
+    // Every idea is read: what another pass remembers of them is of no use here.
+    let survey = survey(root, spec, Path::new("")).map_err(|error| environment(&error))?;
+    let reader = Reader::open(root, spec.max_idea_bytes).map_err(|error| environment(&error))?;
+    let git = Git::new(root, &home::child_environment(), &home::marker()?);
+    let begun = home.now()?;
+    let room = Room::open(&git, &Bounds::default()).map_err(|error| environment(&error))?;
+    let indexed = home.now()?;
+    let all: Vec<usize> = (0..survey.ideas.len()).collect();
+    let mut troubles = survey.troubles;
+    let judged = judge_all(
+        &survey.ideas,
+        &all,
+        &reader,
+        &room,
+        &mut troubles,
+        &mut Silent,
+    )
+    .map_err(|error| Failure::internal(error.to_string()))?;
+    let ended = home.now()?;
+    let peak_bytes = peak();
+    for trouble in &troubles {
+        show::complain(&format!("{}: {}", trouble.path, trouble.why));
+    }
+    let figures = bench::measure(&room, &judged.shown, labels, past)
+        .map_err(|error| Failure::internal(causes::whole(&error)))?;
+    let seconds = |length: Duration| (length.as_secs_f64() * 1000.0).round() / 1000.0;
+    Ok(Told {
+        figures,
+        commits: room.history().len(),
+        indexed_s: seconds(indexed.boot.saturating_sub(begun.boot)),
+        judged_s: seconds(ended.boot.saturating_sub(indexed.boot)),
+        peak_bytes,
+    })
+}
+
+/// The most memory that this process ever had.
+fn peak() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmHWM:"))?;
+    let kilobytes: u64 = line.split_whitespace().next()?.parse().ok()?;
+    Some(kilobytes * 1024)
+}
+
+fn words(told: &Told) -> String {
+    let Told { figures, .. } = told;
+    let mut text = table(figures);
+    let mut line = |what: &str, figure: String| {
+        writeln!(text, "{what:34}{figure}").expect("a string takes everything");
+    };
+    let share = |share: Option<f64>| share.map_or("none labelled".to_owned(), percent);
+    line(
+        "macro-F1",
+        figures
+            .classes
+            .macro_f1
+            .map_or("-".to_owned(), |f1| format!("{f1:.3}")),
+    );
+    for (class, f1) in &figures.classes.f1 {
+        line(&format!("  F1 {class}"), format!("{f1:.3}"));
+    }
+    line(
+        "false archives",
+        format!(
+            "{} of {} live ideas, {}",
+            figures.false_archives.len(),
+            figures.live,
+            share(figures.false_archive_rate)
+        ),
+    );
+    line(
+        &format!("evidence hit rate at {}", rule::CITED),
+        format!(
+            "{} of {} with known commits, {} (called implemented: {}, among the best {}: {})",
+            figures.cited,
+            figures.known,
+            share(figures.hit_rate),
+            figures.implemented,
+            rule::CITED,
+            figures.found
+        ),
+    );
+    if let Some(past) = &figures.past {
+        let (archived, ideas) = (past.archived.len(), past.ideas);
+        line(
+            "archived before they were done",
+            format!("{archived} of {ideas}, {}", share(past.rate)),
+        );
+    }
+    if let Some(held) = &figures.held_out {
+        let bars: Vec<String> = held
+            .thresholds
+            .iter()
+            .map(|bar| format!("{bar:.2}"))
+            .collect();
+        line(
+            "thresholds from the other half",
+            format!(
+                "{}: {} of {} cited, {} of {} open ones archived",
+                bars.join(" and "),
+                held.cited,
+                held.known,
+                held.archived,
+                held.live
+            ),
+        );
+    }
+    if !figures.curve.is_empty() {
+        let points = figures.curve.iter();
+        let points = points.map(|it| format!("{:.2}:{}/{}", it.threshold, it.cited, it.archived));
+        let points = points.collect::<Vec<_>>().join(" ");
+        line("threshold:cited/open archived", points);
+    }
+    line(
+        "called implemented, unlabelled",
+        figures.unlabelled_implemented.len().to_string(),
+    );
+    line(
+        "history",
+        format!(
+            "{} commits read and indexed in {} s",
+            told.commits, told.indexed_s
+        ),
+    );
+    let peak = told
+        .peak_bytes
+        .map_or("unknown".to_owned(), |bytes| format!("{} MiB", bytes >> 20));
+    line(
+        "judged",
+        format!(
+            "{} ideas in {} s, peak memory {peak}",
+            figures.ideas, told.judged_s
+        ),
+    );
+    for (what, paths) in [
+        ("live, and proposed for archive", &figures.false_archives),
+        ("done, and not seen or cited", &figures.missed),
+        ("labelled, and not there", &figures.missing),
+    ] {
+        if !paths.is_empty() {
+            writeln!(text, "\n{what}:\n  {}", paths.join("\n  ")).expect("as above");
+        }
+    }
+    if figures.unknown_commits > 0 {
+        let count = figures.unknown_commits;
+        writeln!(text, "\n{count} known commits are not in this history").expect("as above");
+    }
+    text
+}
+
+fn percent(share: f64) -> String {
+    format!("{:.1} %", 100.0 * share)
+}
+
+/// The confusion matrix: a row for what an idea is, a column for what it was called.
+fn table(figures: &Figures) -> String {
+    let confusion = &figures.classes.confusion;
+    let mut called: Vec<&str> = confusion
+        .values()
+        .flat_map(|row| row.keys().copied())
+        .collect();
+    called.sort_unstable();
+    called.dedup();
+    let mut head = vec!["is \\ called".to_owned()];
+    head.extend(called.iter().map(|class| (*class).to_owned()));
+    let mut rows = vec![head];
+    for (class, row) in confusion {
+        let cells = called
+            .iter()
+            .map(|said| row.get(said).copied().unwrap_or(0).to_string());
+        rows.push(std::iter::once((*class).to_owned()).chain(cells).collect());
+    }
+    if confusion.is_empty() {
+        return String::new();
+    }
+    show::table(&rows) + "\n"
+}

@@ -1,0 +1,126 @@
+//! `runner guard`: an agent's hook, whether a job may write a path, whether a path could leak.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use runner_engine::git::Git;
+use runner_engine::outcome::Exit;
+use runner_jobs::dream::leak;
+use serde::Serialize;
+
+use crate::cli::Failure;
+use crate::cli::args::{GuardCommand, Listing};
+use crate::cli::show;
+use crate::guard::hook::{self, Bounds};
+use crate::guard::reach::of_job;
+use crate::home::{self, Home};
+use crate::project::Here;
+
+/// Carries out one of them.
+pub fn run(home: &Home, here: &Path, command: &GuardCommand) -> Result<Exit, Failure> {
+    match command {
+        GuardCommand::Hook { write, keep, job } => {
+            // Only this code refuses, so whatever goes wrong ends with it.
+            let judged = refusal(home, here, write, keep, job.as_deref());
+            Ok(match judged {
+                Ok(()) => Exit::Done,
+                Err(why) => {
+                    show::complain(&why);
+                    Exit::Usage
+                }
+            })
+        }
+        GuardCommand::WriteScope {
+            job,
+            paths,
+            listing,
+        } => {
+            let bounds = bounds_of(home, here, job)?;
+            answer(paths, *listing, |path| bounds.allow(here, path))
+        }
+        GuardCommand::Leak { paths, listing } => {
+            let here = Here::load(home, here)?;
+            let git = Git::new(&here.root, &home::child_environment(), &home::marker()?);
+            answer(paths, *listing, |path| {
+                let beneath = Path::new(path)
+                    .strip_prefix(&here.root)
+                    .ok()
+                    .and_then(Path::to_str);
+                leak::check(&git, beneath.unwrap_or(path)).map_err(|leak| leak.to_string())
+            })
+        }
+    }
+}
+
+fn refusal(
+    home: &Home,
+    here: &Path,
+    write: &[PathBuf],
+    keep: &[PathBuf],
+    job: Option<&str>,
+) -> Result<(), String> {
+    let payload =
+        hook::read(io::stdin().lock()).map_err(|error| format!("the payload: {error}"))?;
+    let mut bounds = match job {
+        Some(job) => bounds_of(home, here, job).map_err(|failure| failure.to_string())?,
+        None => Bounds::default(),
+    };
+    let whole = |path: &PathBuf| -> PathBuf {
+        let path = here.join(path);
+        std::fs::canonicalize(&path).unwrap_or(path)
+    };
+    bounds.write.extend(write.iter().map(whole));
+    bounds.keep.extend(keep.iter().map(whole));
+    let children = home::child_environment();
+    bounds.home = children.get("HOME").map(PathBuf::from);
+    hook::judge(&payload, &bounds)
+}
+
+fn bounds_of(home: &Home, here: &Path, job: &str) -> Result<Bounds, Failure> {
+    let here = Here::load(home, here)?;
+    let spec = &here.config.job(job)?.spec;
+    let (write, keep) = of_job(&here.root, spec, &here.config);
+    Ok(Bounds {
+        write,
+        keep,
+        home: None,
+    })
+}
+
+/// What is said of one path.
+#[derive(Serialize)]
+struct Answer<'a> {
+    path: &'a str,
+    allowed: bool,
+    why: Option<String>,
+}
+
+fn answer(
+    paths: &[String],
+    listing: Listing,
+    judge: impl Fn(&str) -> Result<(), String>,
+) -> Result<Exit, Failure> {
+    let answers: Vec<Answer<'_>> = paths
+        .iter()
+        .map(|path| {
+            let why = judge(path).err();
+            Answer {
+                path,
+                allowed: why.is_none(),
+                why,
+            }
+        })
+        .collect();
+    if listing.json {
+        show::json(&answers);
+    } else {
+        for answer in &answers {
+            match &answer.why {
+                None => show::out(&format!("{}: yes\n", answer.path)),
+                Some(why) => show::out(&format!("{}: no: {why}\n", answer.path)),
+            }
+        }
+    }
+    let all = answers.iter().all(|answer| answer.allowed);
+    Ok(if all { Exit::Done } else { Exit::Failed })
+}

@@ -1,0 +1,101 @@
+//! The walls of one run, from its job's kind and settings.
+//!
+//! *Proposing* kinds (dream, prompt) let a child of a backend write its part of the run's folder, a
+//! private temporary folder, and what the backend adds for its own program's state; nothing of the
+//! project. *Working* kinds (command) let it write what `writes` names besides, and never what only
+//! runner, git's own setup or an agent's settings are. The network is open to backends, which ask
+//! over it, and closed to commands unless the job opens it: what a command can read it could send.
+//!
+//! Must never name a path of the project that was not looked at without following links: what a
+//! child put there once must not decide what the next one may write.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use runner_engine::walls::blockers::FOLDER;
+use runner_engine::walls::{Caps, Confine, Quota, Walls};
+use runner_jobs::KindSpec;
+use runner_jobs::context::{CHILD_FOLDER, OUT_FOLDER};
+
+use super::Setting;
+use crate::cli::Failure;
+use crate::config::Sandbox;
+use crate::guard::reach::working;
+use crate::home;
+
+/// A run's folder for temporary files.
+const TEMP_FOLDER: &str = "tmp";
+/// Folders of a home in which other programs' sockets lie.
+const SOCKETS: [&str; 4] = [
+    ".ssh/agent",
+    ".docker/run",
+    ".docker/desktop",
+    ".gnupg/S.gpg-agent.ssh",
+];
+
+impl Setting<'_> {
+    /// What this run's children start behind; makes the folders that they may write.
+    pub fn confine(&self) -> Result<Confine, Failure> {
+        let sandbox = match self.here.config.jobs.get(&self.row.job_name) {
+            Some(job) => job.sandbox.clone(),
+            None => Sandbox::default(),
+        };
+        let cannot = |path: &Path, error: std::io::Error| {
+            Failure::cannot_write(format!("cannot make {}: {error}", path.display()))
+        };
+        let real = |path: &Path| fs::canonicalize(path).map_err(|error| cannot(path, error));
+        let own = match &self.spec.kind {
+            KindSpec::Command(_) => OUT_FOLDER,
+            _ => CHILD_FOLDER,
+        };
+        for folder in [own, TEMP_FOLDER] {
+            let folder = self.run_dir.join(folder);
+            fs::create_dir_all(&folder).map_err(|error| cannot(&folder, error))?;
+        }
+        let run_dir = real(&self.run_dir)?;
+        let state = real(&self.home.state)?;
+        let mut walls = Walls {
+            off: sandbox.off,
+            write: vec![run_dir.join(own)],
+            hide: vec![state.clone()],
+            network: sandbox
+                .network
+                .unwrap_or(!matches!(self.spec.kind, KindSpec::Command(_))),
+            temp: Some(run_dir.join(TEMP_FOLDER)),
+            blockers: Some(state.join(FOLDER)),
+            caps: Caps {
+                file_bytes: sandbox.max_file,
+                ..Caps::default()
+            },
+            quota: Some(Quota {
+                folder: run_dir,
+                bytes: sandbox.max_folder,
+            }),
+            ..Walls::default()
+        };
+        if let Some(home) = self.environment.get("HOME").map(PathBuf::from)
+            && let Ok(home) = fs::canonicalize(home)
+        {
+            walls.hide.extend(SOCKETS.map(|socket| home.join(socket)));
+        }
+        if let KindSpec::Command(command) = &self.spec.kind {
+            let (write, keep) = working(
+                &self.here.root,
+                command.writes.as_deref(),
+                &self.here.config,
+            );
+            walls.write.extend(write);
+            walls.keep.extend(keep);
+            let config = self
+                .home
+                .user_config
+                .parent()
+                .and_then(|it| fs::canonicalize(it).ok());
+            walls.keep.extend(config);
+        }
+        Ok(Confine {
+            launcher: home::executable()?,
+            walls,
+        })
+    }
+}

@@ -1,0 +1,285 @@
+//! `runner guard hook`: whether a tool that an agent is about to use would write out of bounds.
+//!
+//! ```text
+//! payload on standard input ──parse──> tool ──> paths that it would write ──> resolved ──> in bounds?
+//!      garbage, too long, any error of ours: refused                      yes: silence · no: refused
+//! ```
+//!
+//! Claude Code runs it before each tool (`PreToolUse`) and goes by its exit code: only 2 refuses, and
+//! anything else that is not 0 lets the tool through. So everything that goes wrong here is a 2.
+//! It is an early refusal with a reason that the model can read; what gets past it meets the walls.
+//!
+//! Must never write, ask git or open the ledger: it is called before every tool.
+
+use std::fs;
+use std::io::{self, Read};
+use std::path::{Component, Path, PathBuf};
+
+use serde_json::Value;
+
+use super::shell::{self, Word};
+
+/// No tool's input is longer.
+pub const LONGEST: u64 = 8 * 1024 * 1024;
+
+/// What may be written.
+#[derive(Clone, Debug, Default)]
+pub struct Bounds {
+    /// Beneath these.
+    pub write: Vec<PathBuf>,
+    /// And yet not these.
+    pub keep: Vec<PathBuf>,
+    /// What `~` and `$HOME` are.
+    pub home: Option<PathBuf>,
+}
+
+/// Reads a payload to its end.
+///
+/// # Errors
+/// It cannot be read or is too long.
+pub fn read(input: impl Read) -> io::Result<Vec<u8>> {
+    let mut payload = Vec::new();
+    input.take(LONGEST + 1).read_to_end(&mut payload)?;
+    if payload.len() as u64 > LONGEST {
+        return Err(io::Error::other(format!(
+            "it is longer than {LONGEST} bytes"
+        )));
+    }
+    Ok(payload)
+}
+
+/// Why the tool must not be used; nothing when it may.
+///
+/// # Errors
+/// The reason, for the model.
+pub fn judge(payload: &[u8], bounds: &Bounds) -> Result<(), String> {
+    let payload: Value = serde_json::from_slice(payload)
+        .map_err(|error| format!("the payload is not JSON: {error}"))?;
+    let tool = payload["tool_name"]
+        .as_str()
+        .ok_or("the payload names no tool")?;
+    let cwd = payload["cwd"].as_str().map(Path::new);
+    let cwd = cwd
+        .filter(|cwd| cwd.is_absolute())
+        .ok_or("the payload has no cwd")?;
+    let input = payload["tool_input"]
+        .as_object()
+        .ok_or("the payload has no tool_input")?;
+    let mut named = false;
+    for key in ["file_path", "notebook_path"] {
+        let writes = !["Read", "NotebookRead", "LS", "Glob", "Grep"].contains(&tool);
+        match input.get(key) {
+            Some(Value::String(path)) if writes => {
+                named = true;
+                bounds.allow(cwd, path)?;
+            }
+            Some(Value::String(_)) | None => {}
+            Some(_) => return Err(format!("{tool}: {key} is not text")),
+        }
+    }
+    match tool {
+        "Write" | "Edit" | "MultiEdit" | "NotebookEdit" if !named => {
+            Err(format!("{tool} names no file"))
+        }
+        "Bash" => {
+            let command = input.get("command").and_then(Value::as_str);
+            command_line(command.ok_or("Bash has no command")?, cwd, bounds)
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Every place that a command line names as one to write.
+fn command_line(line: &str, cwd: &Path, bounds: &Bounds) -> Result<(), String> {
+    for word in shell::written(line)? {
+        match word {
+            Word::Plain(path) => bounds.allow(cwd, &path)?,
+            Word::Home(rest) => {
+                let home = bounds.home.as_deref().ok_or("~ means nothing here")?;
+                bounds.allow(home, &rest)?;
+            }
+            Word::Unknown(text) => {
+                return Err(format!(
+                    "what {text:?} stands for cannot be known before it runs; name the path itself"
+                ));
+            }
+        }
+    }
+    Ok(())
+}
+
+impl Bounds {
+    /// Whether `path`, seen from `cwd`, may be written.
+    ///
+    /// # Errors
+    /// The reason.
+    pub fn allow(&self, cwd: &Path, path: &str) -> Result<(), String> {
+        if path.contains('\0') || path.is_empty() {
+            return Err(format!("{path:?} is no path"));
+        }
+        let whole = resolve(&cwd.join(path))?;
+        if ["/dev/null", "/dev/stdout", "/dev/stderr", "/dev/tty"]
+            .contains(&whole.to_str().unwrap_or(""))
+        {
+            return Ok(());
+        }
+        let kept = self
+            .keep
+            .iter()
+            .find(|keep| beneath(&whole, keep) || beneath(keep, &whole));
+        if let Some(kept) = kept.filter(|kept| beneath(&whole, kept)) {
+            return Err(format!(
+                "{} belongs to what this job never writes ({})",
+                whole.display(),
+                kept.display()
+            ));
+        }
+        if self.write.iter().any(|place| whole.starts_with(place)) {
+            return Ok(());
+        }
+        Err(format!(
+            "{} is outside of what this job may write",
+            whole.display()
+        ))
+    }
+}
+
+/// Whether `path` is `above` or beneath it, also by another case: some file systems do not tell them
+/// apart.
+fn beneath(path: &Path, above: &Path) -> bool {
+    let fold = |path: &Path| PathBuf::from(path.to_string_lossy().to_lowercase());
+    fold(path).starts_with(fold(above))
+}
+
+/// The real path: links followed as far as anything exists, `..` taken after them as the kernel does.
+fn resolve(path: &Path) -> Result<PathBuf, String> {
+    let mut whole = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::ParentDir => {
+                whole.pop();
+            }
+            Component::CurDir => {}
+            part => whole.push(part),
+        }
+        match fs::symlink_metadata(&whole) {
+            Ok(data) if data.is_symlink() => {
+                whole = fs::canonicalize(&whole).map_err(|error| {
+                    format!("{} is a link that leads nowhere: {error}", whole.display())
+                })?;
+            }
+            // What is not there is taken by its name.
+            Ok(_) => {}
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
+                ) => {}
+            Err(error) => return Err(format!("{}: {error}", whole.display())),
+        }
+    }
+    Ok(whole)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn writes_out_of_bounds_are_refused_and_garbage_too() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = fs::canonicalize(folder.path()).unwrap();
+        fs::create_dir_all(root.join("work/.git")).unwrap();
+        fs::create_dir(root.join("out")).unwrap();
+        std::os::unix::fs::symlink(root.join("out"), root.join("work/link")).unwrap();
+        std::os::unix::fs::symlink(root.join("nothing"), root.join("work/loose")).unwrap();
+        let bounds = Bounds {
+            write: vec![root.join("work")],
+            keep: vec![root.join("work/.claude"), root.join("work/.git/config")],
+            home: Some(root.clone()),
+        };
+        let ask = |tool: &str, input: Value| {
+            let payload =
+                json!({ "tool_name": tool, "cwd": root.join("work"), "tool_input": input });
+            judge(payload.to_string().as_bytes(), &bounds)
+        };
+        for path in ["a", "new/b", "./x/../y"] {
+            assert_eq!(ask("Write", json!({ "file_path": path })), Ok(()), "{path}");
+            assert_eq!(
+                ask(
+                    "NotebookEdit",
+                    json!({ "notebook_path": root.join("work").join(path) })
+                ),
+                Ok(())
+            );
+        }
+        for path in [
+            "../out/x",
+            "link/x",
+            "link/../x",
+            "loose",
+            "/etc/passwd",
+            ".claude/settings.json",
+            ".CLAUDE/x",
+            ".git/config",
+            "",
+            "a\0b",
+        ] {
+            for tool in ["Write", "Edit", "MultiEdit", "mcp__files__write"] {
+                assert!(
+                    ask(tool, json!({ "file_path": path })).is_err(),
+                    "{tool} {path:?}"
+                );
+            }
+        }
+        assert_eq!(ask("Read", json!({ "file_path": "/etc/passwd" })), Ok(()));
+        for line in [
+            "ls -la / 2>/dev/null",
+            "echo x > a; cat < /etc/passwd",
+            "cargo test 2>&1 | tee log",
+            "git commit -m 'a > b'",
+            "cp /etc/passwd here",
+        ] {
+            assert_eq!(ask("Bash", json!({ "command": line })), Ok(()), "{line}");
+        }
+        for line in [
+            "echo x > ../out/y",
+            "echo x >>/etc/cron.d/y",
+            "tee ~/.bashrc",
+            "echo $(id) > \"$HOME/.profile\"",
+            "cp a /etc/b",
+            "mv a ../b",
+            "rm -rf ~",
+            "rm -rf /",
+            "sed -i s/a/b/ /etc/hosts",
+            "dd of=/etc/x if=a",
+            "ln -s a ../z",
+            "cd /tmp && echo x > y",
+            "echo x > $TARGET",
+            "bash -c 'echo x > /etc/y'",
+            "touch 'a",
+            "sh -c \"rm -rf /\"",
+            "true; mkdir /x",
+            "env X=1 rm /etc/x",
+            "sudo rm /x",
+            "echo x >| /etc/y",
+            "echo x &> /etc/y",
+        ] {
+            assert!(ask("Bash", json!({ "command": line })).is_err(), "{line}");
+        }
+        for bad in [
+            "",
+            "x",
+            "{}",
+            "[]",
+            "{\"tool_name\": 3}",
+            "{\"tool_name\": \"Write\", \"cwd\": \"/\", \"tool_input\": {}}",
+            "{\"tool_name\": \"Bash\", \"cwd\": \"x\", \"tool_input\": {}}",
+        ] {
+            assert!(judge(bad.as_bytes(), &bounds).is_err(), "{bad}");
+        }
+        assert!(judge(&[0xff, 0xfe], &bounds).is_err());
+        assert!(read(io::repeat(b'x')).is_err());
+    }
+}

@@ -1,0 +1,62 @@
+//! What the walls hold, seen from outside: the attempts of a program that means harm, the ends of
+//! its tree, and what a launcher may not be told by.
+//!
+//! Everything goes through the built program (`runner __launch`) as in a run.
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    clippy::disallowed_methods,
+    reason = "a test program"
+)]
+
+mod attempts;
+mod escapes;
+mod launch;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use runner_engine::process::{ChildSpec, Limits, Stdin};
+use runner_engine::walls::{Confine, Means, Walls, bwrap};
+
+/// The program with the launcher.
+pub const RUNNER: &str = env!("CARGO_BIN_EXE_runner");
+
+/// The means that this host has.
+pub fn means() -> Vec<Means> {
+    let mut all = vec![Means::Landlock];
+    if bwrap::find().is_some() {
+        all.extend([Means::Bubblewrap, Means::All]);
+    } else {
+        println!("skipped 2 of 3 kinds of walls: bubblewrap is not installed");
+    }
+    all
+}
+
+/// A confined `sh -c`.
+pub fn shell(script: &str, cwd: &Path, walls: Walls) -> ChildSpec {
+    ChildSpec {
+        program: PathBuf::from("/bin/sh"),
+        args: vec!["-c".into(), script.into()],
+        cwd: cwd.to_owned(),
+        env: BTreeMap::from([("PATH".to_owned(), "/usr/sbin:/usr/bin:/bin".to_owned())]),
+        stdin: Stdin::Null,
+        limits: Limits {
+            total: Some(std::time::Duration::from_secs(60)),
+            ..Limits::default()
+        },
+        marker: format!("walls-{}", ulid()),
+        confine: Some(Confine {
+            launcher: PathBuf::from(RUNNER),
+            walls,
+        }),
+    }
+}
+
+/// A marker that nobody else has.
+pub fn ulid() -> String {
+    use std::sync::atomic::{AtomicU32, Ordering};
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let next = NEXT.fetch_add(1, Ordering::SeqCst);
+    format!("{}-{next}", std::process::id())
+}
