@@ -51,6 +51,34 @@ fn judge(
     secrets: &Secrets,
     ended: Ended,
 ) -> Result<Ended, BackendError> {
+    let ended = by_itself(spec, ended, cancel, secrets)?;
+    if ended.status == Status::Exit(0) {
+        return Ok(ended);
+    }
+    Err(crash(spec, &ended, "failed", secrets))
+}
+
+/// A program that failed by itself, in its own words.
+pub(crate) fn crash(
+    spec: &ChildSpec,
+    ended: &Ended,
+    what: &str,
+    secrets: &Secrets,
+) -> BackendError {
+    BackendError::Crash {
+        status: ended.status.to_string(),
+        why: format!("{} {what}", spec.program.display()),
+        stderr_tail: secrets.tail(&ended.stderr, STDERR_TAIL),
+    }
+}
+
+/// The child back, if it was not we who ended it, whatever its exit code is.
+pub(crate) fn by_itself(
+    spec: &ChildSpec,
+    ended: Ended,
+    cancel: &Cancel,
+    secrets: &Secrets,
+) -> Result<Ended, BackendError> {
     let program = spec.program.display();
     let silent = |phase| {
         Err(BackendError::Silent {
@@ -92,12 +120,7 @@ fn judge(
             why: format!("{program} filled its folder beyond what is given"),
             stderr_tail: secrets.tail(&ended.stderr, STDERR_TAIL),
         }),
-        Reason::Exited if ended.status == Status::Exit(0) => Ok(ended),
-        Reason::Exited => Err(BackendError::Crash {
-            status: ended.status.to_string(),
-            why: format!("{program} failed"),
-            stderr_tail: secrets.tail(&ended.stderr, STDERR_TAIL),
-        }),
+        Reason::Exited => Ok(ended),
     }
 }
 

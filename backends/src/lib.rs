@@ -11,23 +11,31 @@
 //! anything that a model said, never repair an answer and never try a second time by itself.
 
 pub mod builtin;
+pub mod chain;
+pub mod check;
 pub mod command;
+pub mod credentials;
 pub mod error;
 pub mod registry;
 pub mod request;
 pub mod scripted;
 pub mod sink;
 
+mod agent;
 mod answer;
 mod artifact;
 mod child;
+mod claude;
+mod codex;
 mod redact;
+mod slots;
 
 use async_trait::async_trait;
 use runner_engine::process::Cancel;
 use serde::{Deserialize, Serialize};
 
 pub use builtin::Builtin;
+pub use chain::Chain;
 pub use command::Command;
 pub use error::{BackendError, Phase};
 pub use registry::{BackendSpec, Surroundings, build};

@@ -4,18 +4,27 @@
 //! ordinary variables and those that the backend names go on.
 
 use std::collections::BTreeMap;
-use std::path::{Component, Path};
+use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
+use runner_engine::digest::Digest;
+use runner_engine::time::Clock;
 use runner_engine::walls::Confine;
+use runner_text::nearest::nearest;
 use serde::{Deserialize, Serialize};
 
+use crate::claude::Claude;
+use crate::codex::Codex;
 use crate::command::{Command, Plan, REQUEST_FILE};
 use crate::redact::ORDINARY;
-use crate::{Backend, BackendError, Builtin};
+use crate::slots::Slotted;
+use crate::{Backend, BackendError, Builtin, agent, credentials};
 
 /// The kinds that [`build`] knows.
-pub const KINDS: [&str; 2] = ["builtin", "command"];
+pub const KINDS: [&str; 4] = ["builtin", "command", "claude", "codex"];
+
+/// For each stream.
+const OUTPUT_CAP: usize = 64 * 1024 * 1024;
 
 /// One `[backends.NAME]` of the configuration.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -38,8 +47,54 @@ pub struct BackendSpec {
     /// `command`: it says nothing before its answer, as `claude -p --output-format json` does, so
     /// that only the total deadline applies. Default: no.
     pub quiet: bool,
-    /// `command`: how many bytes of each stream, and of the artifact, are taken. Default: 64 MiB.
+    /// How many bytes of each stream, and of the artifact, are taken. Default: 64 MiB.
     pub output_cap: Option<usize>,
+    /// `claude`, `codex`: only the variables of `env` are handed on, and not those that the program
+    /// usually finds its key in.
+    pub only_env: bool,
+    /// A file of further variables, `NAME=VALUE`, that only its owner may read.
+    pub env_file: Option<PathBuf>,
+    /// `claude`, `codex`: the program's own folder, where it has its login.
+    pub state: Option<PathBuf>,
+    /// `claude`, `codex`: the program keeps its own records of what was asked. Default: no.
+    pub sessions: bool,
+    /// `claude`: tools that it may use; `codex`: any name gives it its shell. Default: none.
+    pub tools: Vec<String>,
+    /// `claude`: turns of one request. Default: 1 without tools, 20 with.
+    pub max_turns: Option<u32>,
+    /// `claude`: the model that answers when the first is overloaded.
+    pub fallback_model: Option<String>,
+    /// `claude`, `codex`: how many requests of the same login at once. Default: 1.
+    pub slots: Option<u32>,
+    /// Who is asked, in this order, when this one is not there, may not, or has no room now.
+    pub fallback: Vec<String>,
+}
+
+impl BackendSpec {
+    /// The variables that it is given of those that are set, besides the ordinary ones.
+    pub fn variables<'s>(&'s self) -> impl Iterator<Item = &'s str> {
+        let kind = if self.only_env { "" } else { &self.kind };
+        let own = self.env.iter().map(String::as_str);
+        own.chain(credentials::usual(kind).map(|name| -> &'s str { name }))
+    }
+
+    /// What of its variables must not be shown: values that it names or that lie in its `env_file`,
+    /// but not those that only say where something is.
+    ///
+    /// # Errors
+    /// The file cannot be used, and why.
+    pub fn secrets(&self, around: &BTreeMap<String, String>) -> Result<Vec<String>, BackendError> {
+        let named = self.variables().filter(|name| !credentials::is_place(name));
+        let mut secrets: Vec<String> = named.filter_map(|name| around.get(name).cloned()).collect();
+        if let Some(path) = &self.env_file {
+            let file = credentials::from_file(&at_home(path, around))?.into_iter();
+            secrets.extend(
+                file.filter_map(|(name, value)| (!credentials::is_place(&name)).then_some(value)),
+            );
+        }
+        secrets.retain(|value| !value.is_empty());
+        Ok(secrets)
+    }
 }
 
 /// What a backend's child is started in.
@@ -51,6 +106,10 @@ pub struct Surroundings<'a> {
     /// The walls of the job that asks; a backend adds its own program's state folders. `None`
     /// starts it without a launcher, as only tests do.
     pub confine: Option<&'a Confine>,
+    /// Where slots are counted; `None` counts none.
+    pub slots: Option<&'a Path>,
+    /// For times that a program says.
+    pub clock: &'a Clock,
 }
 
 /// Makes the backend that `spec` describes.
@@ -61,24 +120,33 @@ pub fn build(
     spec: &BackendSpec,
     around: &Surroundings<'_>,
 ) -> Result<Arc<dyn Backend>, BackendError> {
-    let env = around.env;
-    let rejected = |why: String| {
-        Err(BackendError::Rejected {
-            why: format!("backend {:?}: {why}", spec.name),
-        })
+    let rejected = |why: String| BackendError::Rejected {
+        why: format!("backend {:?}: {why}", spec.name),
+    };
+    let program = |usual: &str| {
+        let program = spec.program.as_deref().unwrap_or(usual);
+        if program.is_empty() {
+            return Err(rejected(format!("kind {:?} needs a program", spec.kind)));
+        }
+        if program.contains('/') && !program.starts_with('/') {
+            return Err(rejected(format!(
+                "the program {program:?} is neither a name nor an absolute path"
+            )));
+        }
+        Ok(PathBuf::from(program))
     };
     match spec.kind.as_str() {
         "builtin" => Ok(Arc::new(Builtin::new(&spec.name))),
+        "claude" => {
+            let plan = agent_plan(spec, "claude", program("claude")?, around)?;
+            Ok(slotted(spec, &plan.clone(), Claude::new(plan), around))
+        }
+        "codex" => {
+            let plan = agent_plan(spec, "codex", program("codex")?, around)?;
+            Ok(slotted(spec, &plan.clone(), Codex::new(plan), around))
+        }
         "command" => {
-            let program = spec.program.as_deref().unwrap_or_default();
-            if program.is_empty() {
-                return rejected("kind \"command\" needs a program".to_owned());
-            }
-            if program.contains('/') && !program.starts_with('/') {
-                return rejected(format!(
-                    "the program {program:?} is neither a name nor an absolute path"
-                ));
-            }
+            let program = program("")?;
             let artifact = spec.artifact.as_deref().unwrap_or("proposals.json");
             let mut parts = Path::new(artifact).components();
             let plain = matches!(
@@ -86,67 +154,120 @@ pub fn build(
                 (Some(Component::Normal(_)), None)
             );
             if !plain || artifact.contains('/') || artifact == REQUEST_FILE {
-                return rejected(format!(
+                return Err(rejected(format!(
                     "the artifact {artifact:?} is not a plain file name"
-                ));
+                )));
             }
-            let wanted = ORDINARY
-                .into_iter()
-                .chain(spec.env.iter().map(String::as_str));
-            let given = wanted
-                .filter_map(|name| Some((name.to_owned(), env.get(name)?.clone())))
-                .collect();
-            let missing = spec
-                .env
-                .iter()
-                .filter(|name| !env.contains_key(*name))
-                .cloned();
+            let (env, missing) = given(spec, around)?;
             Ok(Arc::new(Command::new(Plan {
                 name: spec.name.clone(),
                 model: spec.model.clone(),
-                program: program.into(),
+                program,
                 args: spec.args.clone(),
-                env: given,
-                missing: missing.collect(),
+                env,
+                missing,
                 artifact: artifact.to_owned(),
                 quiet: spec.quiet,
                 confine: around.confine.cloned(),
-                output_cap: spec.output_cap.unwrap_or(64 * 1024 * 1024),
+                output_cap: spec.output_cap.unwrap_or(OUTPUT_CAP),
                 held: std::sync::Mutex::default(),
             })))
         }
         other => {
-            let hint = nearest(other, &KINDS).map(|kind| format!("; did you mean {kind:?}?"));
+            let hint = nearest(other, KINDS).map(|kind| format!("; did you mean {kind:?}?"));
             let known = KINDS.join(", ");
-            rejected(format!(
+            Err(rejected(format!(
                 "unknown kind {other:?}{} (known: {known})",
                 hint.unwrap_or_default()
-            ))
+            )))
         }
     }
 }
 
-/// The known word that is a typing slip away from `word`.
-fn nearest<'a>(word: &str, known: &[&'a str]) -> Option<&'a str> {
-    let distances = known.iter().map(|known| (distance(word, known), *known));
-    let (distance, nearest) = distances.min()?;
-    (distance <= nearest.len() / 2).then_some(nearest)
+/// A path with the home folder in the place of `~`.
+fn at_home(path: &Path, env: &BTreeMap<String, String>) -> PathBuf {
+    match (path.strip_prefix("~"), env.get("HOME")) {
+        (Ok(below), Some(home)) => Path::new(home).join(below),
+        _ => path.to_owned(),
+    }
 }
 
-/// How many letters must be put in, left out or replaced.
-fn distance(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, x) in a.chars().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, y) in b.iter().enumerate() {
-            let replaced = diagonal + usize::from(x != *y);
-            diagonal = row[j + 1];
-            row[j + 1] = replaced.min(diagonal + 1).min(row[j] + 1);
-        }
+/// What a child of this instance sees of the environment, and which of its names are not there.
+fn given(
+    spec: &BackendSpec,
+    around: &Surroundings<'_>,
+) -> Result<(BTreeMap<String, String>, Vec<String>), BackendError> {
+    let from_file = match &spec.env_file {
+        Some(path) => credentials::from_file(&at_home(path, around.env))?,
+        None => BTreeMap::new(),
+    };
+    let wanted = ORDINARY.into_iter().chain(spec.variables());
+    let mut env: BTreeMap<String, String> = wanted
+        .filter_map(|name| Some((name.to_owned(), around.env.get(name)?.clone())))
+        .collect();
+    env.extend(from_file);
+    let missing = spec.env.iter().filter(|name| !env.contains_key(*name));
+    let missing = missing.cloned().collect();
+    Ok((env, missing))
+}
+
+pub(crate) fn agent_plan(
+    spec: &BackendSpec,
+    kind: &'static str,
+    program: PathBuf,
+    around: &Surroundings<'_>,
+) -> Result<agent::Plan, BackendError> {
+    let (env, missing) = given(spec, around)?;
+    let mut plan = agent::Plan {
+        name: spec.name.clone(),
+        kind,
+        model: spec.model.clone(),
+        program,
+        args: spec.args.clone(),
+        env,
+        missing,
+        named: spec.env.clone(),
+        state: (spec.state.as_deref()).map(|path| at_home(path, around.env)),
+        sessions: spec.sessions,
+        tools: spec.tools.clone(),
+        max_turns: spec.max_turns,
+        fallback_model: spec.fallback_model.clone(),
+        quiet: spec.quiet,
+        confine: around.confine.cloned(),
+        output_cap: spec.output_cap.unwrap_or(OUTPUT_CAP),
+        clock: around.clock.clone(),
+        held: Arc::default(),
+    };
+    if plan.walled() {
+        plan.state = credentials::home(&plan);
     }
-    row[b.len()]
+    Ok(plan)
+}
+
+/// With its turn to be waited for.
+fn slotted(
+    spec: &BackendSpec,
+    plan: &agent::Plan,
+    inner: impl Backend + 'static,
+    around: &Surroundings<'_>,
+) -> Arc<dyn Backend> {
+    let inner = Arc::new(inner);
+    let Some(folder) = around.slots else {
+        return inner;
+    };
+    let home = credentials::home(plan).unwrap_or_default();
+    let digest = Digest::of(home.as_os_str().as_encoded_bytes()).to_string();
+    let short: String = digest
+        .chars()
+        .filter(char::is_ascii_hexdigit)
+        .take(16)
+        .collect();
+    Arc::new(Slotted {
+        inner,
+        folder: folder.to_owned(),
+        login: format!("{}-{short}", plan.kind),
+        slots: spec.slots.unwrap_or(1),
+    })
 }
 
 #[cfg(test)]
@@ -156,6 +277,8 @@ mod tests {
     const NOWHERE: Surroundings<'_> = Surroundings {
         env: &BTreeMap::new(),
         confine: None,
+        slots: None,
+        clock: &Clock::Host,
     };
 
     fn why(spec: &BackendSpec) -> String {
@@ -175,10 +298,9 @@ mod tests {
         assert!(why(&spec("built-in")).contains("did you mean \"builtin\"?"));
         let far = why(&spec("xyzzy"));
         assert!(
-            far.contains("known: builtin, command") && !far.contains("mean"),
+            far.contains("known: builtin, command, claude, codex") && !far.contains("mean"),
             "{far}"
         );
-        assert_eq!(distance("kitten", "sitting"), 3);
     }
 
     #[test]

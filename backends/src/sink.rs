@@ -79,6 +79,20 @@ pub enum OwnedEvent {
     Limit(Limit),
 }
 
+impl OwnedEvent {
+    /// The event itself.
+    pub fn as_event(&self) -> Event<'_> {
+        match self {
+            Self::Text(text) => Event::Text(text),
+            Self::Usage(usage) => Event::Usage(*usage),
+            Self::Note(note) => Event::Note(note),
+            Self::ToolUse(name) => Event::ToolUse(name),
+            Self::ToolResult { failed } => Event::ToolResult { failed: *failed },
+            Self::Limit(limit) => Event::Limit(*limit),
+        }
+    }
+}
+
 impl Sink for VecSink {
     fn event(&mut self, event: Event<'_>) {
         self.events.push(match event {

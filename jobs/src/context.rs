@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use runner_backends::{Backend, BackendError, NullSink, Phase, Reply, Request};
+use runner_backends::chain::moves_on;
+use runner_backends::{Backend, BackendError, Chain, Phase, Reply, Request};
 use runner_engine::admission::Shortfall;
 use runner_engine::git::Git;
 use runner_engine::ledger::{Admitted, Amounts, Ledger, LedgerError, Money, RequestId, Spent};
@@ -18,6 +19,7 @@ use runner_text::redact::Redactor;
 
 use crate::meter::{self, Breach, Heard, Meter};
 use crate::prices::{Price, Prices};
+use crate::telemetry::Telemetry;
 
 /// The part of a run's folder in which children of backends work.
 pub const CHILD_FOLDER: &str = "child";
@@ -69,6 +71,10 @@ pub struct Context<'a> {
     pub(crate) clock: &'a Clock,
     pub(crate) ledger: &'a mut Ledger,
     pub(crate) backend: Arc<dyn Backend>,
+    /// Who is asked next when the backend cannot answer.
+    fallbacks: Chain<(Arc<dyn Backend>, Spending)>,
+    /// Who did not answer, and why.
+    fell: Vec<String>,
     spending: Spending,
     asked: bool,
     /// Nothing may be kept, caches neither.
@@ -156,6 +162,8 @@ impl<'a> Context<'a> {
             clock: tools.clock,
             ledger,
             backend,
+            fallbacks: Chain::new([]),
+            fell: Vec::new(),
             spending: Spending::default(),
             asked: false,
             rehearsal: false,
@@ -171,6 +179,24 @@ impl<'a> Context<'a> {
             Ok(lock) => self.files = Some(lock),
             Err(error) => tracing::warn!(%error, "goes on without the lock on its files"),
         }
+    }
+
+    /// With others to ask, in order, when the backend cannot answer; `fell` are those that were passed
+    /// over before, with the reason.
+    #[must_use]
+    pub fn with_fallbacks(
+        mut self,
+        others: Vec<(Arc<dyn Backend>, Spending)>,
+        fell: Vec<String>,
+    ) -> Self {
+        self.fallbacks = Chain::new(others);
+        self.fell = fell;
+        self
+    }
+
+    /// Who did not answer so that another was asked, and why.
+    pub fn fell(&self) -> &[String] {
+        &self.fell
     }
 
     /// The same, paying like this.
@@ -221,13 +247,43 @@ impl<'a> Context<'a> {
         self.backend.describe().kind
     }
 
+    /// Asks the backend, and where it cannot answer the next of its chain; each attempt is reserved
+    /// and settled by itself. The one that answers is asked first from then on.
+    ///
+    /// # Errors
+    /// [`AskError::OverBudget`] before anything is asked; [`AskError::Backend`] after.
+    pub fn ask(&mut self, request: &Request, ideas: u64) -> Result<Reply, AskError> {
+        loop {
+            let done = self.ask_one(request, ideas);
+            let why = match &done {
+                Err(AskError::Backend(error)) if moves_on(error) => error.to_string(),
+                Err(error @ (AskError::Limited { .. } | AskError::Breach(Breach::Overage))) => {
+                    error.to_string()
+                }
+                _ => return done,
+            };
+            let Some((next, spending)) = self.fallbacks.next() else {
+                return done;
+            };
+            let why = self.redactor.redact(&why).into_owned();
+            tracing::warn!(
+                from = self.backend.name(),
+                to = next.name(),
+                why,
+                "falls back"
+            );
+            self.fell.push(format!("{}: {why}", self.backend.name()));
+            (self.backend, self.spending) = (next, spending);
+        }
+    }
+
     /// Asks the backend, inside the run's budget: reserve, ask, settle. `ideas` is how many of
     /// whatever the job counts its work in this request covers. Usage that the backend does not
     /// state is charged at what was reserved; a request that goes beyond that is stopped.
     ///
     /// # Errors
     /// [`AskError::OverBudget`] before anything is asked; the others after.
-    pub fn ask(&mut self, request: &Request, ideas: u64) -> Result<Reply, AskError> {
+    fn ask_one(&mut self, request: &Request, ideas: u64) -> Result<Reply, AskError> {
         let (request_id, want) = self.reserve(request, ideas)?;
         let described = self.backend.describe();
         self.asked = true;
@@ -279,14 +335,20 @@ impl<'a> Context<'a> {
             Ok(cancel) => cancel,
             Err(error) => return cannot("a cancel token", error),
         };
-        let mut sink = NullSink;
+        let (clock, begun) = (self.clock.clone(), self.now);
+        let redactor = self.redactor.clone();
+        let backend = self.backend.name().to_owned();
+        let mut told = Telemetry::new(self.run_dir, &request.id, &backend, &redactor, move || {
+            clock.read().map_or(begun, |now| now.wall)
+        });
         let overage = self.spending.overage;
-        let mut meter = Meter::new(want, price, overage, cancel.clone(), &mut sink);
+        let mut meter = Meter::new(want, price, overage, cancel.clone(), &mut told);
         let answer = match self.block_on(request, &mut meter, &cancel) {
             Ok(answer) => answer,
             Err(error) => return cannot("a runtime", error),
         };
         let mut heard = meter.heard();
+        told.ended(answer.as_ref().err().map(ToString::to_string).as_deref());
         let over = matches!(
             answer,
             Err(BackendError::Cancelled { .. }

@@ -17,6 +17,7 @@ pub mod prompt;
 pub mod rehearse;
 pub mod report;
 pub mod spec;
+pub mod telemetry;
 
 pub use context::{AskError, Context, Progress, Silent, Spending};
 pub use perform::{PerformError, Settled, perform};

@@ -61,11 +61,13 @@ pub fn perform(mut ctx: Context<'_>, spec: &JobSpec) -> Result<Settled, PerformE
         containment: match (&spec.kind, &ctx.held) {
             (_, Some((held, _))) => held.clone(),
             (KindSpec::Command(_), None) => "nothing was started".to_owned(),
-            (_, None) => described.containment,
+            (_, None) => described.containment.clone(),
         },
         ..Summary::default()
     };
     let gaps = ctx.held.take().map(|(_, gaps)| gaps).unwrap_or_default();
+    let (fell, by_rule) = (ctx.fell().to_vec(), described.kind == "builtin");
+    let done = done.map(|finished| with_fallback(finished, fell, by_rule));
     let now = ctx.wall();
     let Context {
         admitted,
@@ -132,6 +134,18 @@ fn recorded(ledger: &mut Ledger, run: &RunId, error: &PlaceError) -> bool {
     let log = ledger.placement_log(None, jiff::Timestamp::UNIX_EPOCH);
     !matches!(error, PlaceError::Conflict(_) | PlaceError::Staged { .. })
         && !matches!(log.manifest(run), Ok(None))
+}
+
+/// Says who did not answer; the answer by rule in the place of a model's is less than was wanted.
+fn with_fallback(mut finished: Finished, fell: Vec<String>, by_rule: bool) -> Finished {
+    if let (true, Some(last)) = (by_rule, fell.last()) {
+        let why = format!("answered by rule: {last}");
+        finished.degraded.get_or_insert(why);
+    }
+    finished
+        .lines
+        .extend(fell.into_iter().map(|one| format!("did not answer: {one}")));
+    finished
 }
 
 /// Moves the job's words into the summary, redacted, and says how the run ends.

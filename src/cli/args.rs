@@ -311,6 +311,12 @@ pub enum Command {
         #[command(subcommand)]
         command: DreamCommand,
     },
+    /// Who answers: list the backends, or look whether one is ready
+    Backends {
+        /// What to do
+        #[command(subcommand)]
+        command: BackendsCommand,
+    },
     /// Print a script that completes command lines, to be loaded by a shell
     #[command(
         after_help = "Example: runner completions bash > ~/.local/share/bash-completion/completions/runner"
@@ -598,4 +604,23 @@ pub struct Listing {
     /// Print JSON on standard output
     #[arg(long)]
     pub json: bool,
+}
+
+/// Looks at backends; asks no model.
+#[derive(Debug, Subcommand)]
+pub enum BackendsCommand {
+    /// All of the project with their program, model and fallbacks
+    #[command(after_help = "Example: runner backends list --json | jq -r '.[].name'")]
+    List {
+        #[command(flatten)]
+        listing: Listing,
+    },
+    /// Whether one could answer: program, version, login, folders; exit code 69, 77 or 78 if not
+    #[command(after_help = "Example: runner backends check claude-haiku")]
+    Check {
+        /// Its name in runner.toml
+        name: String,
+        #[command(flatten)]
+        listing: Listing,
+    },
 }

@@ -1,6 +1,7 @@
 //! One module a command; each returns the exit code.
 
 mod ack;
+mod backends;
 mod budget;
 mod config;
 mod daemon;
@@ -80,7 +81,9 @@ fn reach(command: &Command) -> Option<Reach> {
         Command::Config {
             command: ConfigCommand::Set { .. } | ConfigCommand::Schema,
         } => None,
-        Command::Config { .. } | Command::Schedule { .. } => Some(Reach::Look),
+        Command::Config { .. } | Command::Schedule { .. } | Command::Backends { .. } => {
+            Some(Reach::Look)
+        }
         Command::Night { .. }
         | Command::Run { .. }
         | Command::Dream { .. }
@@ -224,6 +227,7 @@ fn dispatch(args: &Args, home: &Home) -> Result<Exit, Failure> {
         Command::Guard { command } => guard::run(home, here, command),
         Command::Config { command } => config::run(home, here, command, args.quiet),
         Command::Schedule { command } => schedule::run(home, here, command),
+        Command::Backends { command } => backends::run(home, here, command),
         Command::Ledger { command } => ledger::run(home, command, args.quiet),
         Command::Dream { command } => dream::run(home, here, command, manner),
     }

@@ -13,6 +13,7 @@ use runner_engine::ledger::{Filter, Ledger, RunRow, RunState};
 use runner_engine::outcome::{Exit, Outcome};
 use runner_jobs::dream::review;
 use runner_jobs::failmark;
+use runner_jobs::telemetry::Tally;
 use serde::Serialize;
 
 use crate::cli::Failure;
@@ -90,6 +91,8 @@ impl RunJson {
 struct ShowJson {
     #[serde(flatten)]
     run: RunJson,
+    /// What its backends told while they answered.
+    told: Option<Tally>,
     #[serde(flatten)]
     spending: spending::Spent,
 }
@@ -217,6 +220,7 @@ pub fn show(home: &Home, run: &str, listing: Listing) -> Result<Exit, Failure> {
     if listing.json {
         show::json(&ShowJson {
             run: RunJson::of(&row),
+            told: Tally::of(&home.run_folder(row.id.as_str())),
             spending: spending::Spent::of(&ledger, &row)?,
         });
         return Ok(Exit::Done);
@@ -273,6 +277,9 @@ pub fn show(home: &Home, run: &str, listing: Listing) -> Result<Exit, Failure> {
     for line in &row.summary.lines {
         lines.push(pair("", line));
     }
+    if let Some(tally) = Tally::of(&home.run_folder(row.id.as_str())) {
+        lines.extend(told(&tally).iter().map(|(name, value)| pair(name, value)));
+    }
     for path in &row.summary.artifacts {
         lines.push(pair("placed", path));
     }
@@ -289,6 +296,38 @@ pub fn show(home: &Home, run: &str, listing: Listing) -> Result<Exit, Failure> {
     }
     show::out(&show::table(&lines));
     Ok(Exit::Done)
+}
+
+/// What its backends told while they answered.
+fn told(tally: &Tally) -> Vec<(&'static str, String)> {
+    let mut lines = Vec::new();
+    let usage = &tally.usage;
+    let mut used = format!(
+        "{} tokens in ({} cached), {} out",
+        usage.input_tokens, usage.cached_input_tokens, usage.output_tokens
+    );
+    if let Some(cost) = usage.cost_micros {
+        used.push_str(&format!(", ${}.{:06}", cost / 1_000_000, cost % 1_000_000));
+    }
+    if tally.unstated > 0 {
+        used.push_str(&format!(
+            "; {} of {} did not say",
+            tally.unstated, tally.asked
+        ));
+    }
+    lines.push(("stated use", used));
+    if !tally.tools.is_empty() {
+        let tools = tally
+            .tools
+            .iter()
+            .map(|(name, count)| format!("{name} ×{count}"));
+        let mut tools = tools.collect::<Vec<_>>().join(", ");
+        if tally.tools_failed > 0 {
+            tools.push_str(&format!("; {} failed", tally.tools_failed));
+        }
+        lines.push(("tools", tools));
+    }
+    lines
 }
 
 /// The job of a run that clocks no longer start.

@@ -390,15 +390,45 @@ pub(super) fn backend(name: &str, section: &mut Section<'_>) -> Result<BackendSp
             &format!("there is no type {kind:?} ({}){near}", BACKENDS.join(", ")),
         ));
     }
+    let env = section.texts("env")?;
+    let whole = |section: &mut Section<'_>, key: &'static str| -> Result<Option<u32>, Mistake> {
+        let Some(number) = section.count(key)? else {
+            return Ok(None);
+        };
+        match u32::try_from(number) {
+            Ok(number) if number > 0 => Ok(Some(number)),
+            _ => Err(section.wrong(
+                &format!("backends.{name}.{key}"),
+                &format!("it must be from 1 to {}, it is {number}", u32::MAX),
+            )),
+        }
+    };
     Ok(BackendSpec {
         name: name.to_owned(),
         kind,
         model: section.text("model")?,
         program: section.text("program")?,
         args: section.texts("args")?.unwrap_or_default(),
-        env: section.texts("env")?.unwrap_or_default(),
+        only_env: env.is_some(),
+        env: env.unwrap_or_default(),
         artifact: section.text("artifact")?,
         quiet: section.flag("quiet")?.unwrap_or(false),
         output_cap: None,
+        env_file: section.parsed("env_file", own_path)?,
+        state: section.parsed("state", own_path)?,
+        sessions: section.flag("sessions")?.unwrap_or(false),
+        tools: section.texts("tools")?.unwrap_or_default(),
+        max_turns: whole(section, "max_turns")?,
+        fallback_model: section.text("fallback_model")?,
+        slots: whole(section, "slots")?,
+        fallback: section.texts("fallback")?.unwrap_or_default(),
     })
+}
+
+/// A path that means the same wherever it is read.
+fn own_path(text: &str) -> Result<std::path::PathBuf, String> {
+    if text.starts_with('/') || text.starts_with("~/") {
+        return Ok(text.into());
+    }
+    Err(format!("it must begin with / or ~/, it is {text:?}"))
 }

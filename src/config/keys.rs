@@ -190,13 +190,17 @@ const BACKEND: &[Row] = &[
     (
         "type",
         OneOf(&BACKENDS),
-        "What it is: \"builtin\" answers by rule, \"command\" runs a program.",
+        "What it is: \"builtin\" answers by rule, \"command\" runs a program, \"claude\" and \"codex\" those agents.",
     ),
-    ("model", Text, "A name of the model, for reports."),
+    (
+        "model",
+        Text,
+        "The model that an agent is told to use; of a command a name for reports.",
+    ),
     (
         "program",
         Text,
-        "The program of a command: a name to look for in PATH, or a path.",
+        "The program: a name to look for in PATH, or a path. Agents have their own name by default.",
     ),
     (
         "args",
@@ -217,6 +221,46 @@ const BACKEND: &[Row] = &[
         "quiet",
         Flag,
         "Whether it says nothing before its answer, so that silence is no sign of trouble.",
+    ),
+    (
+        "env_file",
+        Text,
+        "A file of further variables, NAME=VALUE, that only its owner may read: / or ~/ first.",
+    ),
+    (
+        "state",
+        Text,
+        "An agent's own folder with its login (CLAUDE_CONFIG_DIR, CODEX_HOME): / or ~/ first.",
+    ),
+    (
+        "sessions",
+        Flag,
+        "Whether an agent keeps its own records of what was asked.",
+    ),
+    (
+        "tools",
+        Texts,
+        "Tools that an agent may use; none unless they are named.",
+    ),
+    (
+        "max_turns",
+        Whole(1, U32),
+        "Turns of one request of claude. Default: 1 without tools, 20 with.",
+    ),
+    (
+        "fallback_model",
+        Text,
+        "The model that claude uses while its first one is overloaded.",
+    ),
+    (
+        "slots",
+        Whole(1, U32),
+        "How many requests of the same login of an agent are under way at once. Default: 1.",
+    ),
+    (
+        "fallback",
+        Texts,
+        "Which [backends.NAME] are asked in this order when it is not there, may not or has no room now.",
     ),
     (
         "pool",

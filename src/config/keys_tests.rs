@@ -19,6 +19,7 @@ fn values(key: &Key) -> (&'static str, Vec<&'static str>) {
     let with = |more: &[&'static str]| [&no_text[..], more].concat();
     match key.shape {
         Shape::Text => match last {
+            "state" | "env_file" => ("\"/x\"", with(&["\"x\"", "\"\"", "\"~x\""])),
             "backend" => ("\"builtin\"", with(&["\"bultin\"", "\"\""])),
             "pool" => ("\"local\"", with(&["\"locla\"", "\"\""])),
             "group" => ("\"default\"", with(&["\"defualt\"", "\"\""])),
@@ -44,7 +45,7 @@ fn values(key: &Key) -> (&'static str, Vec<&'static str>) {
             match last {
                 "priority" => bad.extend(["2147483648", "-2147483649"]),
                 "min_battery" => bad.extend(["101", "-1"]),
-                "slots" | "catch_up_cap" => bad.extend(["0", "4294967296"]),
+                "slots" | "catch_up_cap" | "max_turns" => bad.extend(["0", "4294967296"]),
                 "max_ideas" => bad.extend(["0", "-1"]),
                 _ => bad.push("-1"),
             }
@@ -60,6 +61,18 @@ fn values(key: &Key) -> (&'static str, Vec<&'static str>) {
             }
             ("0.5", bad)
         }
+        Shape::Texts if last == "fallback" => (
+            "[\"builtin\"]",
+            vec![
+                "3",
+                "\"builtin\"",
+                "[3]",
+                "[\"bultin\"]",
+                "[\"a\"]",
+                "[\"builtin\", \"builtin\"]",
+                "{}",
+            ],
+        ),
         Shape::CountCap => (
             "\"unlimited\"",
             vec!["\"3\"", "\"none\"", "0.5", "true", "[]", "{}", "-1", "inf"],

@@ -287,6 +287,12 @@ fn resolve(merged: &mut Table, sources: &Sources) -> Result<Config, Mistake> {
         section.finish()?;
         backends.insert(name, spec);
     }
+    for (name, spec) in &backends {
+        let known = backends.keys().map(String::as_str);
+        if let Some(why) = runner_backends::chain::mistake(name, &spec.fallback, known) {
+            return Err(top.wrong(&format!("backends.{name}.fallback"), &why));
+        }
+    }
     let groups = policy::groups(top.table("groups")?.unwrap_or_default(), sources)?;
     let defaults = top.table("defaults")?.unwrap_or_default();
     let defaults = policy::defaults(defaults, &night.zone, &groups, sources)?;

@@ -9,6 +9,7 @@
 )]
 
 mod asleep;
+mod backends;
 mod bad_input;
 mod budgets;
 mod commands;

@@ -13,11 +13,9 @@ pub mod rehearsal;
 mod setting;
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::thread;
 
 use jiff::SignedDuration;
-use runner_backends::{Backend, Surroundings, build};
 use runner_engine::admission::Facts;
 use runner_engine::files::beneath;
 use runner_engine::git::Git;
@@ -42,7 +40,8 @@ use crate::cli::Failure;
 use crate::cli::{log, show};
 use crate::drive;
 use crate::home::{self, Home};
-use setting::Setting;
+pub(in crate::commands) use setting::slots_folder;
+use setting::{Backends, Setting};
 
 /// How a run that was not admitted stands, or why nothing can be said of it.
 enum Stop {
@@ -269,7 +268,7 @@ fn locked(
     bury_the_dead(home, ledger, row, me)?;
     let Ready {
         git,
-        backend,
+        backends,
         confine,
         facts,
         levels,
@@ -286,7 +285,7 @@ fn locked(
         run: &row.id,
         owner: me,
         facts: &facts,
-        want: setting.want(&backend.describe().kind),
+        want: setting.want(&backends.first.describe().kind),
         levels: &levels,
         total: spec.total,
         staging: &staging,
@@ -298,7 +297,7 @@ fn locked(
             let work = Work {
                 confine,
                 git,
-                backend,
+                backends,
                 cancel,
                 staging,
                 cache,
@@ -317,7 +316,7 @@ fn locked(
 /// What decides on admission, and who would be asked.
 struct Ready {
     git: Git,
-    backend: Arc<dyn Backend>,
+    backends: Backends,
     confine: Confine,
     facts: Facts,
     levels: Vec<Level>,
@@ -331,31 +330,18 @@ impl Ready {
         setting: &Setting<'_>,
         real_run: bool,
     ) -> Result<Self, Stop> {
-        let Setting {
-            here, spec, row, ..
-        } = setting;
+        let Setting { here, row, .. } = setting;
         let git = Git::new(&here.root, &setting.environment, row.id.as_str());
-        let Some(backend) = here.config.backends.get(&spec.backend) else {
-            return Err(refuse(
-                Class::Environment,
-                format!("there is no [backends.{}]", spec.backend),
-            ));
-        };
         let confine = setting
             .confine(real_run)
             .map_err(|failure| refuse(Class::Environment, failure.to_string()))?;
-        let around = Surroundings {
-            env: &setting.environment,
-            confine: Some(&confine),
-        };
-        let backend =
-            build(backend, &around).map_err(|error| refuse(error.class(), error.to_string()))?;
-        let facts = setting.facts(ledger, &git, backend.as_ref())?;
+        let backends = setting.backends(ledger, &confine)?;
+        let facts = setting.facts(ledger, &git, backends.first.as_ref())?;
         Ok(Self {
             git,
             facts,
-            levels: setting.levels(ledger, home.wall()?)?,
-            backend,
+            levels: setting.levels(ledger, backends.first.name(), home.wall()?)?,
+            backends,
             confine,
         })
     }
@@ -396,7 +382,7 @@ fn bury_the_dead(home: &Home, ledger: &mut Ledger, row: &RunRow, me: &Owner) -> 
 struct Work {
     confine: Confine,
     git: Git,
-    backend: Arc<dyn Backend>,
+    backends: Backends,
     cancel: Cancel,
     staging: String,
     cache: PathBuf,
@@ -427,6 +413,12 @@ impl Work {
                 return Ok(outcome);
             }
         };
+        let spending = setting.spending(self.backends.first.name());
+        let others = self.backends.others.into_iter().map(|backend| {
+            let spending = setting.spending(backend.name());
+            (backend, spending)
+        });
+        let others = others.collect();
         let context = Context::new(
             admitted,
             Place {
@@ -445,9 +437,10 @@ impl Work {
                 clock: &home.clock,
             },
             ledger,
-            self.backend,
+            self.backends.first,
         )
-        .paying(setting.spending());
+        .paying(spending)
+        .with_fallbacks(others, self.backends.fell);
         match perform(context, spec) {
             Ok(settled) => Ok(settled.outcome),
             Err(error @ (PerformError::TakenOver | PerformError::Unfinished(_))) => {

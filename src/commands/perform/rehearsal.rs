@@ -164,12 +164,17 @@ impl<'h> Stage<'h> {
         self.bury_the_dead(setting, told)?;
         let Ready {
             git,
-            backend,
+            backends,
             confine: _,
             facts,
             levels,
         } = Ready::of(self.home, &self.ledger, setting, false)?;
+        let backend = backends.first;
         let described = backend.describe();
+        told.backend_name = backend.name().to_owned();
+        let passed = backends.fell.into_iter();
+        told.notes
+            .extend(passed.map(|one| format!("is passed over: {one}")));
         told.want = setting.want(&described.kind);
         told.backend = Some(described);
         for level in &levels {

@@ -4,17 +4,20 @@
 mod gates;
 mod walls;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use jiff::Timestamp;
-use runner_backends::Backend;
+use runner_backends::chain::moves_on;
+use runner_backends::{Backend, BackendError, BackendSpec, Surroundings, build};
 use runner_engine::admission::Facts;
 use runner_engine::git::Git;
 use runner_engine::ledger::{Budget, Ledger, Level, Origin, RunRow, Streak};
 use runner_engine::outcome::{Class, Outcome};
 use runner_engine::policy::{Overlap, quota};
 use runner_engine::tick::civil_date;
+use runner_engine::walls::Confine;
 use runner_jobs::{JobSpec, KindSpec, Spending, dream};
 use runner_text::redact::Redactor;
 
@@ -37,12 +40,39 @@ pub(super) struct Setting<'a> {
     pub run_dir: PathBuf,
     /// What its children may see.
     pub environment: BTreeMap<String, String>,
+    /// What its backends' children may see: each gets its part of it.
+    around: BTreeMap<String, String>,
     /// Hides what was handed to them besides the ordinary.
     pub redactor: Redactor,
     /// For the time at which it is admitted.
     home: &'a Home,
     /// When this was read.
     pub looked: Timestamp,
+}
+
+/// Who answers.
+pub(super) struct Backends {
+    /// Who is asked first.
+    pub first: Arc<dyn Backend>,
+    /// Who is asked when it cannot answer, in order.
+    pub others: Vec<Arc<dyn Backend>>,
+    /// Who was passed over, and why.
+    pub fell: Vec<String>,
+}
+
+impl Backends {
+    fn only(first: Arc<dyn Backend>, fell: Vec<String>) -> Self {
+        Self {
+            first,
+            others: Vec::new(),
+            fell,
+        }
+    }
+}
+
+/// Where it is counted how many requests of a login are under way.
+pub(in crate::commands) fn slots_folder(home: &Home) -> PathBuf {
+    home.state.join("locks").join("logins")
 }
 
 impl<'a> Setting<'a> {
@@ -77,12 +107,19 @@ impl<'a> Setting<'a> {
             prompt.to = prompt.to.replace("{date}", &date);
         }
         let mut environment = home::child_environment();
-        let handed = home::named(asked_for(&spec, &here).into_iter());
-        let secrets = handed
+        let handed = home::named(own_variables(&spec).iter().map(String::as_str));
+        let mut secrets: Vec<String> = handed
             .values()
             .filter(|value| !value.is_empty())
             .cloned()
             .collect();
+        // A backend's variables are seen by its own children only.
+        let mut around = environment.clone();
+        for backend in chain(&spec, &here) {
+            around.extend(home::named(backend.variables()));
+            // A file that cannot be used is told of when the backend is made.
+            secrets.extend(backend.secrets(&around).unwrap_or_default());
+        }
         environment.extend(handed);
         Ok(Self {
             row,
@@ -90,6 +127,7 @@ impl<'a> Setting<'a> {
             here,
             spec,
             environment,
+            around,
             redactor: Redactor::new(secrets),
             looked: home.wall()?,
             home,
@@ -100,6 +138,76 @@ impl<'a> Setting<'a> {
     pub fn overlap(&self) -> Overlap {
         let job = self.here.config.jobs.get(&self.row.job_name);
         job.map_or(Overlap::Skip, |job| job.policy.overlap)
+    }
+
+    /// Who is asked: the first that is ready, those that follow it, and why others were passed over.
+    pub fn backends(&self, ledger: &Ledger, confine: &Confine) -> Result<Backends, Stop> {
+        let slots = slots_folder(self.home);
+        let around = Surroundings {
+            env: &self.around,
+            confine: Some(confine),
+            slots: Some(&slots),
+            clock: &self.home.clock,
+        };
+        let mut left: VecDeque<_> = chain(&self.spec, &self.here).into();
+        let mut fell = Vec::new();
+        while let Some(spec) = left.pop_front() {
+            let built = build(spec, &around);
+            let ready = built.as_ref().map_err(Clone::clone);
+            let ready = ready.and_then(|backend| backend.preflight());
+            // The last one's limit is a deferral: that is for the admission to say.
+            let ready = match (ready, left.is_empty() || spec.kind == "builtin") {
+                (Ok(()), false) => self.room(ledger, &spec.name)?,
+                (ready, _) => ready,
+            };
+            match (built, ready) {
+                // The last one's preflight is told of at admission.
+                (Ok(first), Err(error)) if left.is_empty() || !moves_on(&error) => {
+                    return Ok(Backends::only(first, fell));
+                }
+                (Err(error), _) if left.is_empty() || !moves_on(&error) => {
+                    return Err(refuse(error.class(), error.to_string()));
+                }
+                (_, Err(error)) => {
+                    let why = self.redactor.redact(&error.to_string()).into_owned();
+                    tracing::warn!(backend = spec.name, why, "is passed over");
+                    fell.push(format!("{}: {why}", spec.name));
+                }
+                (Ok(first), Ok(())) => {
+                    let others = left.into_iter().map(|spec| build(spec, &around));
+                    let others = others
+                        .filter_map(|built| match built {
+                            // Its turn may never come; if it does, it says so then.
+                            Err(error) if moves_on(&error) => None,
+                            built => Some(built),
+                        })
+                        .collect::<Result<_, _>>()
+                        .map_err(|error| refuse(error.class(), error.to_string()))?;
+                    return Ok(Backends {
+                        first,
+                        others,
+                        fell,
+                    });
+                }
+                (Err(_), Ok(())) => unreachable!("what was not made is not ready"),
+            }
+        }
+        Err(refuse(
+            Class::Environment,
+            format!("there is no [backends.{}]", self.spec.backend),
+        ))
+    }
+
+    /// Whether the pool that a backend spends from has room, as far as its provider said.
+    fn room(&self, ledger: &Ledger, backend: &str) -> Result<Result<(), BackendError>, Stop> {
+        let pool = budget::pool(&self.here, backend);
+        Ok(match ledger.limit(&pool, self.home.wall()?)? {
+            Some(limit) => Err(BackendError::RateLimited {
+                until: Some(limit.until),
+                why: limit.why,
+            }),
+            None => Ok(()),
+        })
     }
 
     /// What is known at admission.
@@ -123,7 +231,7 @@ impl<'a> Setting<'a> {
         let asks = matches!(self.spec.kind, KindSpec::Dream(_) | KindSpec::Prompt(_));
         let limited = match asks && backend.describe().kind != "builtin" {
             true => {
-                let pool = budget::pool(&self.here, &self.spec.backend);
+                let pool = budget::pool(&self.here, backend.name());
                 ledger.limit(&pool, self.home.wall()?)?
             }
             false => None,
@@ -161,7 +269,12 @@ impl<'a> Setting<'a> {
     }
 
     /// The accounts that it spends from; a report costs nothing and is never refused.
-    pub fn levels(&self, ledger: &Ledger, now: Timestamp) -> Result<Vec<Level>, Failure> {
+    pub fn levels(
+        &self,
+        ledger: &Ledger,
+        backend: &str,
+        now: Timestamp,
+    ) -> Result<Vec<Level>, Failure> {
         if matches!(self.spec.kind, KindSpec::Report) {
             return Ok(Vec::new());
         }
@@ -170,24 +283,18 @@ impl<'a> Setting<'a> {
             None => None,
         };
         let here = &self.here;
-        let accounts = budget::of_run(
-            here,
-            &self.row.job_name,
-            &self.spec.backend,
-            night.as_ref(),
-            now,
-        );
+        let accounts = budget::of_run(here, &self.row.job_name, backend, night.as_ref(), now);
         Ok(accounts.into_iter().map(|account| account.level).collect())
     }
 
-    /// How it pays.
-    pub fn spending(&self) -> Spending {
+    /// How it pays who answers under this name.
+    pub fn spending(&self, backend: &str) -> Spending {
         let config = &self.here.config;
         Spending {
-            pool: budget::pool(&self.here, &self.spec.backend),
+            pool: budget::pool(&self.here, backend),
             overage: config
                 .pool_of
-                .get(&self.spec.backend)
+                .get(backend)
                 .and_then(|pool| config.pools.get(pool))
                 .is_some_and(|pool| pool.overage),
             prices: config.prices.clone(),
@@ -242,16 +349,20 @@ impl<'a> Setting<'a> {
     }
 }
 
-/// The variables that a job and its backend name besides the ordinary ones.
-fn asked_for<'c>(spec: &'c JobSpec, here: &'c Here) -> Vec<&'c str> {
-    let own: &[String] = match &spec.kind {
+/// The variables that a job itself names besides the ordinary ones.
+fn own_variables(spec: &JobSpec) -> &[String] {
+    match &spec.kind {
         KindSpec::Command(command) => &command.env,
         _ => &[],
+    }
+}
+
+/// Who is asked, in order: the job's backend and its fallbacks.
+fn chain<'c>(spec: &JobSpec, here: &'c Here) -> Vec<&'c BackendSpec> {
+    let backends = &here.config.backends;
+    let Some(first) = backends.get(&spec.backend) else {
+        return Vec::new();
     };
-    let backend = here
-        .config
-        .backends
-        .get(&spec.backend)
-        .map_or(&[][..], |backend| &backend.env);
-    own.iter().chain(backend).map(String::as_str).collect()
+    let others = first.fallback.iter().filter_map(|name| backends.get(name));
+    std::iter::once(first).chain(others).collect()
 }

@@ -6,6 +6,9 @@
 #![allow(clippy::unwrap_used)] // a test's own set-up may fail loudly
 #![allow(clippy::print_stdout)] // the count of what was not applicable has to be seen
 
+mod agents;
+mod programs;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::future::Future;
@@ -21,7 +24,7 @@ use runner_backends::{
 use runner_engine::outcome::Class;
 use runner_engine::process::Cancel;
 use runner_engine::process::tree::kill_marked;
-use runner_engine::time::boot_time;
+use runner_engine::time::{Clock, boot_time};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -107,10 +110,12 @@ struct Case {
 
 type Factory = fn(Situation, &Path) -> Option<Case>;
 
-const IMPLEMENTATIONS: [(&str, Factory); 3] = [
+const IMPLEMENTATIONS: [(&str, Factory); 5] = [
     ("builtin", builtin),
     ("scripted", scripted),
     ("command", command),
+    ("claude", agents::claude),
+    ("codex", agents::codex),
 ];
 
 fn builtin(situation: Situation, _: &Path) -> Option<Case> {
@@ -519,107 +524,11 @@ fn a_description_says_what_confines() {
     );
 }
 
-#[test]
-fn a_programs_folder_holds_the_request_and_no_older_answer() {
-    let (place, run_dir) = place();
-    fs::write(
-        run_dir.join("proposals.json"),
-        "[\"of an earlier attempt\"]",
-    )
-    .unwrap();
-    std::os::unix::fs::symlink("/etc/passwd", run_dir.join("request.json")).unwrap();
-    let case = command(S::Empty, place.path()).unwrap();
-    let request = request(S::Empty, &run_dir, 1);
-    let error = ask(S::Empty, &case, &request, &mut VecSink::default()).unwrap_err();
-    assert_eq!(error.to_string(), "exit 0 without an answer");
-    let written = fs::read(run_dir.join("request.json")).unwrap();
-    assert_eq!(
-        serde_json::from_slice::<Request>(&written).unwrap(),
-        request
-    );
-}
-
-#[test]
-fn a_programs_file_wins_over_what_it_says() {
-    let (place, run_dir) = place();
-    let case = command(S::GoodInAFile, place.path()).unwrap();
-    let request = request(S::GoodInAFile, &run_dir, 1);
-    let reply = ask(S::GoodInAFile, &case, &request, &mut VecSink::default()).unwrap();
-    let ignored = "15 bytes on stdout were ignored: proposals.json is the answer";
-    assert_eq!((reply.usage, reply.notes), (None, vec![ignored.to_owned()]));
-}
-
-#[test]
-fn without_a_schema_text_may_be_text() {
-    let (place, run_dir) = place();
-    let case = command(S::Prose, place.path()).unwrap();
-    let request = Request {
-        schema: None,
-        ..request(S::Prose, &run_dir, 1)
-    };
-    let reply = ask(S::Prose, &case, &request, &mut VecSink::default()).unwrap();
-    assert!(reply.text.starts_with("Sure!"));
-    assert_eq!(reply.value, None);
-}
-
-/// A command backend without the suite's own trimmings.
-fn program(place: &Path, script: &str, change: impl FnOnce(&mut BackendSpec)) -> Arc<dyn Backend> {
-    let file = place.join("agent.sh");
-    fs::write(&file, script).unwrap();
-    let mut spec = BackendSpec {
-        name: "program".into(),
-        kind: "command".into(),
-        program: Some("/bin/sh".into()),
-        args: vec![file.to_str().unwrap().into()],
-        ..BackendSpec::default()
-    };
-    change(&mut spec);
-    let env = [
-        ("PATH", "/usr/bin:/bin"),
-        ("NAMED", "given"),
-        ("OTHER", "kept back"),
-    ];
-    let env = env.map(|(name, value)| (name.to_owned(), value.to_owned()));
-    build(&spec, &around(&env.into())).unwrap()
-}
-
 fn around(env: &BTreeMap<String, String>) -> Surroundings<'_> {
-    Surroundings { env, confine: None }
-}
-
-#[test]
-fn a_quiet_program_has_only_its_total_deadline() {
-    let (place, run_dir) = place();
-    let backend = program(place.path(), "sleep 0.3; echo '[1]'", |spec| {
-        spec.quiet = true
-    });
-    let mut request = request(S::Good, &run_dir, 1);
-    request.limits.first_byte = Duration::from_millis(50);
-    let cancel = Cancel::new().unwrap();
-    let reply = block_on(backend.run(&request, &mut NullSink, &cancel)).unwrap();
-    assert_eq!(reply.value, Some(json!([1])));
-}
-
-#[test]
-fn a_program_sees_the_ordinary_variables_and_those_that_its_backend_names() {
-    let (place, run_dir) = place();
-    let script = "printf '[\"%s\", \"%s\", \"%s\"]' \"$RUNNER_RUN\" \"$NAMED\" \"${OTHER-absent}\"";
-    let backend = program(place.path(), script, |spec| spec.env.push("NAMED".into()));
-    let request = request(S::Good, &run_dir, 1);
-    let cancel = Cancel::new().unwrap();
-    let reply = block_on(backend.run(&request, &mut NullSink, &cancel)).unwrap();
-    assert_eq!(reply.value, Some(json!([request.id, "given", "absent"])));
-}
-
-#[test]
-fn a_program_needs_no_run_folder() {
-    let (place, _) = place();
-    let backend = program(place.path(), "pwd >&2; cat", |_| {});
-    let request = Request {
-        run_dir: None,
-        ..request(S::Good, place.path(), 1)
-    };
-    let cancel = Cancel::new().unwrap();
-    let reply = block_on(backend.run(&request, &mut NullSink, &cancel)).unwrap();
-    assert_eq!(reply.value, Some(serde_json::to_value(&request).unwrap()));
+    Surroundings {
+        env,
+        confine: None,
+        slots: None,
+        clock: &Clock::Host,
+    }
 }

@@ -1,0 +1,118 @@
+//! Bytes in pieces of any size to lines, in bounded memory.
+//!
+//! A line ends at a line feed, wherever pieces begin and end, so a character that two pieces share
+//! is whole again. One that is too long is passed over to its end, and reading goes on with the next.
+//! Must never keep more than one line, and never judge what stands in it.
+
+/// Cuts a stream into lines.
+#[derive(Debug)]
+pub(crate) struct Lines {
+    longest: usize,
+    /// The beginning of the line whose end has not come.
+    begun: Vec<u8>,
+    /// The line is too long; the rest of it is passed over.
+    passing: bool,
+    /// How many were too long.
+    overlong: u64,
+}
+
+impl Lines {
+    /// Lines of at most `longest` bytes.
+    pub fn new(longest: usize) -> Self {
+        Self {
+            longest,
+            begun: Vec::new(),
+            passing: false,
+            overlong: 0,
+        }
+    }
+
+    /// Takes a piece and hands on each line that it completes, without its line feed.
+    pub fn feed(&mut self, mut piece: &[u8], each: &mut dyn FnMut(&[u8])) {
+        while let Some(end) = piece.iter().position(|byte| *byte == b'\n') {
+            let (rest, next) = (&piece[..end], &piece[end + 1..]);
+            piece = next;
+            if self.passing {
+                self.passing = false;
+            } else if self.begun.is_empty() && rest.len() <= self.longest {
+                each(rest);
+            } else if self.keep(rest) {
+                each(&self.begun);
+                self.begun.clear();
+            } else {
+                self.passing = false;
+            }
+        }
+        if !self.passing {
+            self.keep(piece);
+        }
+    }
+
+    /// Hands on the last line, if the stream ended within one.
+    pub fn finish(&mut self, each: &mut dyn FnMut(&[u8])) {
+        if !self.begun.is_empty() {
+            each(&std::mem::take(&mut self.begun));
+        }
+    }
+
+    /// How many lines were too long and passed over.
+    pub fn overlong(&self) -> u64 {
+        self.overlong
+    }
+
+    fn keep(&mut self, piece: &[u8]) -> bool {
+        if self.begun.len() + piece.len() > self.longest {
+            self.begun = Vec::new();
+            self.passing = true;
+            self.overlong += 1;
+            return false;
+        }
+        self.begun.extend_from_slice(piece);
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lines(longest: usize, pieces: &[&[u8]]) -> (Vec<Vec<u8>>, u64) {
+        let mut all = Vec::new();
+        let mut lines = Lines::new(longest);
+        for piece in pieces {
+            lines.feed(piece, &mut |line| all.push(line.to_vec()));
+            assert!(lines.begun.len() <= longest);
+        }
+        lines.finish(&mut |line| all.push(line.to_vec()));
+        (all, lines.overlong())
+    }
+
+    #[test]
+    fn however_a_stream_is_cut_its_lines_are_the_same() {
+        let stream = "one\n\n{\"ä\":\"€\"}\r\n\0\0\nvery long indeed\nlast".as_bytes();
+        let whole = lines(13, &[stream]);
+        assert_eq!(whole.0.len(), 5);
+        assert_eq!(whole.1, 1);
+        for first in 0..=stream.len() {
+            for second in first..=stream.len() {
+                let pieces = [&stream[..first], &stream[first..second], &stream[second..]];
+                assert_eq!(lines(13, &pieces), whole, "cut at {first} and {second}");
+            }
+        }
+        let single: Vec<&[u8]> = stream.chunks(1).collect();
+        assert_eq!(lines(13, &single), whole);
+    }
+
+    #[test]
+    fn a_line_without_end_takes_no_more_memory_than_the_longest() {
+        let mut lines = Lines::new(1_000);
+        let piece = [b'x'; 64 * 1024];
+        for _ in 0..16 * 1024 {
+            lines.feed(&piece, &mut |_| panic!("there is no line"));
+            assert!(lines.begun.capacity() <= 2_048);
+        }
+        let mut after = Vec::new();
+        lines.feed(b"\nafter\n", &mut |line| after.push(line.to_vec()));
+        assert_eq!((after, lines.overlong()), (vec![b"after".to_vec()], 1));
+    }
+}

@@ -1,0 +1,256 @@
+//! What agent programs have in common: a question on standard input, events as JSON lines on
+//! standard output, one verdict at the end.
+//!
+//! ```text
+//! Request ──prompt──> stdin, written and closed
+//!                        program ──stdout──> Lines ──line──> Reader (pure) ──event──> Sink
+//!                           │                                  │ result seen: exit grace
+//!                           v                                  v
+//!                         Ended ─────────────────────────> judge ──> Reply | BackendError
+//! ```
+//!
+//! The tree is dead before anything is judged. Must never take a program's exit code for success,
+//! and never show its events to anyone but the sink.
+
+pub(crate) mod lines;
+pub(crate) mod prompt;
+pub(crate) mod reset;
+pub(crate) mod words;
+
+use std::collections::BTreeMap;
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use jiff::tz::TimeZone;
+use runner_engine::process::{Cancel, ChildSpec, Ended, Stream, Verdict, find_program, run};
+use runner_engine::time::Clock;
+use runner_engine::walls::Confine;
+use tokio::sync::mpsc;
+
+use crate::error::BackendError;
+use crate::sink::{OwnedEvent, Sink};
+use crate::{child, credentials};
+use lines::Lines;
+use words::Here;
+
+/// The longest line that is read: more than any answer within a request's limits.
+const LONGEST: usize = 16 * 1024 * 1024;
+
+/// How an agent program is run; the same for every request.
+#[derive(Clone, Debug)]
+pub(crate) struct Plan {
+    pub name: String,
+    pub kind: &'static str,
+    pub model: Option<String>,
+    /// A name to look for in `env`'s `PATH`, or an absolute path.
+    pub program: PathBuf,
+    /// Further arguments.
+    pub args: Vec<String>,
+    /// The whole environment.
+    pub env: BTreeMap<String, String>,
+    /// Variables that it needs and that were not there.
+    pub missing: Vec<String>,
+    /// Names of the variables of this instance's own: one of them may be a key.
+    pub named: Vec<String>,
+    /// The program's own folder: its login, its settings.
+    pub state: Option<PathBuf>,
+    /// The program keeps its own records of what was asked.
+    pub sessions: bool,
+    pub tools: Vec<String>,
+    pub max_turns: Option<u32>,
+    pub fallback_model: Option<String>,
+    pub quiet: bool,
+    pub confine: Option<Confine>,
+    pub output_cap: usize,
+    pub clock: Clock,
+    /// What held the last child.
+    pub held: Arc<Mutex<Option<String>>>,
+}
+
+impl Plan {
+    /// What must be there before anything is asked, without starting anything.
+    pub fn check(&self) -> Result<(), BackendError> {
+        if !self.missing.is_empty() {
+            let why = format!(
+                "backend {} names environment variables that are not set: {}",
+                self.name,
+                self.missing.join(", ")
+            );
+            return Err(BackendError::Rejected { why });
+        }
+        self.find()?;
+        credentials::plausible(self).map(|_| ())
+    }
+
+    /// The program's file.
+    pub fn find(&self) -> Result<PathBuf, BackendError> {
+        let path = self.env.get("PATH").map_or("", String::as_str);
+        find_program(&self.program, Path::new("/"), path).map_err(|error| match child::spawn_error(
+            &error,
+        ) {
+            BackendError::NotInstalled { what, hint } => BackendError::NotInstalled {
+                what,
+                hint: format!("{hint}; {}", credentials::install(self.kind)),
+            },
+            other => other,
+        })
+    }
+
+    /// For reading times that a program says.
+    pub fn here(&self) -> Here {
+        let zone = self.env.get("TZ").and_then(|name| TimeZone::get(name).ok());
+        Here {
+            now: self.clock.read().map(|now| now.wall).unwrap_or_default(),
+            zone: zone.unwrap_or_else(|| TimeZone::try_system().unwrap_or(TimeZone::UTC)),
+        }
+    }
+
+    /// The walls with the program's own folder inside.
+    pub fn walls(&self) -> Option<Confine> {
+        let mut confine = self.confine.clone()?;
+        // Walls take no path with a link in it.
+        let real = self
+            .state
+            .as_ref()
+            .map(|path| path.canonicalize().unwrap_or(path.clone()));
+        confine.walls = confine.walls.and_write(real);
+        confine.walls.network = true;
+        Some(confine)
+    }
+
+    /// Whether the kernel confines what the program does.
+    pub fn walled(&self) -> bool {
+        self.confine.as_ref().is_some_and(|it| !it.walls.off)
+    }
+
+    /// Remembers what held a child.
+    pub fn was_held(&self, ended: &Ended) {
+        if let Some(containment) = &ended.containment {
+            let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+            *held = Some(containment.to_string());
+        }
+    }
+
+    /// What confines it, in words: the kernel's walls as its last child had them, and its `own`.
+    pub fn containment(&self, own: &str) -> String {
+        let held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        let walls = match (&*held, &self.confine) {
+            (Some(held), _) => held.as_str(),
+            (None, Some(confine)) if confine.walls.off => "walls off",
+            (None, Some(_)) => "behind walls, once it is started",
+            (None, None) => "unconfined",
+        };
+        format!("{walls}; {own}")
+    }
+
+    /// Makes the program's own folder, which walls only open if it is there.
+    ///
+    /// # Errors
+    /// [`BackendError::Rejected`]: it cannot be made.
+    pub fn prepare(&self) -> Result<(), BackendError> {
+        let Some(state) = self.state.as_ref().filter(|path| !path.exists()) else {
+            return Ok(());
+        };
+        let made = std::fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(state);
+        made.map_err(|error| BackendError::Rejected {
+            why: format!("cannot make {}: {error}", state.display()),
+        })
+    }
+}
+
+/// Makes sense of a program's lines.
+pub(crate) trait Reader: Send + 'static {
+    /// Takes one line. What is not understood is counted, never an error.
+    fn line(&mut self, line: &[u8], tell: &mut dyn FnMut(OwnedEvent)) -> Verdict;
+}
+
+/// A program's whole life.
+pub(crate) struct Watched<R> {
+    pub spec: ChildSpec,
+    pub ended: Ended,
+    pub reader: R,
+    /// Lines that were too long.
+    pub overlong: u64,
+    /// The last text that the sink heard.
+    pub heard: String,
+}
+
+/// Runs the program to the death of its tree, telling the sink what comes.
+///
+/// # Errors
+/// It was not started.
+pub(crate) async fn watch<R: Reader>(
+    spec: ChildSpec,
+    mut reader: R,
+    sink: &mut dyn Sink,
+    cancel: &Cancel,
+) -> Result<Watched<R>, BackendError> {
+    let (told, mut events) = mpsc::unbounded_channel();
+    let cancel = cancel.clone();
+    let work = tokio::task::spawn_blocking(move || {
+        let mut lines = Lines::new(LONGEST);
+        // Nobody listens any more when the runtime is shutting down.
+        let mut tell = |event| drop(told.send(event));
+        let ended = run(&spec, &cancel, &mut |stream, piece| {
+            let mut verdict = Verdict::Continue;
+            if stream == Stream::Stdout {
+                lines.feed(piece, &mut |line| {
+                    let one = reader.line(line, &mut tell);
+                    if one != Verdict::Continue {
+                        verdict = one;
+                    }
+                });
+            }
+            verdict
+        });
+        lines.finish(&mut |line| {
+            reader.line(line, &mut tell);
+        });
+        ended
+            .map(|ended| Watched {
+                spec,
+                ended,
+                reader,
+                overlong: lines.overlong(),
+                heard: String::new(),
+            })
+            .map_err(|error| child::spawn_error(&error))
+    });
+    let mut heard = String::new();
+    while let Some(event) = events.recv().await {
+        sink.event(event.as_event());
+        if let OwnedEvent::Text(text) = event {
+            heard = text;
+        }
+    }
+    match work.await {
+        Ok(done) => done.map(|watched| Watched { heard, ..watched }),
+        Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
+        Err(_) => Err(BackendError::Cancelled {
+            why: "the runtime is shutting down".into(),
+        }),
+    }
+}
+
+/// What of a program's output could not be used, as a remark for the report.
+pub(crate) fn leftovers(unreadable: u64, overlong: u64, killed: usize) -> Vec<String> {
+    let mut notes = Vec::new();
+    if unreadable > 0 {
+        notes.push(format!(
+            "{unreadable} lines of its output could not be read"
+        ));
+    }
+    if overlong > 0 {
+        notes.push(format!("{overlong} lines of its output were too long"));
+    }
+    if killed > 0 {
+        notes.push(format!(
+            "{killed} processes that it left behind were killed"
+        ));
+    }
+    notes
+}

@@ -1,0 +1,127 @@
+//! Who is asked next when a backend cannot answer.
+//!
+//! ```text
+//! claude ──RateLimited──> codex ──NotInstalled──> builtin ──> its answer, degraded
+//!    └──Malformed, Silent, Cancelled, …──> the error itself
+//! ```
+//!
+//! Only an error that another backend would not have met moves on: this one is not there, may not,
+//! or has no room now. An answer that cannot be used is the request's or the model's affair, and is
+//! seen. Each attempt is a request of its own, reserved and settled. Must never ask the same one
+//! twice, and never hide who did not answer.
+
+use std::collections::VecDeque;
+
+use crate::error::BackendError;
+
+/// Those that are left to be asked, in order.
+#[derive(Clone, Debug)]
+pub struct Chain<T> {
+    rest: VecDeque<T>,
+}
+
+impl<T> Chain<T> {
+    /// The fallbacks of the one that is asked first.
+    pub fn new(fallbacks: impl IntoIterator<Item = T>) -> Self {
+        Self {
+            rest: fallbacks.into_iter().collect(),
+        }
+    }
+
+    /// Whom to ask now that the last one could not answer, if anyone is left.
+    #[allow(
+        clippy::should_implement_trait,
+        reason = "a step that is taken for a reason, nothing to be looped over"
+    )]
+    pub fn next(&mut self) -> Option<T> {
+        self.rest.pop_front()
+    }
+
+    /// Whether nobody is left.
+    pub fn is_empty(&self) -> bool {
+        self.rest.is_empty()
+    }
+}
+
+/// Whether another backend may do better.
+pub fn moves_on(error: &BackendError) -> bool {
+    match error {
+        BackendError::NotInstalled { .. }
+        | BackendError::Auth { .. }
+        | BackendError::Unavailable { .. }
+        | BackendError::RateLimited { .. }
+        | BackendError::OverBudget { .. } => true,
+        BackendError::Silent { .. }
+        | BackendError::Malformed { .. }
+        | BackendError::Rejected { .. }
+        | BackendError::Cancelled { .. }
+        | BackendError::Crash { .. } => false,
+    }
+}
+
+/// What is wrong with the fallbacks of `name`; `known` are all instances.
+pub fn mistake<'a>(
+    name: &str,
+    fallbacks: &[String],
+    mut known: impl Iterator<Item = &'a str> + Clone,
+) -> Option<String> {
+    for (at, one) in fallbacks.iter().enumerate() {
+        if one == name {
+            return Some(format!("{name:?} cannot fall back to itself"));
+        }
+        if fallbacks[..at].contains(one) {
+            return Some(format!("{one:?} is named twice"));
+        }
+        if !known.clone().any(|known| known == one) {
+            let near = runner_text::nearest::nearest(one, known.by_ref())
+                .map_or_else(String::new, |near| format!("; did you mean {near:?}?"));
+            return Some(format!("there is no [backends.{one}]{near}"));
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn limited() -> BackendError {
+        BackendError::RateLimited {
+            until: None,
+            why: "full".into(),
+        }
+    }
+
+    #[test]
+    fn each_is_asked_once_in_order_and_only_for_what_another_may_do_better() {
+        let mut chain = Chain::new(["codex", "builtin"]);
+        let malformed = BackendError::Malformed {
+            why: "prose".into(),
+            excerpt: String::new(),
+        };
+        let cancelled = BackendError::Cancelled { why: "me".into() };
+        assert!(!moves_on(&malformed) && !moves_on(&cancelled) && moves_on(&limited()));
+        assert_eq!(chain.next(), Some("codex"));
+        assert!(!chain.is_empty());
+        assert_eq!(chain.next(), Some("builtin"));
+        assert!(chain.is_empty());
+        assert_eq!(chain.next(), None);
+    }
+
+    #[test]
+    fn a_chain_that_cannot_be_followed_says_so() {
+        let all = ["claude", "codex", "builtin"];
+        let why = |fallbacks: &[&str]| {
+            let fallbacks: Vec<String> = fallbacks.iter().map(|it| (*it).to_owned()).collect();
+            mistake("claude", &fallbacks, all.into_iter())
+        };
+        assert_eq!(why(&["codex", "builtin"]), None);
+        assert!(why(&["claude"]).unwrap().contains("itself"));
+        assert!(why(&["codex", "codex"]).unwrap().contains("twice"));
+        let unknown = why(&["codx"]).unwrap();
+        assert!(
+            unknown.contains("[backends.codx]") && unknown.contains("mean \"codex\""),
+            "{unknown}"
+        );
+    }
+}

@@ -1,0 +1,164 @@
+//! What `runner backends check` looks at: an instance's surroundings, without asking a model.
+//!
+//! Unlike a preflight it may start the program, for its version, with a short deadline. Must never
+//! spend anything and never show a key.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use runner_engine::outcome::Class;
+use runner_engine::process::{
+    Cancel, ChildSpec, Limits, Status, Stdin, Verdict, find_program, run,
+};
+use serde::Serialize;
+
+use crate::agent::Plan;
+use crate::registry::{BackendSpec, Surroundings, agent_plan};
+use crate::{BackendError, build, child, credentials};
+
+/// How long a program may take to say its version.
+const VERSION: Duration = Duration::from_secs(10);
+
+/// One thing that was looked at.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Finding {
+    /// What: `program`, `version`, `login`, `state`, `settings`.
+    pub what: &'static str,
+    /// What was found.
+    pub said: String,
+    /// What is wrong, as a class of failure.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub problem: Option<Class>,
+}
+
+impl Finding {
+    fn good(what: &'static str, said: impl Into<String>) -> Self {
+        Self {
+            what,
+            said: said.into(),
+            problem: None,
+        }
+    }
+
+    fn of(what: &'static str, error: &BackendError) -> Self {
+        Self {
+            what,
+            said: error.to_string(),
+            problem: Some(error.class()),
+        }
+    }
+}
+
+/// Looks at everything that this instance needs. `marker` marks the processes that it starts.
+pub fn check(spec: &BackendSpec, around: &Surroundings<'_>, marker: &str) -> Vec<Finding> {
+    let backend = match build(spec, around) {
+        Ok(backend) => backend,
+        Err(error) => return vec![Finding::of("settings", &error)],
+    };
+    let kind = match spec.kind.as_str() {
+        "claude" => "claude",
+        "codex" => "codex",
+        // Nothing but what a preflight sees.
+        _ => {
+            let program = spec.program.as_deref().unwrap_or("none is needed");
+            return vec![match backend.preflight() {
+                Ok(()) => Finding::good("program", program),
+                Err(error) => Finding::of("program", &error),
+            }];
+        }
+    };
+    let program = PathBuf::from(spec.program.as_deref().unwrap_or(kind));
+    let plan = match agent_plan(spec, kind, program, around) {
+        Ok(plan) => plan,
+        Err(error) => return vec![Finding::of("settings", &error)],
+    };
+    let mut findings = Vec::new();
+    if !plan.missing.is_empty() {
+        let why = format!("these variables are not set: {}", plan.missing.join(", "));
+        findings.push(Finding::of("settings", &BackendError::Rejected { why }));
+    }
+    match plan.find() {
+        Ok(path) => {
+            findings.push(Finding::good("program", path.display().to_string()));
+            findings.push(version(&plan, &path, marker));
+        }
+        Err(error) => findings.push(Finding::of("program", &error)),
+    }
+    findings.push(match credentials::plausible(&plan) {
+        Ok(found) => Finding::good("login", found),
+        Err(error) => Finding::of("login", &error),
+    });
+    findings.push(state(&plan));
+    findings
+}
+
+fn version(plan: &Plan, program: &Path, marker: &str) -> Finding {
+    let spec = ChildSpec {
+        program: program.to_owned(),
+        args: vec![OsString::from("--version")],
+        cwd: PathBuf::from("/"),
+        env: plan.env.clone(),
+        stdin: Stdin::Null,
+        limits: Limits {
+            total: Some(VERSION),
+            output_cap: 64 * 1024,
+            ..Limits::default()
+        },
+        marker: marker.to_owned(),
+        confine: None,
+    };
+    let bad = |why: String| {
+        let error = BackendError::NotInstalled {
+            what: program.display().to_string(),
+            hint: format!("{why}; {}", credentials::install(plan.kind)),
+        };
+        Finding::of("version", &error)
+    };
+    let ended = Cancel::new()
+        .map_err(|error| error.to_string())
+        .and_then(|cancel| {
+            run(&spec, &cancel, &mut |_, _| Verdict::Continue)
+                .map_err(|error| child::spawn_error(&error).to_string())
+        });
+    match ended {
+        Ok(ended) if ended.is_success() && ended.status == Status::Exit(0) => {
+            let said = String::from_utf8_lossy(&ended.stdout);
+            let first = said.lines().next().unwrap_or_default().trim();
+            Finding::good("version", first.chars().take(80).collect::<String>())
+        }
+        Ok(ended) => bad(format!("--version ended with {}", ended.status)),
+        Err(why) => bad(why),
+    }
+}
+
+/// Whether the program can write its own folder, or make it.
+fn state(plan: &Plan) -> Finding {
+    let Some(home) = credentials::home(plan) else {
+        let why = "HOME is not set, so it has no folder of its own".to_owned();
+        return Finding::of("state", &BackendError::Rejected { why });
+    };
+    let existing = home.ancestors().find(|path| path.exists());
+    let existing = existing.unwrap_or(Path::new("/"));
+    match rustix::fs::access(existing, rustix::fs::Access::WRITE_OK) {
+        Ok(()) => Finding::good("state", home.display().to_string()),
+        Err(error) => {
+            let why = format!(
+                "{} cannot be written ({error}); give it another folder with `state`",
+                existing.display()
+            );
+            Finding::of("state", &BackendError::Rejected { why })
+        }
+    }
+}
+
+/// The file of a program as this instance finds it, for a list.
+pub fn program(spec: &BackendSpec, around: &Surroundings<'_>) -> Option<PathBuf> {
+    let usual = match spec.kind.as_str() {
+        kind @ ("claude" | "codex") => kind,
+        _ => "",
+    };
+    let name = spec.program.as_deref().unwrap_or(usual);
+    let path = around.env.get("PATH").map_or("", String::as_str);
+    find_program(Path::new(name), Path::new("/"), path).ok()
+}

@@ -1,0 +1,345 @@
+//! Claude Code as a backend: `claude -p`, one question and one answer.
+//!
+//! - **One attempt.** Its own ten retries are off (`CLAUDE_CODE_MAX_RETRIES=0`, no second request
+//!   when a stream breaks): what is tried again, and when, is for budgets and policies to say.
+//! - **No tools** unless the configuration names some, for what a job proposes is checked anyway and
+//!   a model without tools can be told nothing harmful. Settings of users and projects are not read
+//!   (`--setting-sources ""`), so no hook of a project ever runs here, and no MCP server is started.
+//! - **Permission mode `default`.** Nobody is there to be asked, so whatever is not allowed by name is
+//!   denied; the named tools are allowed by name. The modes that let everything pass would make the
+//!   kernel's walls the only ones; the walls are there all the same, for a program may have faults.
+//! - **Success** is exit code 0, `is_error` false, subtype `success`, an answer that is not empty
+//!   and, with a schema, JSON. Each of these was seen to be wrong while the others were right.
+//! - Its folder (`CLAUDE_CONFIG_DIR`) holds the login. Behind walls it is set, so that the program
+//!   writes nothing beside it.
+//!
+//! Must never put a request's text or a key on the command line.
+
+mod stream;
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use runner_engine::process::{Cancel, ChildSpec, Ended, Status, Stdin};
+use serde_json::Value;
+
+use crate::agent::{self, Plan, prompt, words};
+use crate::answer;
+use crate::redact::Secrets;
+use crate::{Backend, BackendError, Description, Event, Reply, Request, Sink, Stop, child};
+use stream::Transcript;
+
+/// Turns, where tools are named and no number is.
+const TURNS: u32 = 20;
+
+/// Claude Code.
+#[derive(Clone, Debug)]
+pub(crate) struct Claude {
+    plan: Arc<Plan>,
+}
+
+impl Claude {
+    pub(crate) fn new(plan: Plan) -> Self {
+        Self {
+            plan: Arc::new(plan),
+        }
+    }
+}
+
+#[async_trait]
+impl Backend for Claude {
+    fn name(&self) -> &str {
+        &self.plan.name
+    }
+
+    fn describe(&self) -> Description {
+        let tools = if self.plan.tools.is_empty() {
+            "no tools".to_owned()
+        } else {
+            format!("tools {}", self.plan.tools.join(", "))
+        };
+        let own = format!("{tools}, permission mode default, no settings or hooks of projects");
+        Description {
+            kind: "claude".to_owned(),
+            model: self.plan.model.clone(),
+            containment: self.plan.containment(&own),
+        }
+    }
+
+    fn preflight(&self) -> Result<(), BackendError> {
+        self.plan.check()
+    }
+
+    async fn run(
+        &self,
+        request: &Request,
+        sink: &mut dyn Sink,
+        cancel: &Cancel,
+    ) -> Result<Reply, BackendError> {
+        self.plan.check()?;
+        self.plan.prepare()?;
+        let secrets = Secrets::of(&self.plan.env);
+        let reader = Transcript::default();
+        let spec = spec(&self.plan, request);
+        let agent::Watched {
+            spec,
+            ended,
+            reader: transcript,
+            overlong,
+            heard,
+        } = agent::watch(spec, reader, sink, cancel).await?;
+        self.plan.was_held(&ended);
+        let mut notes = agent::leftovers(transcript.unreadable, overlong, ended.killed);
+        let judge = Judge {
+            plan: &self.plan,
+            spec: &spec,
+            request,
+            secrets: &secrets,
+        };
+        let mut reply = judge.reply(&transcript, ended, cancel)?;
+        reply.notes.append(&mut notes);
+        if heard != reply.text {
+            sink.event(Event::Text(&reply.text));
+        }
+        reply
+            .notes
+            .iter()
+            .for_each(|note| sink.event(Event::Note(note)));
+        Ok(reply)
+    }
+}
+
+fn spec(plan: &Plan, request: &Request) -> ChildSpec {
+    let mut args: Vec<String> = [
+        "-p",
+        "--output-format",
+        "stream-json",
+        "--verbose",
+        // Pieces of an answer are the signs of life that the idle deadline waits for.
+        "--include-partial-messages",
+        "--setting-sources",
+        "",
+        "--strict-mcp-config",
+        "--disable-slash-commands",
+        "--permission-mode",
+        "default",
+    ]
+    .map(str::to_owned)
+    .into();
+    let mut put = |name: &str, value: String| args.extend([name.to_owned(), value]);
+    put("--tools", plan.tools.join(","));
+    if plan.tools.is_empty() {
+        put("--system-prompt", prompt::PLACE.to_owned());
+    } else {
+        put("--allowedTools", plan.tools.join(","));
+    }
+    let turns = if plan.tools.is_empty() { 1 } else { TURNS };
+    put("--max-turns", plan.max_turns.unwrap_or(turns).to_string());
+    if let Some(model) = &plan.model {
+        put("--model", model.clone());
+    }
+    if let Some(model) = &plan.fallback_model {
+        put("--fallback-model", model.clone());
+    }
+    if let Some(schema) = &request.schema {
+        put("--json-schema", prompt::rooted(schema).to_string());
+    }
+    if !plan.sessions {
+        args.push("--no-session-persistence".to_owned());
+    }
+    args.extend(plan.args.iter().cloned());
+    let mut env = plan.env.clone();
+    let first_byte = request.limits.first_byte.min(request.limits.total);
+    for (name, value) in [
+        ("CLAUDE_CODE_MAX_RETRIES", "0".to_owned()),
+        ("CLAUDE_CODE_DISABLE_NONSTREAMING_FALLBACK", "1".to_owned()),
+        ("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1".to_owned()),
+        ("DISABLE_AUTOUPDATER", "1".to_owned()),
+        // The program itself speaks before it asks anyone: this bounds how long it waits then.
+        ("API_TIMEOUT_MS", first_byte.as_millis().max(1).to_string()),
+        (
+            "CLAUDE_CODE_MAX_OUTPUT_TOKENS",
+            request.limits.max_output_tokens.to_string(),
+        ),
+    ] {
+        env.insert(name.to_owned(), value);
+    }
+    // It refuses to run inside of itself.
+    env.remove("CLAUDECODE");
+    if let Some(state) = plan.state.as_ref().and_then(|path| path.to_str()) {
+        env.insert("CLAUDE_CONFIG_DIR".to_owned(), state.to_owned());
+    }
+    ChildSpec {
+        program: plan.program.clone(),
+        args: args.into_iter().map(OsString::from).collect(),
+        cwd: request
+            .run_dir
+            .clone()
+            .unwrap_or_else(|| PathBuf::from("/")),
+        env,
+        stdin: Stdin::Bytes(prompt::text(request).into_bytes()),
+        limits: child::limits(&request.limits, plan.quiet, plan.output_cap),
+        marker: request.id.clone(),
+        confine: plan.walls(),
+    }
+}
+
+/// Everything that a verdict rests on.
+struct Judge<'a> {
+    plan: &'a Plan,
+    spec: &'a ChildSpec,
+    request: &'a Request,
+    secrets: &'a Secrets,
+}
+
+impl Judge<'_> {
+    fn reply(
+        &self,
+        transcript: &Transcript,
+        ended: Ended,
+        cancel: &Cancel,
+    ) -> Result<Reply, BackendError> {
+        let ended = child::by_itself(self.spec, ended, cancel, self.secrets)?;
+        let well = ended.status == Status::Exit(0) || ended.lingered;
+        let Some(result) = &transcript.result else {
+            return Err(self.without_result(&ended, well));
+        };
+        let said = sentence(result);
+        if result["is_error"] != false || result["subtype"] != "success" {
+            return Err(self.refused(result, &said, transcript, &ended));
+        }
+        if !well {
+            let what = "gave a result and then failed";
+            return Err(child::crash(self.spec, &ended, what, self.secrets));
+        }
+        let (text, value) = self.answer(result, &said)?;
+        let mut notes = Vec::new();
+        let denied = result["permission_denials"].as_array().map_or(0, Vec::len);
+        if denied > 0 {
+            notes.push(format!("{denied} uses of tools were not permitted"));
+        }
+        if ended.lingered {
+            notes.push("it had to be ended after its answer".to_owned());
+        }
+        Ok(Reply {
+            text,
+            value,
+            usage: stream::total(result),
+            stop: match result["stop_reason"].as_str() {
+                Some("max_tokens") => Stop::Length,
+                Some("refusal") => Stop::Refusal,
+                _ => Stop::End,
+            },
+            notes,
+        })
+    }
+
+    fn answer(&self, result: &Value, said: &str) -> Result<(String, Option<Value>), BackendError> {
+        if let (Some(schema), Some(value)) = (&self.request.schema, result.get("structured_output"))
+            && !value.is_null()
+        {
+            let value = prompt::unrooted(schema, value.clone());
+            return Ok((value.to_string(), Some(value)));
+        }
+        if said.trim().is_empty() {
+            return Err(BackendError::Malformed {
+                why: "exit 0 with an empty answer".to_owned(),
+                excerpt: String::new(),
+            });
+        }
+        let bytes = said.as_bytes().to_vec();
+        let (text, value) = answer::read(self.request, bytes, "the answer", false, self.secrets)?;
+        Ok(match (&self.request.schema, value) {
+            (Some(schema), Some(value)) => {
+                let bare = prompt::unrooted(schema, value.clone());
+                let text = if bare == value {
+                    text
+                } else {
+                    bare.to_string()
+                };
+                (text, Some(bare))
+            }
+            (_, value) => (text, value),
+        })
+    }
+
+    /// The program says itself that it failed.
+    fn refused(
+        &self,
+        result: &Value,
+        said: &str,
+        transcript: &Transcript,
+        ended: &Ended,
+    ) -> BackendError {
+        let why = self.secrets.head(said, 400);
+        let subtype = result["subtype"].as_str().unwrap_or_default();
+        let code = ["api_error", "api_error_type", "error"]
+            .into_iter()
+            .find_map(|key| result[key].as_str())
+            .unwrap_or_default();
+        let malformed = |why: String| BackendError::Malformed {
+            why,
+            excerpt: String::new(),
+        };
+        match (subtype, code) {
+            ("error_max_turns", _) => {
+                return malformed(format!("{why} (backends.{}.max_turns)", self.plan.name));
+            }
+            ("error_max_budget_usd", _) => return BackendError::OverBudget { why },
+            (_, "max_output_tokens") => {
+                let most = self.request.limits.max_output_tokens;
+                return malformed(format!("the answer is longer than {most} tokens"));
+            }
+            _ if result["stop_reason"] == "refusal" => {
+                return BackendError::Rejected {
+                    why: format!("the model refuses: {why}"),
+                };
+            }
+            _ => {}
+        }
+        let said = words::Said {
+            status: result["api_error_status"]
+                .as_u64()
+                .and_then(|status| u16::try_from(status).ok()),
+            code,
+            text: said,
+            limit: transcript.limit,
+        };
+        words::meaning(said, &self.plan.here(), why.clone()).unwrap_or_else(|| {
+            let what = if why.is_empty() { subtype } else { &why };
+            child::crash(self.spec, ended, &format!("failed: {what}"), self.secrets)
+        })
+    }
+
+    /// It ended and never said how it went.
+    fn without_result(&self, ended: &Ended, well: bool) -> BackendError {
+        if well {
+            return BackendError::Malformed {
+                why: "exit 0 without a result".to_owned(),
+                excerpt: self
+                    .secrets
+                    .head(&String::from_utf8_lossy(&ended.stdout), 200),
+            };
+        }
+        let stderr = String::from_utf8_lossy(&ended.stderr);
+        let said = words::Said {
+            text: &stderr,
+            ..words::Said::default()
+        };
+        let why = self.secrets.tail(&ended.stderr, 400);
+        words::meaning(said, &self.plan.here(), why)
+            .unwrap_or_else(|| child::crash(self.spec, ended, "failed", self.secrets))
+    }
+}
+
+/// A result's own words: the answer, or what went wrong.
+fn sentence(result: &Value) -> String {
+    if let Some(text) = result["result"].as_str() {
+        return text.to_owned();
+    }
+    let errors = result["errors"].as_array().into_iter().flatten();
+    let errors: Vec<&str> = errors.filter_map(Value::as_str).collect();
+    errors.join("; ")
+}

@@ -1,0 +1,336 @@
+//! The events of `claude -p --output-format stream-json`, folded to what they come to.
+//!
+//! ```text
+//! system/init ─> (stream_event | assistant | user | rate_limit_event)* ─> result
+//! ```
+//!
+//! Events are told apart by their `type`, wherever in the object it stands; unknown ones pass. One
+//! message of the API comes as several `assistant` events that repeat its id and its usage, so the
+//! running total counts by id. Must never fail: a line that is no event is counted.
+
+use std::collections::HashMap;
+
+use jiff::Timestamp;
+use runner_engine::process::Verdict;
+use serde_json::Value;
+
+use crate::agent::Reader;
+use crate::request::Usage;
+use crate::sink::{Limit, OwnedEvent};
+
+/// How many messages are told apart; the running total of more is only less exact.
+const MOST_MESSAGES: usize = 10_000;
+
+/// What the events came to.
+#[derive(Debug, Default)]
+pub(crate) struct Transcript {
+    /// The last `result` event.
+    pub result: Option<Value>,
+    /// What was said last of the account's limits.
+    pub limit: Option<Limit>,
+    /// Lines that are no event.
+    pub unreadable: u64,
+    usage: HashMap<String, Usage>,
+}
+
+impl Reader for Transcript {
+    fn line(&mut self, line: &[u8], tell: &mut dyn FnMut(OwnedEvent)) -> Verdict {
+        if line.iter().all(u8::is_ascii_whitespace) {
+            return Verdict::Continue;
+        }
+        let Ok(Value::Object(event)) = serde_json::from_slice(line) else {
+            self.unreadable += 1;
+            return Verdict::Continue;
+        };
+        let event = Value::Object(event);
+        match event["type"].as_str() {
+            Some("assistant") => self.assistant(&event, tell),
+            Some("user") => user(&event, tell),
+            Some("rate_limit_event") => self.limit(&event["rate_limit_info"], tell),
+            Some("result") => {
+                if let Some(usage) = total(&event) {
+                    tell(OwnedEvent::Usage(usage));
+                }
+                self.result = Some(event);
+                return Verdict::ResultSeen;
+            }
+            Some("system") if event["subtype"] == "init" => init(&event, tell),
+            Some("system") if event["subtype"] == "model_fallback" => {
+                tell(OwnedEvent::Note("the program changed its model".to_owned()));
+            }
+            _ => {}
+        }
+        Verdict::Continue
+    }
+}
+
+impl Transcript {
+    fn assistant(&mut self, event: &Value, tell: &mut dyn FnMut(OwnedEvent)) {
+        let message = &event["message"];
+        // The program's own words in the place of a model's.
+        if message["model"] == "<synthetic>" || event["is_api_error_message"] == true {
+            return;
+        }
+        for block in message["content"].as_array().into_iter().flatten() {
+            match block["type"].as_str() {
+                Some("text") => {
+                    if let Some(text) = block["text"].as_str().filter(|text| !text.is_empty()) {
+                        tell(OwnedEvent::Text(text.to_owned()));
+                    }
+                }
+                Some("tool_use" | "server_tool_use") => {
+                    let name = block["name"].as_str().unwrap_or("?");
+                    tell(OwnedEvent::ToolUse(name.to_owned()));
+                }
+                _ => {}
+            }
+        }
+        let (Some(id), Some(usage)) = (message["id"].as_str(), one(&message["usage"])) else {
+            return;
+        };
+        if self.usage.len() < MOST_MESSAGES || self.usage.contains_key(id) {
+            self.usage.insert(id.to_owned(), usage);
+            tell(OwnedEvent::Usage(sum(self.usage.values().copied())));
+        }
+    }
+
+    fn limit(&mut self, info: &Value, tell: &mut dyn FnMut(OwnedEvent)) {
+        let seconds = info["resetsAt"].as_i64();
+        let yes = |key: &str| info[key] == true;
+        let overage = yes("isUsingOverage") || yes("overageInUse");
+        let limit = Limit {
+            until: seconds.and_then(|at| Timestamp::from_second(at).ok()),
+            reached: info["status"] == "rejected" && !overage,
+            overage,
+        };
+        self.limit = Some(limit);
+        tell(OwnedEvent::Limit(limit));
+    }
+}
+
+fn init(event: &Value, tell: &mut dyn FnMut(OwnedEvent)) {
+    let text = |key: &str| event[key].as_str().unwrap_or("?");
+    tell(OwnedEvent::Note(format!(
+        "claude {}, model {}, {} tools, permission mode {}",
+        text("claude_code_version"),
+        text("model"),
+        event["tools"].as_array().map_or(0, Vec::len),
+        text("permissionMode")
+    )));
+}
+
+fn user(event: &Value, tell: &mut dyn FnMut(OwnedEvent)) {
+    for block in event["message"]["content"].as_array().into_iter().flatten() {
+        if block["type"] == "tool_result" {
+            let failed = block["is_error"] == true;
+            tell(OwnedEvent::ToolResult { failed });
+        }
+    }
+}
+
+/// One message's usage, in the API's own names.
+fn one(usage: &Value) -> Option<Usage> {
+    let count = |key: &str| usage[key].as_u64().unwrap_or(0);
+    usage.as_object()?;
+    let cached = count("cache_read_input_tokens");
+    Some(Usage {
+        input_tokens: count("input_tokens")
+            .saturating_add(count("cache_creation_input_tokens"))
+            .saturating_add(cached),
+        output_tokens: count("output_tokens"),
+        cached_input_tokens: cached,
+        cost_micros: None,
+    })
+}
+
+/// What all of it cost, out of a `result` event: its `usage` is only the last leg where it had
+/// helpers of its own, so the sum over models counts. Nothing stated is `None`.
+pub(crate) fn total(result: &Value) -> Option<Usage> {
+    let models = result["modelUsage"].as_object().filter(|it| !it.is_empty());
+    let cost = result["total_cost_usd"].as_f64().map(micros);
+    let Some(models) = models else {
+        return Some(Usage {
+            cost_micros: cost,
+            ..one(&result["usage"])?
+        });
+    };
+    let each = models.values().map(|model| {
+        let count = |key: &str| model[key].as_u64().unwrap_or(0);
+        let cached = count("cacheReadInputTokens");
+        Usage {
+            input_tokens: count("inputTokens")
+                .saturating_add(count("cacheCreationInputTokens"))
+                .saturating_add(cached),
+            output_tokens: count("outputTokens"),
+            cached_input_tokens: cached,
+            cost_micros: model["costUSD"].as_f64().map(micros),
+        }
+    });
+    let sum = sum(each);
+    // Money that one model did not state is in the whole, if anywhere.
+    let stated = models.values().all(|model| model["costUSD"].is_number());
+    let of_models = sum.cost_micros.filter(|_| stated);
+    Some(Usage {
+        cost_micros: of_models.max(cost),
+        ..sum
+    })
+}
+
+fn sum(all: impl Iterator<Item = Usage>) -> Usage {
+    all.fold(Usage::default(), |a, b| Usage {
+        input_tokens: a.input_tokens.saturating_add(b.input_tokens),
+        output_tokens: a.output_tokens.saturating_add(b.output_tokens),
+        cached_input_tokens: a.cached_input_tokens.saturating_add(b.cached_input_tokens),
+        cost_micros: match (a.cost_micros, b.cost_micros) {
+            (None, None) => None,
+            (a, b) => Some(a.unwrap_or(0).saturating_add(b.unwrap_or(0))),
+        },
+    })
+}
+
+#[allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "clamped to what fits; a price below nothing is nothing"
+)]
+fn micros(dollars: f64) -> u64 {
+    (dollars * 1e6).round().clamp(0.0, 1e15) as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::agent::lines::Lines;
+
+    const RECORDED: [(&str, &[u8]); 4] = [
+        (
+            "answer",
+            include_bytes!("../../tests/recorded/claude/answer.jsonl"),
+        ),
+        (
+            "limit",
+            include_bytes!("../../tests/recorded/claude/limit.jsonl"),
+        ),
+        (
+            "tool",
+            include_bytes!("../../tests/recorded/claude/tool.jsonl"),
+        ),
+        (
+            "structured",
+            include_bytes!("../../tests/recorded/claude/structured.jsonl"),
+        ),
+    ];
+
+    fn fold(pieces: &[&[u8]]) -> (Transcript, Vec<OwnedEvent>) {
+        let mut lines = Lines::new(1024 * 1024);
+        let (mut transcript, mut events) = (Transcript::default(), Vec::new());
+        for piece in pieces {
+            lines.feed(piece, &mut |line| {
+                transcript.line(line, &mut |event| events.push(event));
+            });
+        }
+        lines.finish(&mut |line| {
+            transcript.line(line, &mut |event| events.push(event));
+        });
+        (transcript, events)
+    }
+
+    #[test]
+    fn a_stream_that_is_cut_anywhere_is_half_a_stream_and_nothing_worse() {
+        let mut cases = 0;
+        for (name, stream) in RECORDED {
+            let (whole, all) = fold(&[stream]);
+            assert_eq!(whole.unreadable, 0, "{name}");
+            assert!(whole.result.is_some(), "{name}");
+            // Wherever two reads meet, what comes out is the same.
+            for at in (0..=stream.len()).step_by(17) {
+                let (parts, events) = fold(&[&stream[..at], &stream[at..]]);
+                assert_eq!(
+                    (parts.result, events),
+                    (whole.result.clone(), all.clone()),
+                    "{name} {at}"
+                );
+                cases += 1;
+            }
+            // Cut off, nothing is made up: what was heard is a beginning of the whole.
+            let end = stream.len() - 2;
+            for at in (0..end).step_by(7) {
+                let (half, events) = fold(&[&stream[..at]]);
+                assert!(all.starts_with(&events), "{name} {at}");
+                assert!(half.result.is_none() && half.unreadable <= 1, "{name} {at}");
+                cases += 1;
+            }
+            // A piece that is lost costs its own line and perhaps the next, and reading goes on.
+            for at in (0..end.saturating_sub(90)).step_by(97) {
+                let (torn, _) = fold(&[&stream[..at], b"\0\0}{\xc3", &stream[at + 90..]]);
+                assert!(torn.unreadable <= 2, "{name} {at}: {}", torn.unreadable);
+                cases += 1;
+            }
+        }
+        assert!(cases > 2_000, "{cases}");
+    }
+
+    #[test]
+    fn keys_may_come_in_any_order_and_events_may_be_unknown() {
+        let stream = br#"
+{"message":{"content":[{"text":"a","type":"text"}],"usage":{"output_tokens":2,"input_tokens":1},"id":"m"},"type":"assistant"}
+{"message":{"content":[{"text":"b","type":"text"}],"usage":{"output_tokens":2,"input_tokens":1},"id":"m"},"type":"assistant"}
+{"type":"from_the_future","x":[]}
+{"type":7}
+[1]
+null
+{}
+{"type":"assistant"}
+{"type":"user","message":{"content":"text"}}
+{"type":"user","message":{"content":[{"type":"tool_result","is_error":true}]}}
+{"type":"rate_limit_event"}
+{"result":"ab","is_error":false,"subtype":"success","usage":{"input_tokens":1},"type":"result"}"#;
+        let (transcript, events) = fold(&[stream]);
+        // A list and a null are no events.
+        assert_eq!(transcript.unreadable, 2);
+        let usage = |output| {
+            OwnedEvent::Usage(Usage {
+                input_tokens: 1,
+                output_tokens: output,
+                ..Usage::default()
+            })
+        };
+        let expected = [
+            OwnedEvent::Text("a".into()),
+            usage(2),
+            OwnedEvent::Text("b".into()),
+            usage(2),
+            OwnedEvent::ToolResult { failed: true },
+            OwnedEvent::Limit(Limit {
+                until: None,
+                reached: false,
+                overage: false,
+            }),
+            usage(0),
+        ];
+        assert_eq!(events, expected);
+    }
+
+    #[test]
+    fn what_helpers_used_counts_and_money_is_never_less_than_the_whole() {
+        let result = serde_json::json!({
+            "usage": {"input_tokens": 1200, "output_tokens": 5},
+            "total_cost_usd": 0.5,
+            "modelUsage": {
+                "a": {"inputTokens": 3000, "cacheReadInputTokens": 100, "outputTokens": 7, "costUSD": 0.1},
+                "b": {"inputTokens": 1800, "cacheCreationInputTokens": 10, "outputTokens": 8, "costUSD": 0.2},
+            },
+        });
+        let usage = total(&result).unwrap();
+        assert_eq!((usage.input_tokens, usage.output_tokens), (4910, 15));
+        assert_eq!(
+            (usage.cached_input_tokens, usage.cost_micros),
+            (100, Some(500_000))
+        );
+        assert_eq!(total(&serde_json::json!({})), None);
+        let bare = total(&serde_json::json!({"usage": {"input_tokens": 3}})).unwrap();
+        assert_eq!((bare.input_tokens, bare.cost_micros), (3, None));
+        let odd = serde_json::json!({"usage": {}, "total_cost_usd": -1e300});
+        assert_eq!(total(&odd).unwrap().cost_micros, Some(0));
+    }
+}

@@ -1,0 +1,303 @@
+//! Codex as a backend: `codex exec --json`, one question and one answer.
+//!
+//! - **The question** goes in on standard input, which is closed after it: an open one hangs the
+//!   program, and a command line can be read by every user.
+//! - **No tools** unless the configuration names some (`tools = ["shell"]`): then its shell, the only
+//!   one that it is given. The user's own configuration and rules are not read, so no hook, no
+//!   notifier and no MCP server runs; another provider is described in `args` by `-c` options.
+//! - **Sandbox mode.** Behind our walls its own sandbox is off (`danger-full-access`): a second one
+//!   inside of ours often cannot be raised, and the program then says nothing of a command that it
+//!   could not run. Without our walls it is `read-only`.
+//! - **Success** is exit code 0, a completed turn and a last message that is not empty and, with a
+//!   schema, JSON. Commands that failed on the way are noted.
+//! - It states no cost: whoever keeps accounts prices its tokens.
+//!
+//! Must never wait for an approval, and never leave a file of the question behind.
+
+mod stream;
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use runner_engine::process::{Cancel, ChildSpec, Ended, Status, Stdin};
+
+use crate::agent::{self, Plan, prompt, words};
+use crate::artifact::Folder;
+use crate::redact::Secrets;
+use crate::{Backend, BackendError, Description, Event, Reply, Request, Sink, Stop, answer, child};
+use stream::Transcript;
+
+/// The schema of the answer, in the run folder.
+const SCHEMA_FILE: &str = "answer.schema.json";
+
+/// What it has beside the shell, none of which answers a question.
+const FEATURES: &[&str] = &[
+    "hooks",
+    "plugins",
+    "apps",
+    "multi_agent",
+    "goals",
+    "view_image",
+    "image_generation",
+    "browser_use",
+    "computer_use",
+];
+const SHELL: &[&str] = &["shell_tool", "unified_exec"];
+
+/// Codex.
+#[derive(Clone, Debug)]
+pub(crate) struct Codex {
+    plan: Arc<Plan>,
+}
+
+impl Codex {
+    pub(crate) fn new(plan: Plan) -> Self {
+        Self {
+            plan: Arc::new(plan),
+        }
+    }
+}
+
+/// The mode of its own sandbox.
+fn sandbox(plan: &Plan) -> &'static str {
+    if plan.walled() {
+        "danger-full-access"
+    } else {
+        "read-only"
+    }
+}
+
+#[async_trait]
+impl Backend for Codex {
+    fn name(&self) -> &str {
+        &self.plan.name
+    }
+
+    fn describe(&self) -> Description {
+        let tools = if self.plan.tools.is_empty() {
+            "no tools"
+        } else {
+            "its shell"
+        };
+        let own = format!("{tools}, its own sandbox {}", sandbox(&self.plan));
+        Description {
+            kind: "codex".to_owned(),
+            model: self.plan.model.clone(),
+            containment: self.plan.containment(&own),
+        }
+    }
+
+    fn preflight(&self) -> Result<(), BackendError> {
+        self.plan.check()
+    }
+
+    async fn run(
+        &self,
+        request: &Request,
+        sink: &mut dyn Sink,
+        cancel: &Cancel,
+    ) -> Result<Reply, BackendError> {
+        self.plan.check()?;
+        self.plan.prepare()?;
+        let secrets = Secrets::of(&self.plan.env);
+        let folder = put_schema(request)?;
+        let reader = Transcript::default();
+        let spec = spec(&self.plan, request, folder.is_some());
+        let watched = agent::watch(spec, reader, sink, cancel).await;
+        if let Some(folder) = folder {
+            let _in_our_own_folder = folder.remove(SCHEMA_FILE);
+        }
+        let agent::Watched {
+            spec,
+            ended,
+            reader: transcript,
+            overlong,
+            heard,
+        } = watched?;
+        self.plan.was_held(&ended);
+        let mut notes = agent::leftovers(transcript.unreadable, overlong, ended.killed);
+        let ended = child::by_itself(&spec, ended, cancel, &secrets)?;
+        let mut reply = reply(&self.plan, &spec, request, &secrets, transcript, &ended)?;
+        reply.notes.append(&mut notes);
+        if heard != reply.text {
+            sink.event(Event::Text(&reply.text));
+        }
+        reply
+            .notes
+            .iter()
+            .for_each(|note| sink.event(Event::Note(note)));
+        Ok(reply)
+    }
+}
+
+/// Writes the schema where the program finds it. Without a run folder the question alone says it.
+fn put_schema(request: &Request) -> Result<Option<Folder>, BackendError> {
+    let (Some(schema), Some(path)) = (&request.schema, &request.run_dir) else {
+        return Ok(None);
+    };
+    // Providers take only schemas that close every object.
+    let schema = prompt::rooted(schema);
+    if !is_closed(&schema) {
+        return Ok(None);
+    }
+    let put = || {
+        let folder = Folder::open(path)?;
+        folder.remove(SCHEMA_FILE)?;
+        folder.write_new(SCHEMA_FILE, schema.to_string().as_bytes())?;
+        Ok(folder)
+    };
+    put().map(Some).map_err(|error: std::io::Error| {
+        let folder = path.display();
+        BackendError::Rejected {
+            why: format!("cannot write {SCHEMA_FILE} in the run folder {folder}: {error}"),
+        }
+    })
+}
+
+/// Whether every object in a schema names all its keys, requires them and takes no other, and every
+/// list says what is in it: what strict structured output asks for.
+fn is_closed(schema: &serde_json::Value) -> bool {
+    let own = match schema["type"].as_str() {
+        Some("object") => {
+            let keys = schema["properties"].as_object();
+            let required = schema["required"].as_array();
+            schema["additionalProperties"] == false
+                && keys.is_some_and(|keys| {
+                    required.is_some_and(|required| {
+                        keys.keys().all(|key| required.iter().any(|it| it == key))
+                    })
+                })
+        }
+        Some("array") => schema["items"].is_object(),
+        _ => true,
+    };
+    let below = schema["properties"].as_object().into_iter().flatten();
+    own && below.map(|(_, below)| below).all(is_closed)
+        && (schema["items"].is_null() || is_closed(&schema["items"]))
+}
+
+fn spec(plan: &Plan, request: &Request, schema: bool) -> ChildSpec {
+    let mut args: Vec<String> = [
+        "exec",
+        "--json",
+        "--skip-git-repo-check",
+        "--ignore-user-config",
+        "--ignore-rules",
+        "--color",
+        "never",
+        "-s",
+        sandbox(plan),
+        "-c",
+        "approval_policy=\"never\"",
+        "-c",
+        "web_search=\"disabled\"",
+    ]
+    .map(str::to_owned)
+    .into();
+    let shell = if plan.tools.is_empty() { SHELL } else { &[] };
+    for feature in FEATURES.iter().chain(shell) {
+        args.extend(["-c".to_owned(), format!("features.{feature}=false")]);
+    }
+    if !plan.sessions {
+        args.push("--ephemeral".to_owned());
+    }
+    if let Some(model) = &plan.model {
+        args.extend(["-m".to_owned(), model.clone()]);
+    }
+    if let (true, Some(folder)) = (schema, &request.run_dir) {
+        let path = folder.join(SCHEMA_FILE);
+        args.extend(["--output-schema".to_owned(), path.display().to_string()]);
+    }
+    args.extend(plan.args.iter().cloned());
+    args.push("-".to_owned());
+    let mut env = plan.env.clone();
+    if let Some(state) = plan.state.as_ref().and_then(|path| path.to_str()) {
+        env.insert("CODEX_HOME".to_owned(), state.to_owned());
+    }
+    // `codex exec` reads the key under its own name.
+    if let (Some(key), false) = (
+        env.get("OPENAI_API_KEY").cloned(),
+        env.contains_key("CODEX_API_KEY"),
+    ) {
+        env.insert("CODEX_API_KEY".to_owned(), key);
+    }
+    ChildSpec {
+        program: plan.program.clone(),
+        args: args.into_iter().map(OsString::from).collect(),
+        cwd: request
+            .run_dir
+            .clone()
+            .unwrap_or_else(|| PathBuf::from("/")),
+        env,
+        stdin: Stdin::Bytes(prompt::text(request).into_bytes()),
+        limits: child::limits(&request.limits, plan.quiet, plan.output_cap),
+        marker: request.id.clone(),
+        confine: plan.walls(),
+    }
+}
+
+fn reply(
+    plan: &Plan,
+    spec: &ChildSpec,
+    request: &Request,
+    secrets: &Secrets,
+    transcript: Transcript,
+    ended: &Ended,
+) -> Result<Reply, BackendError> {
+    let well = ended.status == Status::Exit(0) || ended.lingered;
+    if !well || !transcript.completed {
+        let stderr = String::from_utf8_lossy(&ended.stderr);
+        if well && transcript.error.is_none() {
+            return Err(BackendError::Malformed {
+                why: "exit 0 without a completed turn".to_owned(),
+                excerpt: secrets.head(&String::from_utf8_lossy(&ended.stdout), 200),
+            });
+        }
+        let said = transcript.error.as_deref().unwrap_or(&stderr);
+        let why = secrets.head(said.trim(), 400);
+        let said = words::Said {
+            text: said,
+            ..words::Said::default()
+        };
+        let meaning = words::meaning(said, &plan.here(), why.clone());
+        return Err(meaning
+            .unwrap_or_else(|| child::crash(spec, ended, &format!("failed: {why}"), secrets)));
+    }
+    let text = transcript.message.unwrap_or_default();
+    if text.trim().is_empty() {
+        return Err(BackendError::Malformed {
+            why: "exit 0 with an empty answer".to_owned(),
+            excerpt: String::new(),
+        });
+    }
+    let (text, value) = answer::read(request, text.into_bytes(), "the answer", false, secrets)?;
+    let (text, value) = match (&request.schema, value) {
+        (Some(schema), Some(value)) => {
+            let bare = prompt::unrooted(schema, value.clone());
+            let text = if bare == value {
+                text
+            } else {
+                bare.to_string()
+            };
+            (text, Some(bare))
+        }
+        (_, value) => (text, value),
+    };
+    let mut notes = Vec::new();
+    if transcript.failed_commands > 0 {
+        let failed = transcript.failed_commands;
+        notes.push(format!("{failed} of its commands failed"));
+    }
+    if ended.lingered {
+        notes.push("it had to be ended after its answer".to_owned());
+    }
+    Ok(Reply {
+        text,
+        value,
+        usage: transcript.usage,
+        stop: Stop::End,
+        notes,
+    })
+}

@@ -1,0 +1,132 @@
+//! The events of `codex exec --json`, folded to what they come to.
+//!
+//! ```text
+//! thread.started ─> turn.started ─> item.* ─> turn.completed{usage} | error, turn.failed{error}
+//! ```
+//!
+//! Must never fail: a line that is no event is counted, an unknown event passes. An item of type
+//! `error` is a remark of the program (that it does not know a model's size, for one), no failure.
+
+use runner_engine::process::Verdict;
+use serde_json::Value;
+
+use crate::agent::Reader;
+use crate::request::Usage;
+use crate::sink::OwnedEvent;
+
+/// What the events came to.
+#[derive(Debug, Default)]
+pub(crate) struct Transcript {
+    /// The last thing that the model said.
+    pub message: Option<String>,
+    /// The turn was completed.
+    pub completed: bool,
+    /// Why it failed, in the program's words.
+    pub error: Option<String>,
+    /// What it cost.
+    pub usage: Option<Usage>,
+    /// Commands that did not end with exit code 0.
+    pub failed_commands: u64,
+    /// Lines that are no event.
+    pub unreadable: u64,
+}
+
+impl Reader for Transcript {
+    fn line(&mut self, line: &[u8], tell: &mut dyn FnMut(OwnedEvent)) -> Verdict {
+        if line.iter().all(u8::is_ascii_whitespace) {
+            return Verdict::Continue;
+        }
+        let Ok(Value::Object(event)) = serde_json::from_slice(line) else {
+            self.unreadable += 1;
+            return Verdict::Continue;
+        };
+        let event = Value::Object(event);
+        match event["type"].as_str() {
+            Some("item.started") => started(&event["item"], tell),
+            Some("item.completed") => self.item(&event["item"], tell),
+            Some("turn.completed") => {
+                self.completed = true;
+                self.usage = usage(&event["usage"]);
+                if let Some(usage) = self.usage {
+                    tell(OwnedEvent::Usage(usage));
+                }
+                return Verdict::ResultSeen;
+            }
+            Some("turn.failed") => {
+                self.error = Some(words(&event["error"]["message"]));
+                return Verdict::ResultSeen;
+            }
+            // It may go on trying: `turn.failed` or the exit code says how it went.
+            Some("error") => {
+                let message = words(&event["message"]);
+                tell(OwnedEvent::Note(message.clone()));
+                self.error = Some(message);
+            }
+            _ => {}
+        }
+        Verdict::Continue
+    }
+}
+
+impl Transcript {
+    fn item(&mut self, item: &Value, tell: &mut dyn FnMut(OwnedEvent)) {
+        match item["type"].as_str() {
+            Some("agent_message") => {
+                if let Some(text) = item["text"].as_str() {
+                    tell(OwnedEvent::Text(text.to_owned()));
+                    self.message = Some(text.to_owned());
+                }
+            }
+            Some("error") => tell(OwnedEvent::Note(words(&item["message"]))),
+            Some(kind) if is_tool(kind) => {
+                let code = &item["exit_code"];
+                let status = item["status"].as_str().unwrap_or("completed");
+                let failed = status != "completed" || code.as_i64().is_some_and(|code| code != 0);
+                self.failed_commands += u64::from(failed);
+                tell(OwnedEvent::ToolResult { failed });
+            }
+            _ => {}
+        }
+    }
+}
+
+fn started(item: &Value, tell: &mut dyn FnMut(OwnedEvent)) {
+    if let Some(kind) = item["type"].as_str().filter(|kind| is_tool(kind)) {
+        tell(OwnedEvent::ToolUse(kind.to_owned()));
+    }
+}
+
+fn is_tool(kind: &str) -> bool {
+    matches!(
+        kind,
+        "command_execution" | "file_change" | "mcp_tool_call" | "web_search"
+    )
+}
+
+/// An API's error may come as its whole JSON: then its sentence.
+fn words(message: &Value) -> String {
+    let text = message.as_str().unwrap_or_default();
+    let inner = serde_json::from_str::<Value>(text).ok();
+    let inner = inner.as_ref().map(|value| &value["error"]);
+    match inner.and_then(|error| error["message"].as_str()) {
+        Some(sentence) => {
+            let code = inner.and_then(|error| error["code"].as_str().or(error["type"].as_str()));
+            format!("{}: {sentence}", code.unwrap_or("error"))
+        }
+        None => text.to_owned(),
+    }
+}
+
+fn usage(usage: &Value) -> Option<Usage> {
+    usage.as_object()?;
+    let count = |key: &str| usage[key].as_u64();
+    let input = count("input_tokens")?;
+    let output = count("output_tokens")?;
+    let cached = count("cached_input_tokens").unwrap_or(0);
+    Some(Usage {
+        input_tokens: input,
+        output_tokens: output,
+        cached_input_tokens: cached,
+        cost_micros: None,
+    })
+}

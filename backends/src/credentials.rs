@@ -1,0 +1,246 @@
+//! Whether a program can log in, without asking anyone; and keys that lie in a file of their own.
+//!
+//! A key comes from the environment, from the program's own login, or from an `env_file` that only
+//! its owner may read. What is found is named, never shown. Passing promises nothing: only the
+//! provider knows whether a key is good. Must never put a key into a message, and never write one.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Read as _;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
+
+use serde_json::Value;
+
+use crate::agent::Plan;
+use crate::error::BackendError;
+
+/// The largest file of keys, or of a login.
+const LARGEST: u64 = 1024 * 1024;
+
+/// Variables that may be a program's key.
+const KEYS: [(&str, &[&str]); 2] = [
+    (
+        "claude",
+        &[
+            "CLAUDE_CODE_OAUTH_TOKEN",
+            "ANTHROPIC_API_KEY",
+            "ANTHROPIC_AUTH_TOKEN",
+        ],
+    ),
+    ("codex", &["CODEX_API_KEY", "OPENAI_API_KEY"]),
+];
+
+/// What else a program is given of the environment when its instance names nothing: no secrets, but
+/// where and through what it reaches its provider.
+const PLACES: [&str; 10] = [
+    "ANTHROPIC_BASE_URL",
+    "CLAUDE_CONFIG_DIR",
+    "CODEX_HOME",
+    "HTTPS_PROXY",
+    "HTTP_PROXY",
+    "NO_PROXY",
+    "https_proxy",
+    "no_proxy",
+    "NODE_EXTRA_CA_CERTS",
+    "SSL_CERT_FILE",
+];
+
+/// Whether a variable only says where something is.
+pub fn is_place(name: &str) -> bool {
+    PLACES.contains(&name)
+}
+
+/// The variables that a program of this kind usually finds its key in.
+pub(crate) fn usual(kind: &str) -> impl Iterator<Item = &'static str> + use<> {
+    let keys = KEYS.iter().find(|(name, _)| *name == kind);
+    let places = keys.map_or(&[][..], |_| &PLACES[..]);
+    keys.map_or(&[][..], |(_, keys)| *keys)
+        .iter()
+        .chain(places)
+        .copied()
+}
+
+/// How a program of this kind is installed.
+pub(crate) fn install(kind: &str) -> &'static str {
+    match kind {
+        "claude" => "npm install -g @anthropic-ai/claude-code",
+        "codex" => "npm install -g @openai/codex",
+        _ => "install it, or give its path in `program`",
+    }
+}
+
+/// What an instance will log in with.
+///
+/// # Errors
+/// [`BackendError::Auth`]: nothing was found, and what mends it.
+pub(crate) fn plausible(plan: &Plan) -> Result<String, BackendError> {
+    let keys = KEYS.iter().find(|(name, _)| *name == plan.kind);
+    let keys = keys.map_or(&[][..], |(_, keys)| *keys);
+    let own = plan.named.iter().map(String::as_str);
+    let set = |name: &&str| plan.env.get(*name).is_some_and(|value| !value.is_empty());
+    if let Some(name) = keys.iter().copied().chain(own).find(set) {
+        return Ok(format!("{name} is set"));
+    }
+    let (file, good): (_, fn(&Value) -> bool) = match plan.kind {
+        "claude" => (".credentials.json", |login| {
+            text(&login["claudeAiOauth"]["accessToken"])
+        }),
+        _ => ("auth.json", |login| {
+            text(&login["OPENAI_API_KEY"]) || text(&login["tokens"]["access_token"])
+        }),
+    };
+    let mend = match plan.kind {
+        "claude" => {
+            "log in with `claude`, or set CLAUDE_CODE_OAUTH_TOKEN (`claude setup-token`) or ANTHROPIC_API_KEY"
+        }
+        _ => "log in with `codex login`, or set CODEX_API_KEY",
+    };
+    let Some(state) = home(plan) else {
+        let why = format!("HOME is not set, so there is no login to be found; {mend}");
+        return Err(BackendError::Auth { why });
+    };
+    let path = state.join(file);
+    let why = match read(&path) {
+        Ok(bytes) => match serde_json::from_slice::<Value>(&bytes) {
+            Ok(login) if good(&login) => return Ok(format!("login in {}", path.display())),
+            Ok(_) => format!("{} holds no login", path.display()),
+            Err(_) => format!("{} is not JSON", path.display()),
+        },
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            format!("no key in the environment and no {}", path.display())
+        }
+        Err(error) => format!("{} cannot be read: {error}", path.display()),
+    };
+    Err(BackendError::Auth {
+        why: format!("{why}; {mend}"),
+    })
+}
+
+/// The program's own folder.
+pub(crate) fn home(plan: &Plan) -> Option<std::path::PathBuf> {
+    if let Some(state) = &plan.state {
+        return Some(state.clone());
+    }
+    let (variable, below) = match plan.kind {
+        "claude" => ("CLAUDE_CONFIG_DIR", ".claude"),
+        _ => ("CODEX_HOME", ".codex"),
+    };
+    match plan.env.get(variable) {
+        Some(path) => Some(path.into()),
+        None => Some(Path::new(plan.env.get("HOME")?).join(below)),
+    }
+}
+
+fn text(value: &Value) -> bool {
+    value.as_str().is_some_and(|text| !text.is_empty())
+}
+
+fn read(path: &Path) -> std::io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    File::open(path)?.take(LARGEST).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// The variables in an `env_file`: lines of `NAME=VALUE`, empty ones and those with `#` passed over,
+/// quotes around a value taken away, nothing expanded.
+///
+/// # Errors
+/// [`BackendError::Auth`]: it cannot be read, others may read or write it, or a line is none. No line
+/// is shown.
+pub fn from_file(path: &Path) -> Result<BTreeMap<String, String>, BackendError> {
+    let shown = path.display();
+    let bad = |why: String| BackendError::Auth { why };
+    let mut file =
+        File::open(path).map_err(|error| bad(format!("cannot read {shown}: {error}")))?;
+    let meta = file
+        .metadata()
+        .map_err(|error| bad(format!("cannot look at {shown}: {error}")))?;
+    if !meta.is_file() {
+        return Err(bad(format!("{shown} is no regular file")));
+    }
+    let mode = meta.mode() & 0o777;
+    if mode & 0o077 != 0 {
+        return Err(bad(format!(
+            "{shown} holds keys and others may open it (mode {mode:o}): chmod 600 {shown}"
+        )));
+    }
+    if meta.len() > LARGEST {
+        return Err(bad(format!("{shown} is larger than {LARGEST} bytes")));
+    }
+    let mut whole = String::new();
+    file.read_to_string(&mut whole)
+        .map_err(|error| bad(format!("cannot read {shown}: {error}")))?;
+    let mut variables = BTreeMap::new();
+    for (at, line) in whole.lines().enumerate() {
+        let line = line.trim();
+        if line.is_empty() || line.starts_with('#') {
+            continue;
+        }
+        let line = line.strip_prefix("export ").unwrap_or(line);
+        let plain = |name: &str| {
+            let mut chars = name.chars();
+            chars
+                .next()
+                .is_some_and(|c| c.is_ascii_alphabetic() || c == '_')
+                && chars.all(|c| c.is_ascii_alphanumeric() || c == '_')
+        };
+        match line.split_once('=') {
+            Some((name, value)) if plain(name.trim_end()) && !value.contains('\0') => {
+                let value = value.trim();
+                let quoted = ['"', '\'']
+                    .into_iter()
+                    .find_map(|mark| value.strip_prefix(mark)?.strip_suffix(mark));
+                let value = quoted.unwrap_or(value);
+                variables.insert(name.trim_end().to_owned(), value.to_owned());
+            }
+            _ => {
+                let line = at + 1;
+                return Err(bad(format!("{shown}:{line}: it must be NAME=VALUE")));
+            }
+        }
+    }
+    Ok(variables)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::{self, Permissions};
+    use std::os::unix::fs::PermissionsExt as _;
+
+    #[test]
+    fn a_file_of_keys_is_its_owners_alone_and_never_shown() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("keys");
+        let put = |text: &str, mode| {
+            fs::write(&path, text).unwrap();
+            fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
+            from_file(&path)
+        };
+        let good = put("# mine\n\nexport A = \"x y\"\nB='z'\nC=d=e\n", 0o600).unwrap();
+        let good: Vec<_> = good.iter().map(|(a, b)| (a.as_str(), b.as_str())).collect();
+        assert_eq!(good, [("A", "x y"), ("B", "z"), ("C", "d=e")]);
+        for mode in [0o640, 0o604, 0o620, 0o602, 0o666] {
+            let error = put("A=canary", mode).unwrap_err();
+            assert!(error.to_string().contains("chmod 600"), "{error}");
+            assert!(matches!(error, BackendError::Auth { .. }));
+        }
+        for text in [
+            "canary",
+            "=canary",
+            "A B=canary",
+            "1A=canary",
+            "A=ca\0nary",
+            "A=canary\nü=canary",
+        ] {
+            let error = put(text, 0o600).unwrap_err().to_string();
+            assert!(
+                error.contains("NAME=VALUE") && !error.contains("canary"),
+                "{error}"
+            );
+        }
+        assert!(from_file(place.path()).is_err());
+        assert!(from_file(&place.path().join("absent")).is_err());
+    }
+}

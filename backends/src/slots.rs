@@ -1,0 +1,198 @@
+//! How many requests of one login are under way at once, over all processes of this host.
+//!
+//! ```text
+//! run ──> slot free? ──no──> wait a little; cancelled, or too late: Unavailable
+//!             │ yes: flock, held until the answer is there
+//!             v
+//!        inner backend
+//! ```
+//!
+//! Programs that log in by themselves renew their login while they work, and two that do so at the
+//! same moment can lose it. So what is counted is the *login*: the program and its folder, however
+//! many instances share it. A slot is an `flock` on a file that is never deleted: the kernel frees it
+//! with its process, so no slot is ever lost.
+//!
+//! Rejected: the queue's groups. They count jobs, before it is known whom a job will ask, and a
+//! fallback asks somebody else; and a login knows no projects or jobs. Must never hold a slot while
+//! nothing is asked.
+
+use std::fs::{self, File, TryLockError};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use runner_engine::process::Cancel;
+use runner_engine::time::boot_time;
+
+use crate::{Backend, BackendError, Description, Event, Reply, Request, Sink};
+
+/// How soon it is looked again, at first and at last.
+const TURN: (Duration, Duration) = (Duration::from_millis(20), Duration::from_millis(500));
+
+/// A backend that waits for its turn.
+pub(crate) struct Slotted {
+    pub inner: Arc<dyn Backend>,
+    /// Where the lock files lie.
+    pub folder: PathBuf,
+    /// Names the login.
+    pub login: String,
+    /// How many at once.
+    pub slots: u32,
+}
+
+#[async_trait]
+impl Backend for Slotted {
+    fn name(&self) -> &str {
+        self.inner.name()
+    }
+
+    fn describe(&self) -> Description {
+        self.inner.describe()
+    }
+
+    fn preflight(&self) -> Result<(), BackendError> {
+        self.inner.preflight()
+    }
+
+    async fn run(
+        &self,
+        request: &Request,
+        sink: &mut dyn Sink,
+        cancel: &Cancel,
+    ) -> Result<Reply, BackendError> {
+        let began = boot_time();
+        let _slot = self.take(request.limits.total, sink, cancel).await?;
+        let waited = boot_time().saturating_sub(began);
+        let mut request = request.clone();
+        request.limits.total = request.limits.total.saturating_sub(waited);
+        self.inner.run(&request, sink, cancel).await
+    }
+}
+
+impl Slotted {
+    async fn take(
+        &self,
+        patience: Duration,
+        sink: &mut dyn Sink,
+        cancel: &Cancel,
+    ) -> Result<File, BackendError> {
+        let began = boot_time();
+        let mut turn = TURN.0;
+        let mut told = false;
+        loop {
+            if let Some(why) = cancel.why() {
+                return Err(BackendError::Cancelled { why });
+            }
+            if let Some(slot) = self.free()? {
+                return Ok(slot);
+            }
+            let waited = boot_time().saturating_sub(began);
+            if waited >= patience {
+                return Err(BackendError::Unavailable {
+                    why: format!(
+                        "waited {:.0} s for one of {} slots of {}: other runs hold them (backends.{}.slots)",
+                        waited.as_secs_f64(),
+                        self.slots,
+                        self.login,
+                        self.name()
+                    ),
+                });
+            }
+            if !told {
+                sink.event(Event::Note("waits for a slot: others use its login"));
+                told = true;
+            }
+            let turn_ends = turn.min(patience.saturating_sub(waited));
+            let _cancelled_or_not = tokio::time::timeout(turn_ends, cancel.cancelled()).await;
+            turn = (turn * 2).min(TURN.1);
+        }
+    }
+
+    fn free(&self) -> Result<Option<File>, BackendError> {
+        let bad = |error: std::io::Error| BackendError::Rejected {
+            why: format!("cannot lock a slot in {}: {error}", self.folder.display()),
+        };
+        fs::create_dir_all(&self.folder).map_err(bad)?;
+        for number in 0..self.slots {
+            let path = self.folder.join(format!("{}.{number}.lock", self.login));
+            let file = File::options()
+                .create(true)
+                .truncate(false)
+                .write(true)
+                .open(path)
+                .map_err(bad)?;
+            match file.try_lock() {
+                Ok(()) => return Ok(Some(file)),
+                Err(TryLockError::WouldBlock) => {}
+                Err(TryLockError::Error(error)) => return Err(bad(error)),
+            }
+        }
+        Ok(None)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{RequestLimits, Scripted, Step, VecSink};
+    use serde_json::json;
+
+    fn slotted(folder: &std::path::Path, slots: u32) -> Slotted {
+        let steps = (0..9).map(|_| Step::Answer(json!(1)));
+        Slotted {
+            inner: Arc::new(Scripted::new("under-test", steps)),
+            folder: folder.to_owned(),
+            login: "claude-test".to_owned(),
+            slots,
+        }
+    }
+
+    fn request(total: Duration) -> Request {
+        Request {
+            id: "r/1".into(),
+            purpose: "test".into(),
+            instructions: String::new(),
+            sources: Vec::new(),
+            rule_answer: json!(null),
+            offer: json!(null),
+            schema: None,
+            limits: RequestLimits {
+                total,
+                ..RequestLimits::default()
+            },
+            run_dir: None,
+        }
+    }
+
+    fn block_on<T>(future: impl Future<Output = T>) -> T {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .build();
+        runtime.unwrap().block_on(future)
+    }
+
+    #[test]
+    fn a_login_answers_so_many_at_once_and_the_next_waits_its_turn() {
+        let folder = tempfile::tempdir().unwrap();
+        let two = slotted(folder.path(), 2);
+        let cancel = Cancel::new().unwrap();
+        let first = two.free().unwrap().unwrap();
+        let second = two.free().unwrap().unwrap();
+        assert!(two.free().unwrap().is_none());
+        // Another instance of the same login knows of both.
+        assert!(slotted(folder.path(), 1).free().unwrap().is_none());
+        let (short, long) = (Duration::from_millis(80), Duration::from_secs(60));
+        let mut sink = VecSink::default();
+        let error = block_on(two.run(&request(short), &mut sink, &cancel)).unwrap_err();
+        assert!(matches!(&error, BackendError::Unavailable { why } if why.contains("2 slots")));
+        assert_eq!(sink.events.len(), 1);
+        drop(first);
+        block_on(two.run(&request(long), &mut VecSink::default(), &cancel)).unwrap();
+        let third = two.free().unwrap().unwrap();
+        cancel.cancel("told to");
+        let stopped = block_on(two.run(&request(long), &mut VecSink::default(), &cancel));
+        assert!(matches!(stopped, Err(BackendError::Cancelled { .. })));
+        drop((second, third));
+    }
+}

@@ -1,0 +1,70 @@
+//! Agent programs in the suite: scripts that speak their streams.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use runner_backends::{BackendSpec, build};
+
+use super::{CANARY, Case, OUTPUT_CAP, Situation as S, around};
+
+/// The folder of the scripts.
+pub const FAKES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fakes");
+
+pub fn claude(situation: S, place: &Path) -> Option<Case> {
+    agent("claude", situation, place)
+}
+
+pub fn codex(situation: S, place: &Path) -> Option<Case> {
+    agent("codex", situation, place)
+}
+
+fn agent(kind: &str, situation: S, place: &Path) -> Option<Case> {
+    // They answer on their streams only.
+    if matches!(situation, S::GoodInAFile | S::LinkedFile | S::HalfFile) {
+        return None;
+    }
+    let calls = place.join("calls");
+    let fifo = place.join("fifo");
+    let begun = (situation == S::CancelledMidway).then(|| {
+        let mode = rustix::fs::Mode::RWXU;
+        rustix::fs::mkfifoat(rustix::fs::CWD, &fifo, mode).unwrap();
+        fifo.clone()
+    });
+    let env: BTreeMap<String, String> = [
+        ("PATH", "/usr/bin:/bin"),
+        ("HOME", place.to_str().unwrap()),
+        ("SECRET", CANARY),
+        ("CALLS", calls.to_str().unwrap()),
+        ("FIFO", fifo.to_str().unwrap()),
+        ("SITUATION", &format!("{situation:?}")),
+    ]
+    .map(|(name, value)| (name.to_owned(), value.to_owned()))
+    .into();
+    let mut names = ["SECRET", "CALLS", "FIFO", "SITUATION"]
+        .map(str::to_owned)
+        .to_vec();
+    if situation == S::MissingVariable {
+        names.push("NOBODY_SET_THIS".to_owned());
+    }
+    let program = match situation {
+        S::MissingProgram => "no-such-agent".to_owned(),
+        _ => format!("{FAKES}/{kind}"),
+    };
+    let spec = BackendSpec {
+        name: "under-test".into(),
+        kind: kind.into(),
+        program: Some(program),
+        env: names,
+        only_env: true,
+        output_cap: Some(OUTPUT_CAP),
+        ..BackendSpec::default()
+    };
+    Some(Case {
+        backend: build(&spec, &around(&env)).unwrap(),
+        // The scripts answer with the answer by rule that they were shown.
+        answer: |request| request.rule_answer.clone(),
+        calls: Box::new(move || fs::read_to_string(&calls).map_or(0, |text| text.lines().count())),
+        begun,
+    })
+}

@@ -1,0 +1,113 @@
+//! What only a `command` does: files in its run folder, its own environment.
+
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use runner_backends::{Backend, BackendSpec, NullSink, Request, VecSink, build};
+use runner_engine::process::Cancel;
+use serde_json::json;
+
+use super::{Situation as S, around, ask, block_on, command, place, request};
+
+#[test]
+fn a_programs_folder_holds_the_request_and_no_older_answer() {
+    let (place, run_dir) = place();
+    fs::write(
+        run_dir.join("proposals.json"),
+        "[\"of an earlier attempt\"]",
+    )
+    .unwrap();
+    std::os::unix::fs::symlink("/etc/passwd", run_dir.join("request.json")).unwrap();
+    let case = command(S::Empty, place.path()).unwrap();
+    let request = request(S::Empty, &run_dir, 1);
+    let error = ask(S::Empty, &case, &request, &mut VecSink::default()).unwrap_err();
+    assert_eq!(error.to_string(), "exit 0 without an answer");
+    let written = fs::read(run_dir.join("request.json")).unwrap();
+    assert_eq!(
+        serde_json::from_slice::<Request>(&written).unwrap(),
+        request
+    );
+}
+
+#[test]
+fn a_programs_file_wins_over_what_it_says() {
+    let (place, run_dir) = place();
+    let case = command(S::GoodInAFile, place.path()).unwrap();
+    let request = request(S::GoodInAFile, &run_dir, 1);
+    let reply = ask(S::GoodInAFile, &case, &request, &mut VecSink::default()).unwrap();
+    let ignored = "15 bytes on stdout were ignored: proposals.json is the answer";
+    assert_eq!((reply.usage, reply.notes), (None, vec![ignored.to_owned()]));
+}
+
+#[test]
+fn without_a_schema_text_may_be_text() {
+    let (place, run_dir) = place();
+    let case = command(S::Prose, place.path()).unwrap();
+    let request = Request {
+        schema: None,
+        ..request(S::Prose, &run_dir, 1)
+    };
+    let reply = ask(S::Prose, &case, &request, &mut VecSink::default()).unwrap();
+    assert!(reply.text.starts_with("Sure!"));
+    assert_eq!(reply.value, None);
+}
+
+/// A command backend without the suite's own trimmings.
+fn program(place: &Path, script: &str, change: impl FnOnce(&mut BackendSpec)) -> Arc<dyn Backend> {
+    let file = place.join("agent.sh");
+    fs::write(&file, script).unwrap();
+    let mut spec = BackendSpec {
+        name: "program".into(),
+        kind: "command".into(),
+        program: Some("/bin/sh".into()),
+        args: vec![file.to_str().unwrap().into()],
+        ..BackendSpec::default()
+    };
+    change(&mut spec);
+    let env = [
+        ("PATH", "/usr/bin:/bin"),
+        ("NAMED", "given"),
+        ("OTHER", "kept back"),
+    ];
+    let env = env.map(|(name, value)| (name.to_owned(), value.to_owned()));
+    build(&spec, &around(&env.into())).unwrap()
+}
+
+#[test]
+fn a_quiet_program_has_only_its_total_deadline() {
+    let (place, run_dir) = place();
+    let backend = program(place.path(), "sleep 0.3; echo '[1]'", |spec| {
+        spec.quiet = true
+    });
+    let mut request = request(S::Good, &run_dir, 1);
+    request.limits.first_byte = Duration::from_millis(50);
+    let cancel = Cancel::new().unwrap();
+    let reply = block_on(backend.run(&request, &mut NullSink, &cancel)).unwrap();
+    assert_eq!(reply.value, Some(json!([1])));
+}
+
+#[test]
+fn a_program_sees_the_ordinary_variables_and_those_that_its_backend_names() {
+    let (place, run_dir) = place();
+    let script = "printf '[\"%s\", \"%s\", \"%s\"]' \"$RUNNER_RUN\" \"$NAMED\" \"${OTHER-absent}\"";
+    let backend = program(place.path(), script, |spec| spec.env.push("NAMED".into()));
+    let request = request(S::Good, &run_dir, 1);
+    let cancel = Cancel::new().unwrap();
+    let reply = block_on(backend.run(&request, &mut NullSink, &cancel)).unwrap();
+    assert_eq!(reply.value, Some(json!([request.id, "given", "absent"])));
+}
+
+#[test]
+fn a_program_needs_no_run_folder() {
+    let (place, _) = place();
+    let backend = program(place.path(), "pwd >&2; cat", |_| {});
+    let request = Request {
+        run_dir: None,
+        ..request(S::Good, place.path(), 1)
+    };
+    let cancel = Cancel::new().unwrap();
+    let reply = block_on(backend.run(&request, &mut NullSink, &cancel)).unwrap();
+    assert_eq!(reply.value, Some(serde_json::to_value(&request).unwrap()));
+}

@@ -1,0 +1,171 @@
+//! Streams that the real programs wrote, through the whole adapters: each ends as it must.
+#![allow(clippy::unwrap_used)] // a test's own set-up may fail loudly
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use jiff::Timestamp;
+use runner_backends::{
+    BackendError, BackendSpec, OwnedEvent, Reply, Request, RequestLimits, Surroundings, VecSink,
+    build,
+};
+use runner_engine::outcome::Class;
+use runner_engine::process::Cancel;
+use runner_engine::time::Clock;
+use serde_json::{Value, json};
+
+const HERE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests");
+
+fn replay(
+    recording: &str,
+    code: u8,
+    schema: Option<Value>,
+) -> (Result<Reply, BackendError>, Vec<OwnedEvent>) {
+    let (kind, _) = recording.split_once('/').unwrap();
+    let run_dir = tempfile::tempdir().unwrap();
+    let file = format!("{HERE}/recorded/{recording}.jsonl");
+    assert!(Path::new(&file).exists(), "{file}");
+    let env: BTreeMap<String, String> = [
+        ("PATH", "/usr/bin:/bin".to_owned()),
+        ("TZ", "UTC".to_owned()),
+        ("REPLAY", file),
+        ("CODE", code.to_string()),
+    ]
+    .map(|(name, value)| (name.to_owned(), value))
+    .into();
+    let spec = BackendSpec {
+        name: "recorded".into(),
+        kind: kind.into(),
+        program: Some(format!("{HERE}/fakes/replay")),
+        env: vec!["REPLAY".into(), "CODE".into()],
+        ..BackendSpec::default()
+    };
+    let around = Surroundings {
+        env: &env,
+        confine: None,
+        slots: Some(run_dir.path()),
+        clock: &Clock::Host,
+    };
+    let backend = build(&spec, &around).unwrap();
+    let request = Request {
+        id: format!("recorded{}/1", run_dir.path().display()),
+        purpose: "recorded".into(),
+        instructions: "say".into(),
+        sources: Vec::new(),
+        rule_answer: json!(null),
+        offer: json!({}),
+        schema,
+        limits: RequestLimits::default(),
+        run_dir: Some(run_dir.path().to_owned()),
+    };
+    let mut sink = VecSink::default();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .build();
+    let cancel = Cancel::new().unwrap();
+    let answer = runtime
+        .unwrap()
+        .block_on(backend.run(&request, &mut sink, &cancel));
+    (answer, sink.events)
+}
+
+fn plain(recording: &str, code: u8) -> Result<Reply, BackendError> {
+    replay(recording, code, None).0
+}
+
+#[test]
+fn answers_are_answers() {
+    let list = || Some(json!({"type": "array", "items": {"type": "integer"}}));
+    for (recording, tokens, cost, notes) in [
+        ("claude/answer", (6500, 17, 5000), Some(2_160), &[][..]),
+        ("claude/tool", (13_000, 34, 10_000), Some(4_320), &[]),
+        ("codex/answer", (6500, 17, 5000), None, &[]),
+        (
+            "codex/tool",
+            (13_000, 34, 10_000),
+            None,
+            &["1 of its commands failed"],
+        ),
+    ] {
+        let (reply, events) = replay(recording, 0, None);
+        let reply = reply.unwrap_or_else(|error| panic!("{recording}: {error:?}"));
+        assert_eq!(reply.text, "five words from the stub", "{recording}");
+        let usage = reply.usage.unwrap();
+        let counted = (
+            usage.input_tokens,
+            usage.output_tokens,
+            usage.cached_input_tokens,
+        );
+        assert_eq!((counted, usage.cost_micros), (tokens, cost), "{recording}");
+        assert_eq!(reply.notes, notes, "{recording}");
+        let heard = OwnedEvent::Text(reply.text);
+        assert_eq!(
+            events.iter().filter(|event| **event == heard).count(),
+            1,
+            "{recording}"
+        );
+        let failed = events.contains(&OwnedEvent::ToolResult { failed: true });
+        assert_eq!(
+            failed,
+            recording.ends_with("tool"),
+            "{recording}: {events:?}"
+        );
+    }
+    for recording in ["claude/structured", "codex/structured"] {
+        let reply = replay(recording, 0, list()).0.unwrap();
+        assert_eq!(
+            (reply.value, reply.text.as_str()),
+            (Some(json!([1])), "[1]"),
+            "{recording}"
+        );
+    }
+}
+
+#[test]
+fn refusals_say_what_to_do_next() {
+    for (recording, code, class, word) in [
+        ("claude/status-401", 1, Class::Auth, "401"),
+        ("claude/status-429", 1, Class::RateLimited, "429"),
+        ("claude/status-529", 1, Class::RateLimited, "529"),
+        ("claude/credit", 1, Class::OverBudget, "Credit balance"),
+        ("claude/empty", 0, Class::Malformed, "empty"),
+        ("claude/cut", 1, Class::RateLimited, ""),
+        ("claude/max-turns", 1, Class::Malformed, "max_turns"),
+        ("claude/not-logged-in", 1, Class::Auth, "/login"),
+        ("claude/limit", 1, Class::RateLimited, "5-hour limit"),
+        ("codex/status-401", 1, Class::Auth, "401"),
+        ("codex/status-429", 1, Class::RateLimited, "429"),
+        ("codex/status-503", 1, Class::RateLimited, "503"),
+        ("codex/credit", 1, Class::OverBudget, "credit balance"),
+        ("codex/empty", 0, Class::Malformed, "empty"),
+        ("codex/cut", 1, Class::RateLimited, "disconnected"),
+        // An exit code proves nothing, in either direction.
+        ("claude/answer", 1, Class::Crash, "then failed"),
+        ("claude/status-401", 0, Class::Auth, "401"),
+        ("codex/status-401", 0, Class::Auth, "401"),
+        ("codex/answer", 1, Class::Crash, "failed"),
+    ] {
+        let error = plain(recording, code).unwrap_err();
+        assert_eq!(error.class(), class, "{recording}: {error:?}");
+        assert!(error.to_string().contains(word), "{recording}: {error}");
+    }
+}
+
+#[test]
+fn a_limit_that_says_its_end_is_a_deferral_until_then() {
+    let until: Timestamp = "2030-01-01T00:00:00Z".parse().unwrap();
+    for (recording, code, overage) in [("claude/limit", 1, false), ("claude/overage", 0, true)] {
+        let (answer, events) = replay(recording, code, None);
+        match answer {
+            // Whether that may be billed is for whoever hears of it to say.
+            Ok(reply) if overage => assert_eq!(reply.text, "five words from the stub"),
+            Err(BackendError::RateLimited { until: told, .. }) => assert_eq!(told, Some(until)),
+            other => panic!("{recording}: {other:?}"),
+        }
+        let told = events.iter().any(|event| {
+            matches!(event, OwnedEvent::Limit(limit) if limit.overage == overage
+                && limit.reached != overage && limit.until == Some(until))
+        });
+        assert!(told, "{recording}: {events:?}");
+    }
+}

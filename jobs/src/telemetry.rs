@@ -1,0 +1,349 @@
+//! What a backend told while it answered, one JSON line each: `events.jsonl` in the run's folder.
+//!
+//! ```text
+//! Event ──redact, cut──> row ──> events.jsonl, up to its bound; then one last row says so
+//!    └──────────────────────────> Tally, for reports
+//! ```
+//!
+//! For people and meters. A file that cannot be written costs the record and never the run. Must
+//! never hold a secret, never grow without bound, and never be what a decision rests on.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::Path;
+
+use jiff::Timestamp;
+use runner_backends::{Event, Sink, Usage};
+use runner_text::redact::Redactor;
+use serde::{Deserialize, Serialize};
+
+/// The file in a run's folder.
+pub const FILE: &str = "events.jsonl";
+/// The most text of one row, in bytes.
+const PER_ROW: usize = 2_000;
+/// The most of all rows, in bytes.
+const ALL_ROWS: u64 = 4 * 1024 * 1024;
+
+/// One line.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Row {
+    /// When, by the wall clock.
+    pub at: Timestamp,
+    /// Which request.
+    pub request: String,
+    /// Who answered.
+    pub backend: String,
+    /// What.
+    #[serde(flatten)]
+    pub what: What,
+}
+
+/// What was told.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "event", rename_all = "kebab-case")]
+pub enum What {
+    /// It was asked.
+    Asked,
+    /// A piece of the model's text.
+    Text {
+        /// Its beginning, redacted.
+        text: String,
+        /// How long it was.
+        bytes: usize,
+    },
+    /// What it cost so far; each of a request replaces the one before.
+    Usage(Usage),
+    /// A remark.
+    Note {
+        /// Its beginning, redacted.
+        text: String,
+    },
+    /// A tool was used.
+    ToolUse {
+        /// Which, redacted.
+        name: String,
+    },
+    /// It came back.
+    ToolResult {
+        /// It failed, or was not permitted.
+        failed: bool,
+    },
+    /// What was said of the account's limits.
+    Limit {
+        /// When it is reset.
+        until: Option<Timestamp>,
+        /// Nothing more is answered before that.
+        reached: bool,
+        /// It is paid for beyond the subscription.
+        overage: bool,
+    },
+    /// The answer is there, or why it is not.
+    Ended {
+        /// The error, redacted; none for an answer.
+        error: Option<String>,
+    },
+    /// The file is full: what came after is not recorded.
+    Full,
+}
+
+/// Writes what it hears.
+pub struct Telemetry<'a> {
+    file: Option<File>,
+    written: u64,
+    request: &'a str,
+    backend: &'a str,
+    redactor: &'a Redactor,
+    now: Box<dyn Fn() -> Timestamp + Send + 'a>,
+}
+
+impl<'a> Telemetry<'a> {
+    /// For one attempt at one request of a run whose folder this is.
+    pub fn new(
+        run_dir: &Path,
+        request: &'a str,
+        backend: &'a str,
+        redactor: &'a Redactor,
+        now: impl Fn() -> Timestamp + Send + 'a,
+    ) -> Self {
+        let file = File::options()
+            .create(true)
+            .append(true)
+            .mode(0o600)
+            .open(run_dir.join(FILE));
+        let file = file
+            .inspect_err(|error| tracing::warn!(%error, "{FILE} cannot be written"))
+            .ok();
+        let written = file.as_ref().and_then(|file| file.metadata().ok());
+        let mut telemetry = Self {
+            written: written.map_or(0, |data| data.len()),
+            file,
+            request,
+            backend,
+            redactor,
+            now: Box::new(now),
+        };
+        telemetry.put(What::Asked);
+        telemetry
+    }
+
+    /// The answer is there, or why it is not.
+    pub fn ended(mut self, error: Option<&str>) {
+        let error = error.map(|error| self.clean(error));
+        self.put(What::Ended { error });
+    }
+
+    fn clean(&self, text: &str) -> String {
+        let clean = self.redactor.redact(text);
+        let end = clean.floor_char_boundary(PER_ROW);
+        if end < clean.len() {
+            format!("{}…", &clean[..end])
+        } else {
+            clean.into_owned()
+        }
+    }
+
+    fn put(&mut self, what: What) {
+        let Some(file) = &mut self.file else { return };
+        let line = |what| {
+            let row = Row {
+                at: (self.now)(),
+                request: self.request.to_owned(),
+                backend: self.backend.to_owned(),
+                what,
+            };
+            serde_json::to_string(&row).map(|line| line + "\n")
+        };
+        let Ok(mut text) = line(what) else { return };
+        let full = self.written + text.len() as u64 > ALL_ROWS;
+        if full {
+            text = line(What::Full).unwrap_or_default();
+        }
+        self.written += text.len() as u64;
+        // One write a line: a process that dies leaves whole lines.
+        let written = file.write_all(text.as_bytes());
+        if let Err(error) = &written {
+            tracing::warn!(%error, "{FILE} cannot be written");
+        }
+        if full || written.is_err() {
+            self.file = None;
+        }
+    }
+}
+
+impl Sink for Telemetry<'_> {
+    fn event(&mut self, event: Event<'_>) {
+        let what = match event {
+            Event::Text(text) => What::Text {
+                bytes: text.len(),
+                text: self.clean(text),
+            },
+            Event::Usage(usage) => What::Usage(usage),
+            Event::Note(note) => What::Note {
+                text: self.clean(note),
+            },
+            Event::ToolUse(name) => What::ToolUse {
+                name: self.clean(name),
+            },
+            Event::ToolResult { failed } => What::ToolResult { failed },
+            Event::Limit(limit) => What::Limit {
+                until: limit.until,
+                reached: limit.reached,
+                overage: limit.overage,
+            },
+        };
+        self.put(what);
+    }
+}
+
+/// What a run's events come to.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Tally {
+    /// How often somebody was asked.
+    pub asked: u64,
+    /// How often each tool was used.
+    pub tools: BTreeMap<String, u64>,
+    /// Uses that failed or were not permitted.
+    pub tools_failed: u64,
+    /// What was stated of the cost.
+    pub usage: Usage,
+    /// Attempts whose cost nobody stated.
+    pub unstated: u64,
+    /// There was more than the record holds.
+    pub cut: bool,
+}
+
+impl Tally {
+    /// Of the run whose folder this is; `None` where nothing was recorded. Lines that cannot be read
+    /// are passed over.
+    pub fn of(run_dir: &Path) -> Option<Self> {
+        let file = File::open(run_dir.join(FILE)).ok()?;
+        let mut tally = Self::default();
+        let mut last: Option<Usage> = None;
+        let mut open = false;
+        let close = |tally: &mut Self, last: &mut Option<Usage>, open: bool| match last.take() {
+            Some(usage) => tally.add(usage),
+            None => tally.unstated += u64::from(open),
+        };
+        for line in BufReader::new(file.take(ALL_ROWS + 64 * 1024)).split(b'\n') {
+            let Ok(row) = serde_json::from_slice::<Row>(&line.ok()?) else {
+                continue;
+            };
+            match row.what {
+                What::Asked => {
+                    close(&mut tally, &mut last, open);
+                    open = true;
+                    tally.asked += 1;
+                }
+                What::Usage(usage) => last = Some(usage),
+                What::ToolUse { name } => *tally.tools.entry(name).or_default() += 1,
+                What::ToolResult { failed } => tally.tools_failed += u64::from(failed),
+                What::Full => tally.cut = true,
+                What::Text { .. } | What::Note { .. } | What::Limit { .. } | What::Ended { .. } => {
+                }
+            }
+        }
+        close(&mut tally, &mut last, open);
+        Some(tally)
+    }
+
+    fn add(&mut self, usage: Usage) {
+        let sum = &mut self.usage;
+        sum.input_tokens = sum.input_tokens.saturating_add(usage.input_tokens);
+        sum.output_tokens = sum.output_tokens.saturating_add(usage.output_tokens);
+        sum.cached_input_tokens = sum
+            .cached_input_tokens
+            .saturating_add(usage.cached_input_tokens);
+        if let Some(cost) = usage.cost_micros {
+            sum.cost_micros = Some(sum.cost_micros.unwrap_or(0).saturating_add(cost));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use runner_backends::Limit;
+
+    fn redactor() -> Redactor {
+        Redactor::new(vec!["canary-123456".into()])
+    }
+
+    #[test]
+    fn what_was_told_is_written_without_secrets_and_adds_up() {
+        let folder = tempfile::tempdir().unwrap();
+        let redactor = redactor();
+        let now = || Timestamp::UNIX_EPOCH;
+        let usage = |tokens| {
+            Event::Usage(Usage {
+                input_tokens: tokens,
+                output_tokens: 1,
+                cost_micros: Some(10),
+                ..Usage::default()
+            })
+        };
+        let mut first = Telemetry::new(folder.path(), "r/1", "claude", &redactor, now);
+        first.event(Event::Text(&format!("{}canary-123456", "ä".repeat(990))));
+        first.event(Event::ToolUse("Bash"));
+        first.event(Event::ToolResult { failed: true });
+        first.event(usage(5));
+        first.event(usage(7));
+        first.event(Event::Limit(Limit {
+            until: None,
+            reached: true,
+            overage: false,
+        }));
+        first.ended(Some("key canary-123456 is bad"));
+        Telemetry::new(folder.path(), "r/2", "codex", &redactor, now).ended(None);
+        let mut third = Telemetry::new(folder.path(), "r/3", "codex", &redactor, now);
+        third.event(usage(1));
+        third.ended(None);
+        let path = folder.path().join(FILE);
+        let text = std::fs::read_to_string(&path).unwrap();
+        assert!(
+            !text.contains("canary") && !text.contains("123456"),
+            "{text}"
+        );
+        assert!(
+            text.lines()
+                .all(|line| serde_json::from_str::<Row>(line).is_ok())
+        );
+        assert_eq!(text.lines().count(), 13);
+        std::fs::write(&path, format!("{{half\n{text}\0\0\n")).unwrap();
+        let tally = Tally::of(folder.path()).unwrap();
+        let expected = Tally {
+            asked: 3,
+            tools: [("Bash".to_owned(), 1)].into(),
+            tools_failed: 1,
+            usage: Usage {
+                input_tokens: 8,
+                output_tokens: 2,
+                cached_input_tokens: 0,
+                cost_micros: Some(20),
+            },
+            unstated: 1,
+            cut: false,
+        };
+        assert_eq!(tally, expected);
+        assert_eq!(Tally::of(&folder.path().join("absent")), None);
+    }
+
+    #[test]
+    fn a_flood_is_cut_at_its_bound_and_a_record_that_cannot_be_made_costs_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let redactor = redactor();
+        let now = || Timestamp::UNIX_EPOCH;
+        let mut flood = Telemetry::new(folder.path(), "r/1", "claude", &redactor, now);
+        let long = "x".repeat(100_000);
+        for _ in 0..3_000 {
+            flood.event(Event::Text(&long));
+        }
+        flood.ended(None);
+        let size = std::fs::metadata(folder.path().join(FILE)).unwrap().len();
+        assert!(size < ALL_ROWS + 1_000, "{size}");
+        assert!(Tally::of(folder.path()).unwrap().cut);
+        let absent = folder.path().join("absent");
+        Telemetry::new(&absent, "r/1", "claude", &redactor, now).ended(None);
+    }
+}

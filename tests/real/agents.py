@@ -1,0 +1,262 @@
+#!/usr/bin/env python3
+"""Real agent programs under a real `runner`, against a model that is a script.
+
+    agents.py RUNNER [FOLDER_OF_PROGRAMS]
+
+Looks for `claude`, `codex` and `ccusage` in FOLDER_OF_PROGRAMS and in PATH; what is not there is
+skipped, and counted. Each case runs `runner run ask` in a project of its own and checks the outcome,
+the exit code, how long it took, how often a model was asked, and that no process of it is left two
+seconds later. Exit code 1 when anything is not as it must be.
+"""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.parse
+import urllib.request
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+RUNNER = Path(sys.argv[1]).resolve()
+PROGRAMS = sys.argv[2:3]
+PATH = os.pathsep.join([*PROGRAMS, os.environ.get("PATH", "/usr/bin:/bin")])
+KEY = "key-that-nobody-may-see-4711"
+
+# scenario, exit code, outcome, class, longest seconds, model calls
+CASES = {
+    "claude": [
+        ("answer", 0, "succeeded", None, 20, 1),
+        ("status-401", 77, "failed", "auth", 10, 1),
+        ("status-429-7", 75, "deferred", None, 10, 1),
+        ("status-529", 69, "failed", "rate-limited", 10, 1),
+        ("credit", 1, "failed", "over-budget", 10, 1),
+        ("limit", 75, "deferred", None, 10, 1),
+        ("overage", 1, "failed", "over-budget", 10, 1),
+        ("cut", 69, "failed", "rate-limited", 10, 1),
+        ("empty", 1, "failed", "malformed", 10, None),
+        ("page", 69, "failed", "rate-limited", 10, None),
+        ("stall", None, "timed-out", None, 40, 1),
+        ("late", None, "timed-out", None, 40, 1),
+        ("loop", 1, "failed", "malformed", 20, 2),
+    ],
+    "codex": [
+        ("answer", 0, "succeeded", None, 20, 1),
+        ("status-401", 77, "failed", "auth", 10, 1),
+        ("status-429-7", 75, "deferred", None, 10, 1),
+        ("status-529", 69, "failed", "rate-limited", 10, 1),
+        ("cut", 69, "failed", "rate-limited", 10, 1),
+        ("empty", 1, "failed", "malformed", 10, 1),
+        ("stall", None, "timed-out", None, 40, 1),
+    ],
+}
+
+failures, passed, skipped = [], 0, []
+
+
+def say(good, what):
+    global passed
+    if good:
+        passed += 1
+    else:
+        failures.append(what)
+        print("  FAILED", what, flush=True)
+
+
+class Place:
+    """A project, a home and a state folder of one case."""
+
+    def __init__(self, root, kind, scenario, port, more=""):
+        self.root = Path(tempfile.mkdtemp(dir=root))
+        self.home, self.project = self.root / "home", self.root / "project"
+        self.home.mkdir()
+        self.project.mkdir()
+        base = f"http://127.0.0.1:{port}/{scenario}"
+        self.env = {"PATH": PATH, "HOME": str(self.home), "USER": "nobody", "LANG": "C.UTF-8", "TZ": "UTC",
+                    "XDG_STATE_HOME": str(self.root / "state"), "XDG_CONFIG_HOME": str(self.root / "config"),
+                    "GIT_CONFIG_NOSYSTEM": "1"}
+        self.run("git", "init", "-q", ".")
+        self.runner("init")
+        if kind == "claude":
+            # A subscription's limits are told to a login only.
+            name = "CLAUDE_CODE_OAUTH_TOKEN" if scenario in ("limit", "overage") else "ANTHROPIC_API_KEY"
+            keys = f"{name}={KEY}\nANTHROPIC_BASE_URL={base}\n"
+            options = 'model = "claude-haiku-4-5"\n'
+            if scenario.startswith(("loop", "tool")):
+                options += 'tools = ["Bash"]\nmax_turns = 2\n'
+        else:
+            keys = f"STUB_KEY={KEY}\n"
+            provider = {"name": "stub", "base_url": base + "/v1", "env_key": "STUB_KEY", "wire_api": "responses",
+                        "request_max_retries": 0, "stream_max_retries": 0}
+            args = ["-c", 'model_provider="stub"']
+            for key, value in provider.items():
+                args += ["-c", f"model_providers.stub.{key}={json.dumps(value)}"]
+            options = f'model = "stub-1"\nargs = {json.dumps(args)}\n'
+            # A file that has a key is as good as a login: it is named so that the check finds it.
+            options += 'env = ["STUB_KEY"]\n'
+            if scenario.startswith("tool"):
+                options += 'tools = ["shell"]\n'
+        secrets = self.root / "keys"
+        secrets.write_text(keys)
+        secrets.chmod(0o600)
+        with open(self.project / "runner.toml", "a") as file:
+            file.write(f'\n[backends.agent]\ntype = "{kind}"\nenv_file = "{secrets}"\n{options}{more}\n'
+                       '[jobs.ask]\nkind = "prompt"\nbackend = "agent"\nprompt = "Say five words."\n'
+                       'to = "notes/answer.md"\ntrigger = "manual"\nretries = 0\ntimeout = "8s"\n')
+
+    def run(self, *line, **more):
+        return subprocess.run(line, cwd=self.project, env=self.env, capture_output=True, text=True,
+                              stdin=subprocess.DEVNULL, timeout=120, **more)
+
+    def runner(self, *line):
+        return self.run(str(RUNNER), *line)
+
+    def begin(self, *line):
+        return subprocess.Popen([str(RUNNER), *line], cwd=self.project, env=self.env, stdin=subprocess.DEVNULL,
+                                stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+    def last(self):
+        return json.loads(self.runner("runs", "--json").stdout)[0]
+
+    def processes(self):
+        """Processes that carry this home in their environment."""
+        mark, found = f"HOME={self.home}".encode(), []
+        for entry in Path("/proc").iterdir():
+            if entry.name.isdigit() and int(entry.name) != os.getpid():
+                try:
+                    if mark in (entry / "environ").read_bytes().split(b"\0"):
+                        found.append((entry.name, (entry / "cmdline").read_bytes()[:80]))
+                except OSError:
+                    pass
+        return found
+
+    def left(self):
+        """What of it is there after two seconds; at once when nothing is."""
+        until = time.monotonic() + 2
+        while (found := self.processes()) and time.monotonic() < until:
+            time.sleep(0.05)
+        return found
+
+    def leaks(self):
+        """Files that show the key, but for the one that holds it."""
+        shown = []
+        for path in self.root.rglob("*"):
+            if path.is_file() and path.name != "keys" and self.home not in path.parents:
+                if KEY.encode() in path.read_bytes():
+                    shown.append(str(path))
+        return shown
+
+
+def calls(port, scenario):
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/{scenario}/calls") as answer:
+        return json.load(answer)["calls"]
+
+
+def one(root, kind, port, case):
+    scenario, code, outcome, failure, longest, asked = case
+    name = f"{kind} {scenario}"
+    place = Place(root, kind, scenario, port)
+    before, began = calls(port, scenario), time.monotonic()
+    done = place.runner("run", "ask", "--json")
+    took = time.monotonic() - began
+    last = place.last()
+    say(last.get("outcome") == outcome, f"{name}: {last.get('outcome')} is not {outcome}: {last.get('why')}")
+    if failure:
+        say(last.get("class") == failure, f"{name}: {last.get('class')} is not {failure}: {last.get('why')}")
+    if code is not None:
+        say(done.returncode == code, f"{name}: exit {done.returncode} is not {code}: {done.stderr}")
+    say(took < longest, f"{name}: took {took:.1f} s")
+    if asked is not None:
+        say(calls(port, scenario) - before == asked, f"{name}: {calls(port, scenario) - before} calls, not {asked}")
+    say(not place.left(), f"{name}: left {place.left()}")
+    say(not place.leaks(), f"{name}: shows the key in {place.leaks()}")
+    print(f"{name}: {last.get('outcome')} in {took:.1f} s, {last.get('why') or last.get('headline')}", flush=True)
+    return place, last
+
+
+def killed(root, kind, port):
+    """SIGKILL of the run's own process: its agent is gone, and the next tick settles the run."""
+    place = Place(root, kind, "late", port)
+    before = calls(port, "late")
+    begun = place.begin("run", "ask", "--json")
+    until = time.monotonic() + 20
+    while calls(port, "late") == before and time.monotonic() < until:
+        time.sleep(0.05)
+    say(calls(port, "late") > before, f"{kind} killed: it never asked")
+    for number, line in place.processes():
+        if b"runner" in line.split(b"\0")[0] or b"exe\0perform" in line or b"\0perform\0" in line:
+            os.kill(int(number), signal.SIGKILL)
+    begun.wait()
+    place.runner("tick", "--quiet")
+    say(not place.left(), f"{kind} killed: left {place.left()}")
+    say(place.last().get("outcome") in ("lost", "timed-out"), f"{kind} killed: {place.last()}")
+    print(f"{kind} killed: {place.last().get('outcome')}", flush=True)
+
+
+def walled(root, kind, port):
+    """A tool that writes inside of its folder and outside: behind walls only the first is there."""
+    target = Path(tempfile.mkdtemp(dir=root)) / "outside"
+    script = urllib.parse.quote_plus(f"echo in >inside; echo out >{target}")
+    place = Place(root, kind, f"tool;sh={script}", port)
+    place.runner("run", "ask")
+    last = json.loads(place.runner("runs", "show", place.last()["id"], "--json").stdout)
+    say(last["outcome"] == "succeeded", f"{kind} tool: {last}")
+    say(sum(last["told"]["tools"].values()) == 1, f"{kind} tool: {last['told']}")
+    inside = list((place.root / "state").rglob("inside"))
+    if last["containment"].startswith("walls full"):
+        say(len(inside) == 1, f"{kind} tool: nothing was written inside")
+        say(not target.exists(), f"{kind} tool: wrote outside of its walls")
+    else:
+        skipped.append(f"2 of {kind}: there are no walls ({last['containment']})")
+    say(not place.left(), f"{kind} tool: left {place.left()}")
+    print(f"{kind} tool: inside {bool(inside)}, outside {target.exists()}", flush=True)
+
+
+def prices(root, port):
+    """Our account of a run and the one of a program that reads transcripts are the same."""
+    place = Place(root, "claude", "answer", port, more="sessions = true\n")
+    place.runner("run", "ask")
+    told = json.loads(place.runner("runs", "show", place.last()["id"], "--json").stdout)["told"]["usage"]
+    env = {**place.env, "CLAUDE_CONFIG_DIR": str(place.home / ".claude")}
+    listed = subprocess.run(["ccusage", "daily", "--offline", "--json"], env=env, capture_output=True, text=True)
+    total = json.loads(listed.stdout)["totals"]["totalCost"]
+    say(round(total * 1e6) == told["cost_micros"], f"ccusage says {total}, we {told}")
+    print(f"cost: {total} = {told['cost_micros']} millionths", flush=True)
+
+
+def main():
+    root = tempfile.mkdtemp(dir="/var/tmp")
+    port_file = Path(root) / "port"
+    stub = subprocess.Popen([sys.executable, HERE.parent / "fakes/model_stub.py", port_file, "900"])
+    try:
+        while not port_file.exists():
+            time.sleep(0.02)
+        port = int(port_file.read_text())
+        for kind, cases in CASES.items():
+            if not shutil.which(kind, path=PATH):
+                skipped.append(f"{len(cases) + 1} of {kind}: it is not installed")
+                continue
+            for case in cases:
+                one(root, kind, port, case)
+            killed(root, kind, port)
+            walled(root, kind, port)
+        if all(shutil.which(name, path=PATH) for name in ("claude", "ccusage")):
+            prices(root, port)
+        else:
+            skipped.append("1 of ccusage: it is not installed")
+    finally:
+        stub.terminate()
+        stub.wait()
+        shutil.rmtree(root, ignore_errors=True)
+    for why in skipped:
+        print(f"skipped {why}")
+    print(f"agents: {passed} checks passed, {len(failures)} failed")
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
