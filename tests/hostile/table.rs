@@ -1,0 +1,98 @@
+//! What must become of each behaviour, in each of the three tongues.
+//!
+//! One word a tongue, in the order command, claude, codex: the outcome, and for a failure its class.
+//! `~` before it: the run's outcome may not say so, but the answer was taken whole.
+
+/// Which deadline a behaviour is meant to run into; all others are long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ends {
+    /// By itself.
+    Itself,
+    /// At the first-byte deadline.
+    FirstByte,
+    /// At the idle deadline.
+    Idle,
+    /// At the run's own.
+    Total,
+}
+
+use Ends::{FirstByte, Idle, Itself, Total};
+
+/// Name, expected in command, claude, codex, and what ends it.
+pub type Row = (&'static str, [&'static str; 3], Ends);
+
+const OK: &str = "succeeded";
+const BAD: &str = "malformed";
+
+pub const ROWS: &[Row] = &[
+    ("good", [OK, OK, OK], Itself),
+    ("reads-all", [OK, OK, OK], Itself),
+    ("silent-start", ["silent", "silent", "silent"], FirstByte),
+    ("hang-after-result", ["silent", OK, OK], Idle),
+    ("drip", ["timed-out", "timed-out", "timed-out"], Total),
+    ("stall", ["silent", "silent", "silent"], Idle),
+    ("utf8-cut", [BAD, BAD, BAD], Itself),
+    ("half-line", [BAD, BAD, BAD], Itself),
+    ("flood", [BAD, BAD, BAD], Itself),
+    ("long-line", [BAD, BAD, BAD], Itself),
+    ("flood-stderr", [BAD, BAD, BAD], Itself),
+    ("holds-pipe", [OK, OK, OK], Itself),
+    ("apart", [OK, OK, OK], Itself),
+    ("daemon", [OK, OK, OK], Itself),
+    ("ignores-term", ["silent", "silent", "silent"], Idle),
+    ("relay", [OK, OK, OK], Itself),
+    ("many-children", [OK, OK, OK], Itself),
+    ("empty", [BAD, BAD, BAD], Itself),
+    ("empty-answer", [BAD, BAD, BAD], Itself),
+    ("error-with-0", [BAD, "auth", "auth"], Itself),
+    ("sigint-0", [BAD, BAD, BAD], Itself),
+    ("term-0", ["silent", "silent", "silent"], Idle),
+    ("crash", ["crash", "crash", "crash"], Itself),
+    ("killed", ["crash", "crash", "crash"], Itself),
+    ("stops", ["silent", "silent", "silent"], Idle),
+    ("exit-3", ["crash", "crash", "crash"], Itself),
+    ("artifact-cut", [BAD, OK, OK], Itself),
+    ("artifact-link", [BAD, OK, OK], Itself),
+    ("artifact-hard-link", [BAD, OK, OK], Itself),
+    ("artifact-folder", [BAD, OK, OK], Itself),
+    ("artifact-pipe", [BAD, OK, OK], Itself),
+    ("artifact-growing", [BAD, OK, OK], Itself),
+    ("artifact-huge", [BAD, OK, OK], Itself),
+    ("writes-outside", [OK, OK, OK], Itself),
+    ("links-outside", [OK, OK, OK], Itself),
+    ("secret", [OK, OK, OK], Itself),
+    ("secret-in-pieces", [BAD, OK, OK], Itself),
+    ("secret-in-error", ["crash", "crash", "crash"], Itself),
+    ("usage-huge", [OK, "over-budget", "over-budget"], Itself),
+    ("usage-negative", [OK, OK, OK], Itself),
+    ("usage-words", [OK, OK, OK], Itself),
+    ("usage-none", [OK, OK, OK], Itself),
+    ("over-budget", ["silent", "over-budget", "timed-out"], Idle),
+    ("wrong-version", ["crash", "crash", "crash"], Itself),
+    ("asks", ["silent", "silent", "silent"], Idle),
+    ("auth", ["crash", "auth", "auth"], Itself),
+    ("limited", ["crash", "deferred", "deferred"], Itself),
+    (
+        "overloaded",
+        ["crash", "not-installed", "not-installed"],
+        Itself,
+    ),
+    ("overage", [OK, "over-budget", OK], Itself),
+    ("max-turns", ["crash", "over-budget", "crash"], Itself),
+    ("denied", [OK, OK, OK], Itself),
+    ("garbage", [BAD, OK, OK], Itself),
+    ("nul", [BAD, OK, OK], Itself),
+    ("unknown-events", [BAD, OK, OK], Itself),
+    ("deep", [BAD, OK, OK], Itself),
+    ("crlf", [OK, OK, OK], Itself),
+    ("two-results", [BAD, OK, OK], Itself),
+    ("result-then-error", ["crash", "crash", "crash"], Itself),
+    ("escapes", [OK, OK, OK], Itself),
+    ("closes-stdout", ["silent", "silent", "silent"], Idle),
+    ("early-exit", ["crash", "crash", "crash"], Itself),
+    ("fills-folder", [BAD, BAD, BAD], Itself),
+    ("big-file", ["crash", "crash", "crash"], Itself),
+    ("obeys", [OK, OK, OK], Itself),
+];
+
+pub const TONGUES: [&str; 3] = ["command", "claude", "codex"];
