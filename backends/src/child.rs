@@ -3,11 +3,14 @@
 //! Shared by every backend that is a program. Must never start a second attempt, and never hand on
 //! output of a tree that is not dead.
 
+use std::time::Duration;
+
 use runner_engine::process::{
     Cancel, ChildSpec, Ended, Limits, Reason, SpawnError, Status, Stream, Verdict, run,
 };
 
 use runner_engine::walls::Containment;
+use serde::{Deserialize, Serialize};
 
 use crate::error::{BackendError, Phase};
 use crate::redact::Secrets;
@@ -18,15 +21,36 @@ const STDERR_TAIL: usize = 2_000;
 
 /// The limits of a child. One that is `quiet` says nothing before its answer, so that only the
 /// total deadline can tell that it hangs. Connecting is starting it, which either happens or fails.
-pub(crate) fn limits(limits: &RequestLimits, quiet: bool, output_cap: usize) -> Limits {
-    let speaking = |deadline| (!quiet).then_some(deadline);
+/// What the instance itself sets goes before what the request asks for.
+pub(crate) fn limits(
+    limits: &RequestLimits,
+    quiet: bool,
+    output_cap: usize,
+    patience: &Patience,
+) -> Limits {
+    let speaking = |own: Option<Duration>, asked| (!quiet).then_some(own.unwrap_or(asked));
+    let usual = Limits::default();
     Limits {
-        first_byte: speaking(limits.first_byte),
-        idle: speaking(limits.idle),
+        first_byte: speaking(patience.first_byte, limits.first_byte),
+        idle: speaking(patience.idle, limits.idle),
         total: Some(limits.total),
+        term_to_kill: patience.grace.unwrap_or(usual.term_to_kill),
+        exit_grace: patience.grace.unwrap_or(usual.exit_grace),
         output_cap,
-        ..Limits::default()
+        ..usual
     }
+}
+
+/// How long one instance is waited for, where that is not as usual.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Patience {
+    /// Until it says anything.
+    pub first_byte: Option<Duration>,
+    /// Between two signs of life.
+    pub idle: Option<Duration>,
+    /// From its answer to its end, and from being asked to end until it is killed.
+    pub grace: Option<Duration>,
 }
 
 /// Runs a child to its end, on this thread: only from `spawn_blocking`. Returns it if it ended by

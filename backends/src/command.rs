@@ -22,6 +22,7 @@ use runner_engine::process::{Cancel, ChildSpec, Stdin, find_program};
 use runner_engine::walls::Confine;
 
 use crate::artifact::Folder;
+use crate::child::Patience;
 use crate::redact::Secrets;
 use crate::{Backend, BackendError, Description, Event, Reply, Request, Sink, Stop, answer, child};
 
@@ -49,6 +50,7 @@ pub(crate) struct Plan {
     /// A plain file name.
     pub artifact: String,
     pub quiet: bool,
+    pub patience: Patience,
     /// What it starts behind.
     pub confine: Option<Confine>,
     /// For each stream and for the artifact.
@@ -156,7 +158,7 @@ impl Plan {
                 .unwrap_or_else(|| PathBuf::from("/")),
             env: self.env.clone(),
             stdin: Stdin::Bytes(body),
-            limits: child::limits(&request.limits, self.quiet, self.output_cap),
+            limits: child::limits(&request.limits, self.quiet, self.output_cap, &self.patience),
             marker: request.id.clone(),
             confine: self.confine.clone(),
         };

@@ -36,6 +36,7 @@ use serde::{Deserialize, Serialize};
 
 pub use builtin::Builtin;
 pub use chain::Chain;
+pub use child::Patience;
 pub use command::Command;
 pub use error::{BackendError, Phase};
 pub use registry::{BackendSpec, Surroundings, build};

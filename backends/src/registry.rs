@@ -13,6 +13,7 @@ use runner_engine::walls::Confine;
 use runner_text::nearest::nearest;
 use serde::{Deserialize, Serialize};
 
+use crate::child::Patience;
 use crate::claude::Claude;
 use crate::codex::Codex;
 use crate::command::{Command, Plan, REQUEST_FILE};
@@ -47,6 +48,8 @@ pub struct BackendSpec {
     /// `command`: it says nothing before its answer, as `claude -p --output-format json` does, so
     /// that only the total deadline applies. Default: no.
     pub quiet: bool,
+    /// How long it is waited for, where that is not as usual.
+    pub patience: Patience,
     /// How many bytes of each stream, and of the artifact, are taken. Default: 64 MiB.
     pub output_cap: Option<usize>,
     /// `claude`, `codex`: only the variables of `env` are handed on, and not those that the program
@@ -168,6 +171,7 @@ pub fn build(
                 missing,
                 artifact: artifact.to_owned(),
                 quiet: spec.quiet,
+                patience: spec.patience,
                 confine: around.confine.cloned(),
                 output_cap: spec.output_cap.unwrap_or(OUTPUT_CAP),
                 held: std::sync::Mutex::default(),
@@ -233,6 +237,7 @@ pub(crate) fn agent_plan(
         max_turns: spec.max_turns,
         fallback_model: spec.fallback_model.clone(),
         quiet: spec.quiet,
+        patience: spec.patience,
         confine: around.confine.cloned(),
         output_cap: spec.output_cap.unwrap_or(OUTPUT_CAP),
         clock: around.clock.clone(),

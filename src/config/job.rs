@@ -5,8 +5,8 @@
 use std::time::Duration;
 
 use jiff::SignedDuration;
-use runner_backends::BackendSpec;
 use runner_backends::registry::KINDS as BACKENDS;
+use runner_backends::{BackendSpec, Patience};
 use runner_engine::ledger::Budget;
 use runner_engine::placement::RelPath;
 use runner_engine::policy::Policy;
@@ -373,6 +373,15 @@ fn units_of(section: &mut Section<'_>) -> Result<Budget, Mistake> {
     })
 }
 
+/// A duration, as a child is waited for.
+fn waited(section: &mut Section<'_>, key: &'static str) -> Result<Option<Duration>, Mistake> {
+    let read = |text: &str| {
+        let span = units::duration(text)?;
+        Duration::try_from(span).map_err(|_| "it is too long".to_owned())
+    };
+    section.parsed(key, read)
+}
+
 pub(super) fn backend(name: &str, section: &mut Section<'_>) -> Result<BackendSpec, Mistake> {
     let path = format!("backends.{name}.type");
     let kind = section.text("type")?.ok_or_else(|| {
@@ -413,7 +422,14 @@ pub(super) fn backend(name: &str, section: &mut Section<'_>) -> Result<BackendSp
         env: env.unwrap_or_default(),
         artifact: section.text("artifact")?,
         quiet: section.flag("quiet")?.unwrap_or(false),
-        output_cap: None,
+        output_cap: section
+            .parsed("output_cap", units::size)?
+            .map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX)),
+        patience: Patience {
+            first_byte: waited(section, "first_byte")?,
+            idle: waited(section, "idle")?,
+            grace: waited(section, "grace")?,
+        },
         env_file: section.parsed("env_file", own_path)?,
         state: section.parsed("state", own_path)?,
         sessions: section.flag("sessions")?.unwrap_or(false),

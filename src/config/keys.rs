@@ -223,6 +223,26 @@ const BACKEND: &[Row] = &[
         "Whether it says nothing before its answer, so that silence is no sign of trouble.",
     ),
     (
+        "first_byte",
+        Duration,
+        "How long it may take until it says anything; without it 2 minutes.",
+    ),
+    (
+        "idle",
+        Duration,
+        "How long it may be silent between two signs of life; without it 5 minutes.",
+    ),
+    (
+        "grace",
+        Duration,
+        "How long it may take to end, after its answer or when it is asked to; without it 10 seconds.",
+    ),
+    (
+        "output_cap",
+        Size,
+        "How much it may say on each of its outputs; without it 64MB.",
+    ),
+    (
         "env_file",
         Text,
         "A file of further variables, NAME=VALUE, that only its owner may read: / or ~/ first.",

@@ -28,6 +28,7 @@ use runner_engine::time::Clock;
 use runner_engine::walls::Confine;
 use tokio::sync::mpsc;
 
+use crate::child::Patience;
 use crate::error::BackendError;
 use crate::sink::{OwnedEvent, Sink};
 use crate::{child, credentials};
@@ -61,6 +62,7 @@ pub(crate) struct Plan {
     pub max_turns: Option<u32>,
     pub fallback_model: Option<String>,
     pub quiet: bool,
+    pub patience: Patience,
     pub confine: Option<Confine>,
     pub output_cap: usize,
     pub clock: Clock,

@@ -180,7 +180,7 @@ fn spec(plan: &Plan, request: &Request) -> ChildSpec {
             .unwrap_or_else(|| PathBuf::from("/")),
         env,
         stdin: Stdin::Bytes(prompt::text(request).into_bytes()),
-        limits: child::limits(&request.limits, plan.quiet, plan.output_cap),
+        limits: child::limits(&request.limits, plan.quiet, plan.output_cap, &plan.patience),
         marker: request.id.clone(),
         confine: plan.walls(),
     }
