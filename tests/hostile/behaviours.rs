@@ -64,6 +64,18 @@ fn each_behaviour_ends_in_its_one_right_outcome() {
                     cases.get(next.fetch_add(1, Ordering::Relaxed))
                 {
                     let one = case(row, *tongue, *budget);
+                    for what in &one.wrong {
+                        tell(&format!(
+                            "{} as {} ({} ms): {what}",
+                            row.0, TONGUES[*tongue], one.millis
+                        ));
+                    }
+                    if one.millis > 5_000 {
+                        tell(&format!(
+                            "{} as {}: {} ms",
+                            row.0, TONGUES[*tongue], one.millis
+                        ));
+                    }
                     came.lock().unwrap().push(one);
                 }
             });
