@@ -7,11 +7,13 @@ mod cli;
 mod commands;
 mod config;
 mod daemon;
+mod doctor;
 mod drive;
 mod filesystem;
 mod follow;
 mod home;
 mod project;
+mod setup;
 mod tick;
 
 use std::process::ExitCode;

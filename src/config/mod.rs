@@ -42,7 +42,7 @@ use section::Section;
 use sources::{Layer, Mistake, Sources, merge, parse, read, wrong};
 
 pub use check::mistakes;
-pub use edit::{Edit, edit};
+pub use edit::{Edit, edit, edit_text};
 pub use job::Job;
 pub use overrides::{Overrides, Reach};
 pub use pools::Pool;

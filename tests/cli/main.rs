@@ -31,5 +31,6 @@ mod projects;
 mod queue;
 mod schedule;
 mod served;
+mod setup;
 mod status;
 mod surroundings;
