@@ -359,6 +359,12 @@ pub fn frozen() -> BTreeMap<String, String> {
             found.insert(name.to_owned(), value);
         }
     }
+    if !found.contains_key("USER")
+        && let Ok(name) = plan::run(&["id", "-un"].map(str::to_owned))
+    {
+        found.insert("USER".to_owned(), name.clone());
+        found.insert("LOGNAME".to_owned(), name);
+    }
     found.retain(|_, value| !value.is_empty());
     found
 }

@@ -17,6 +17,8 @@ use crate::cli::Failure;
 
 /// More steps than any of these takes; a template that loops for ever is ended by it.
 const FUEL: u64 = 100_000;
+/// So many triggers has a task of the Task Scheduler, by its schema.
+const TRIGGERS: usize = 48;
 /// Debian's cron cuts a longer command off.
 const CRON_LINE: usize = 980;
 
@@ -117,6 +119,9 @@ pub fn render(template: Template, told: &Told, overrides: &Path) -> Result<Strin
             .join(" "),
         _ => String::new(),
     };
+    if template == Template::Task && told.minutes.len() > TRIGGERS {
+        return Err(refuse(format!("a task has at most {TRIGGERS} triggers")));
+    }
     let minutes: Vec<i8> = told.minutes.iter().copied().collect();
     let joined: Vec<String> = minutes.iter().map(ToString::to_string).collect();
     let two_digits: Vec<String> = minutes.iter().map(|it| format!("{it:02}")).collect();
