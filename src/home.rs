@@ -298,9 +298,8 @@ impl Home {
     /// The user's home folder.
     pub fn folder(&self) -> Result<PathBuf, Failure> {
         let home = setting("HOME").map(PathBuf::from);
-        home.filter(|home| home.is_absolute()).ok_or_else(|| {
-            Failure::environment("HOME is not set, or is no absolute path")
-        })
+        home.filter(|home| home.is_absolute())
+            .ok_or_else(|| Failure::environment("HOME is not set, or is no absolute path"))
     }
 
     /// What a host scheduler's tick works in.
@@ -423,7 +422,8 @@ pub fn executable() -> Result<PathBuf, Failure> {
 /// The first executable file of this name in a `PATH`; a path is looked up as it stands.
 pub fn find_program(name: &str, path: &OsStr) -> Option<PathBuf> {
     let is_program = |path: &Path| {
-        fs::metadata(path).is_ok_and(|data| data.is_file() && data.permissions().mode() & 0o111 != 0)
+        fs::metadata(path)
+            .is_ok_and(|data| data.is_file() && data.permissions().mode() & 0o111 != 0)
     };
     if name.contains('/') {
         return Some(PathBuf::from(name)).filter(|path| is_program(path));

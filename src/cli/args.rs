@@ -194,7 +194,9 @@ pub enum Command {
     /// Shows the files and the steps and does nothing; --apply does it, --remove undoes it to the byte.
     /// There is one timer a user, for all projects: a second project adds only its minutes, and removing
     /// one leaves the timer to the others.
-    #[command(after_help = "Example: runner setup --at 02:30 --apply && runner doctor --as-scheduler")]
+    #[command(
+        after_help = "Example: runner setup --at 02:30 --apply && runner doctor --as-scheduler"
+    )]
     Setup(SetupArgs),
     /// What keeps the nights from happening: each finding with the command that mends it
     ///

@@ -64,9 +64,9 @@ fn go_there(home: &Home, here: &Path, listing: Listing) -> Result<Failure, Failu
             variables.entry(name.to_owned()).or_insert(value);
         }
     }
-    let here = here.to_str().ok_or_else(|| {
-        Failure::data(format!("{}: not UTF-8", here.display()))
-    })?;
+    let here = here
+        .to_str()
+        .ok_or_else(|| Failure::data(format!("{}: not UTF-8", here.display())))?;
     let mut arguments = vec!["-C", here, "doctor", "--as-scheduler", "--there"];
     if listing.json {
         arguments.push("--json");

@@ -61,6 +61,11 @@ pub fn run(
         &home.state.join("crontab.new"),
         &mut Home::dying(),
     )?;
+    // A changed schedule counts from when it is read: that is now, and not with the first tick, which would
+    // come too late for its own minute.
+    if let Ok(root) = project::find(here) {
+        Here::at(home, &root)?.register(&mut home.ledger()?, home.wall()?)?;
+    }
     for trouble in troubles.iter().chain(&told.convergence.left) {
         show::complain(trouble);
     }
@@ -170,7 +175,9 @@ fn installation(
     notes.extend(advice(kind, host.lingers));
     let frozen = frozen();
     if !frozen.contains_key("PATH") {
-        return Err(Failure::environment("PATH is not set, so no program would be found at night"));
+        return Err(Failure::environment(
+            "PATH is not set, so no program would be found at night",
+        ));
     }
     let environment = (kind != Kind::Manual).then_some(&frozen);
     let convergence = match kind.is_of_this_system() {
@@ -212,7 +219,9 @@ fn removal(
     let mut left = Vec::new();
     let mut edits = Vec::new();
     let mut notes = Vec::new();
-    let root = project::find(here).ok().map(|root| root.display().to_string());
+    let root = project::find(here)
+        .ok()
+        .map(|root| root.display().to_string());
     let gone: Vec<String> = match (args.all, root) {
         (true, _) => old.projects.keys().cloned().collect(),
         (false, Some(root)) if old.projects.contains_key(&root) => vec![root],
@@ -246,7 +255,9 @@ fn removal(
     } else {
         // A timer serves projects that were never set up as well.
         let ledger = home.ledger_to_read().ok().flatten();
-        let served = ledger.and_then(|ledger| ledger.projects().ok()).unwrap_or_default();
+        let served = ledger
+            .and_then(|ledger| ledger.projects().ok())
+            .unwrap_or_default();
         if !served.is_empty() && kind.is_some_and(|kind| kind != Kind::Manual) {
             notes.push(format!(
                 "nothing ticks by itself any more, for {}",
@@ -409,7 +420,12 @@ impl Told {
             of_this_system: self.kind.is_of_this_system(),
             minutes: self.minutes.clone(),
             files: self.files.clone(),
-            steps: self.convergence.steps.iter().filter_map(Step::told).collect(),
+            steps: self
+                .convergence
+                .steps
+                .iter()
+                .filter_map(Step::told)
+                .collect(),
             left: self.convergence.left.clone(),
             notes: self.notes.clone(),
             credentials: self.credentials.clone(),
@@ -502,7 +518,9 @@ fn look(home: &Home, args: &SetupArgs) -> Result<Exit, Failure> {
             Some(word) => format!("{word} is set up\n"),
             None => "nothing is set up; runner setup shows what would be\n".to_owned(),
         };
-        let last = status.last_tick.map_or_else(|| "never".to_owned(), show::moment);
+        let last = status
+            .last_tick
+            .map_or_else(|| "never".to_owned(), show::moment);
         text.push_str(&format!("  last tick, by whomever: {last}\n"));
         for root in &status.projects {
             text.push_str(&format!("  for {root}\n"));

@@ -46,11 +46,14 @@ pub fn findings(home: &Home, ledger: Option<&Ledger>, here: &Path) -> Vec<Findin
     for (key, who) in keys {
         if home::setting(&key).is_none() {
             found.push(
-                Finding::error(&key, format!("is not set, and is needed by {}", who.join(", ")))
-                    .mend(format!(
-                        "write {key}=… into {} and chmod 600 it",
-                        home.credentials_file().display()
-                    )),
+                Finding::error(
+                    &key,
+                    format!("is not set, and is needed by {}", who.join(", ")),
+                )
+                .mend(format!(
+                    "write {key}=… into {} and chmod 600 it",
+                    home.credentials_file().display()
+                )),
             );
         }
     }
@@ -78,7 +81,10 @@ fn needs(
             continue;
         };
         if let Some(program) = &backend.program {
-            programs.entry(program.clone()).or_default().push(who.clone());
+            programs
+                .entry(program.clone())
+                .or_default()
+                .push(who.clone());
         }
         for key in &backend.env {
             keys.entry(key.clone()).or_default().push(who.clone());

@@ -42,10 +42,11 @@ fn look(home: &Home, ledger: &Ledger) -> Result<Vec<Finding>, Failure> {
         );
     }
     let looked = ledger.cared_for("daily")?;
-    if home.last_tick().is_some()
-        && looked.is_none_or(|at| now.duration_since(at) > CHECKED)
-    {
-        let since = looked.map_or_else(|| "ever".to_owned(), |at| format!("since {}", show::moment(at)));
+    if home.last_tick().is_some() && looked.is_none_or(|at| now.duration_since(at) > CHECKED) {
+        let since = looked.map_or_else(
+            || "ever".to_owned(),
+            |at| format!("since {}", show::moment(at)),
+        );
         found.push(
             Finding::warning("ledger", format!("nobody has looked through it {since}"))
                 .mend("runner ledger check"),
@@ -85,7 +86,10 @@ fn one(
                 format!("job {} of {root}", mark.job),
                 format!("failed at {}: {}", show::moment(mark.at), mark.message),
             )
-            .mend(format!("{}; then runner -C {root} ack {}", mark.hint, mark.job)),
+            .mend(format!(
+                "{}; then runner -C {root} ack {}",
+                mark.hint, mark.job
+            )),
         );
     }
     for job in here.config.jobs.values() {
@@ -100,14 +104,18 @@ fn one(
             )),
             // One of ours is taken over under the deciding lock; one that is old is another's.
             Ok(true) if ledger.live()?.is_empty() => found.push(
-                Finding::warning(path.display().to_string(), "a lock file that nobody seems to hold")
-                    .mend("the next run takes it over; or rm it"),
+                Finding::warning(
+                    path.display().to_string(),
+                    "a lock file that nobody seems to hold",
+                )
+                .mend("the next run takes it over; or rm it"),
             ),
             _ => {}
         }
     }
     for job in ledger.jobs(&known.id)? {
-        let clocked = job.enabled && !matches!(job.schedule.trigger, Trigger::Manual | Trigger::After(_));
+        let clocked =
+            job.enabled && !matches!(job.schedule.trigger, Trigger::Manual | Trigger::After(_));
         if !clocked || job.name == REPORT_JOB {
             continue;
         }
@@ -124,13 +132,19 @@ fn one(
         let place = format!("job {} of {root}", job.name);
         match (last, runs.last()) {
             (Some(run), _) if now.duration_since(run.requested) > SUCCESS => found.push(
-                Finding::warning(place, format!("last succeeded at {}", show::moment(run.requested)))
-                    .mend(format!("runner -C {root} runs --job {}", job.name)),
+                Finding::warning(
+                    place,
+                    format!("last succeeded at {}", show::moment(run.requested)),
+                )
+                .mend(format!("runner -C {root} runs --job {}", job.name)),
             ),
             (None, Some(first)) if now.duration_since(first.requested) > SUCCESS => found.push(
                 Finding::warning(
                     place,
-                    format!("has not succeeded in {}", show::count(runs.len() as u64, "run")),
+                    format!(
+                        "has not succeeded in {}",
+                        show::count(runs.len() as u64, "run")
+                    ),
                 )
                 .mend(format!("runner -C {root} runs --job {}", job.name)),
             ),

@@ -27,8 +27,11 @@ fn program(home: &Home) -> Vec<Finding> {
     match home.program() {
         Err(failure) => vec![Finding::failure("program", &failure)],
         Ok(path) if path.to_string_lossy().ends_with(" (deleted)") => vec![
-            Finding::error("program", "the file of this program was replaced or removed")
-                .mend("start the new one"),
+            Finding::error(
+                "program",
+                "the file of this program was replaced or removed",
+            )
+            .mend("start the new one"),
         ],
         Ok(path) if path.components().any(|part| part.as_os_str() == "target") => vec![
             Finding::note(
@@ -81,8 +84,11 @@ fn time(home: &Home) -> Vec<Finding> {
     }
     if !Path::new("/usr/share/zoneinfo").is_dir() {
         found.push(
-            Finding::note("zone", "no zone data on this machine; the program's own are used")
-                .mend("apt-get install tzdata"),
+            Finding::note(
+                "zone",
+                "no zone data on this machine; the program's own are used",
+            )
+            .mend("apt-get install tzdata"),
         );
     }
     found
@@ -108,9 +114,7 @@ pub fn room_at(path: &Path) -> Option<Finding> {
     let there = path.ancestors().find(|path| path.exists())?;
     let place = there.display().to_string();
     if access(there, Access::WRITE_OK).is_err() {
-        return Some(
-            Finding::error(&place, "cannot be written").mend(format!("ls -ld {place}")),
-        );
+        return Some(Finding::error(&place, "cannot be written").mend(format!("ls -ld {place}")));
     }
     let data = statvfs(there).ok()?;
     let free = data.f_bavail.saturating_mul(data.f_frsize);
@@ -128,14 +132,23 @@ fn walls() -> Vec<Finding> {
     match (modules.contains("landlock"), bubblewrap) {
         (true, true) => Vec::new(),
         (true, false) => vec![
-            Finding::note("walls", "bubblewrap is not installed: sockets and the network stay open to jobs")
-                .mend("apt-get install bubblewrap"),
+            Finding::note(
+                "walls",
+                "bubblewrap is not installed: sockets and the network stay open to jobs",
+            )
+            .mend("apt-get install bubblewrap"),
         ],
         // Securityfs is often not mounted in containers: no word of Landlock proves nothing.
-        (false, true) => vec![Finding::note("walls", "the kernel does not say that it has Landlock")],
+        (false, true) => vec![Finding::note(
+            "walls",
+            "the kernel does not say that it has Landlock",
+        )],
         (false, false) => vec![
-            Finding::warning("walls", "neither Landlock nor bubblewrap is seen here, so jobs cannot be confined")
-                .mend("apt-get install bubblewrap"),
+            Finding::warning(
+                "walls",
+                "neither Landlock nor bubblewrap is seen here, so jobs cannot be confined",
+            )
+            .mend("apt-get install bubblewrap"),
         ],
     }
 }

@@ -62,8 +62,11 @@ fn whole(home: &Home, record: &Record, kind: Kind, placed: &Placed) -> Vec<Findi
     for (path, to) in &placed.links {
         if !fs::read_link(path).is_ok_and(|found| found == *to) {
             found.push(
-                Finding::error(path.display().to_string(), "is gone, so it is not started at boot")
-                    .mend(again),
+                Finding::error(
+                    path.display().to_string(),
+                    "is gone, so it is not started at boot",
+                )
+                .mend(again),
             );
         }
     }
@@ -75,7 +78,10 @@ fn whole(home: &Home, record: &Record, kind: Kind, placed: &Placed) -> Vec<Findi
         }
     };
     for file in wanted.iter().flat_map(|host| &host.files) {
-        let old = placed.files.get(&file.path).is_some_and(|texts| !texts.contains(&file.text));
+        let old = placed
+            .files
+            .get(&file.path)
+            .is_some_and(|texts| !texts.contains(&file.text));
         if old {
             found.push(
                 Finding::warning(
@@ -134,8 +140,16 @@ fn systemd(home: &Home, placed: &Placed) -> Vec<Finding> {
         );
     }
     // systemd's own words on what it was given; it says much on standard error and ends with 0.
-    let files: Vec<String> = placed.files.keys().map(|path| path.display().to_string()).collect();
-    let words = [&["systemd-analyze", "--user", "verify"].map(str::to_owned)[..], &files].concat();
+    let files: Vec<String> = placed
+        .files
+        .keys()
+        .map(|path| path.display().to_string())
+        .collect();
+    let words = [
+        &["systemd-analyze", "--user", "verify"].map(str::to_owned)[..],
+        &files,
+    ]
+    .concat();
     if let Err(why) = plan::run(&words)
         && why.contains("runner-tick")
     {
@@ -192,12 +206,18 @@ fn silence(home: &Home, record: &Record) -> Vec<Finding> {
     };
     match home.last_tick() {
         Some(last) if now.duration_since(last) < -SignedDuration::from_mins(5) => found.push(
-            Finding::error("clock", format!("the last tick lies ahead, at {}", show::moment(last)))
-                .mend("date   (and set the clock right)"),
+            Finding::error(
+                "clock",
+                format!("the last tick lies ahead, at {}", show::moment(last)),
+            )
+            .mend("date   (and set the clock right)"),
         ),
         Some(last) if now.duration_since(last) > SILENCE && (clocks || !none) => found.push(
-            Finding::error("timers", format!("nothing has ticked since {}", show::moment(last)))
-                .mend("runner tick   (and see what it says; then runner setup --verify)"),
+            Finding::error(
+                "timers",
+                format!("nothing has ticked since {}", show::moment(last)),
+            )
+            .mend("runner tick   (and see what it says; then runner setup --verify)"),
         ),
         None if !none => found.push(
             Finding::note("timers", "nothing has ticked yet")

@@ -22,7 +22,11 @@ const ALONE: &str = " >>>";
 pub fn with_block(text: &[u8], owner: &str, body: &str) -> Result<Vec<u8>, String> {
     let (mut before, joined, after) = match find(text, owner)? {
         Some(found) => found,
-        None => (text.to_owned(), !text.is_empty() && !text.ends_with(b"\n"), Vec::new()),
+        None => (
+            text.to_owned(),
+            !text.is_empty() && !text.ends_with(b"\n"),
+            Vec::new(),
+        ),
     };
     if joined && !before.ends_with(b"\n") {
         before.push(b'\n');
@@ -82,7 +86,9 @@ fn find(text: &[u8], owner: &str) -> Result<Option<Around>, String> {
             }
         } else if plain == end {
             if first.is_none() || last.replace(at + line.len()).is_some() {
-                return Err("runner's block in the crontab has an end without a beginning".to_owned());
+                return Err(
+                    "runner's block in the crontab has an end without a beginning".to_owned(),
+                );
             }
         }
         at += line.len();
@@ -121,24 +127,50 @@ fn unusable(what: String) -> Failure {
     Failure::unavailable(what).mend("apt-get install cron, or runner setup --scheduler manual")
 }
 
-/// Puts `after` in the place of `before`, by way of a file at `draft`.
+/// Puts `after` in the place of `before`, by way of a file at `draft`. Says what else it had to change.
 ///
 /// # Errors
 /// The crontab is no longer what it was, before or after; or `crontab` refuses.
-pub fn write(before: Option<&[u8]>, after: Option<&[u8]>, draft: &Path) -> Result<(), Failure> {
+pub fn write(
+    before: Option<&[u8]>,
+    after: Option<&[u8]>,
+    draft: &Path,
+) -> Result<Option<String>, Failure> {
     let changed = |when: &str| {
         Failure::later(format!("the crontab was changed by somebody else {when}"))
             .mend("crontab -l, then say it again")
     };
     let there = read()?;
     if there.as_deref() == after {
-        return Ok(());
+        return Ok(None);
     }
     if there.as_deref() != before {
         return Err(changed("meanwhile; nothing was written"));
     }
+    let mut after = after.map(<[u8]>::to_vec);
+    let mut note = None;
+    if let Err(why) = put(after.as_deref(), draft)? {
+        match &mut after {
+            // Most refuse a last line without an end, also where they had kept one.
+            Some(text) if text.last().is_some_and(|last| *last != b'\n') => text.push(b'\n'),
+            _ => return Err(Failure::cannot_write(why)),
+        }
+        put(after.as_deref(), draft)?.map_err(Failure::cannot_write)?;
+        note = Some(
+            "the last line of the crontab has a line break now: crontab takes none without"
+                .to_owned(),
+        );
+    }
+    match read()? == after {
+        true => Ok(note),
+        false => Err(changed("while it was being written")),
+    }
+}
+
+/// Hands a text to `crontab`, or has it remove what is there; the inner error is its refusal.
+fn put(text: Option<&[u8]>, draft: &Path) -> Result<Result<(), String>, Failure> {
     let mut command = Command::new("crontab");
-    match after {
+    match text {
         Some(text) => {
             runner_engine::files::write_atomic(draft, text, 0o600)
                 .map_err(|error| Failure::cannot_write(error.to_string()))?;
@@ -151,17 +183,14 @@ pub fn write(before: Option<&[u8]>, after: Option<&[u8]>, draft: &Path) -> Resul
     let done = command.env("LC_ALL", "C").stdin(Stdio::null()).output();
     let _only_a_draft = fs::remove_file(draft);
     let done = done.map_err(|error| unusable(format!("cannot run crontab: {error}")))?;
-    if !done.status.success() {
-        return Err(Failure::cannot_write(format!(
+    Ok(match done.status.success() {
+        true => Ok(()),
+        false => Err(format!(
             "crontab: {} {}",
             done.status,
             String::from_utf8_lossy(&done.stderr).trim()
-        )));
-    }
-    match read()?.as_deref() == after {
-        true => Ok(()),
-        false => Err(changed("while it was being written")),
-    }
+        )),
+    })
 }
 
 #[cfg(test)]
@@ -173,11 +202,20 @@ mod tests {
     #[test]
     fn a_block_comes_and_goes_without_a_trace() {
         for text in [
-            "", "\n", "a", "a\n", "a\n\n", "# >>> runner setup /other >>>\nx\n# <<< runner setup /other <<<\n",
+            "",
+            "\n",
+            "a",
+            "a\n",
+            "a\n\n",
+            "# >>> runner setup /other >>>\nx\n# <<< runner setup /other <<<\n",
         ] {
             let with = with_block(text.as_bytes(), "/s", BODY).unwrap();
             assert_eq!(body(&with, "/s").as_deref(), Some(BODY));
-            assert_eq!(with_block(&with, "/s", BODY).unwrap(), with, "twice is once");
+            assert_eq!(
+                with_block(&with, "/s", BODY).unwrap(),
+                with,
+                "twice is once"
+            );
             let without = without_block(&with, "/s").unwrap();
             assert_eq!(String::from_utf8(without).unwrap(), text);
         }
@@ -196,7 +234,11 @@ mod tests {
     fn half_a_block_is_nobodys_to_mend() {
         let whole = String::from_utf8(with_block(b"", "/s", BODY).unwrap()).unwrap();
         let (head, _) = whole.rsplit_once("# <<<").unwrap();
-        for text in [head.to_owned(), whole.repeat(2), whole.replace("# >>>", "# >>")] {
+        for text in [
+            head.to_owned(),
+            whole.repeat(2),
+            whole.replace("# >>>", "# >>"),
+        ] {
             assert!(without_block(text.as_bytes(), "/s").is_err(), "{text}");
         }
     }
@@ -205,7 +247,10 @@ mod tests {
     fn a_line_of_ones_own_is_seen() {
         let with = with_block(b"", "/s", "0 * * * * runner tick\n").unwrap();
         assert!(!ticks_otherwise(&with, "/s"));
-        assert!(ticks_otherwise(b"*/15 * * * * /bin/runner tick --quiet\n", "/s"));
+        assert!(ticks_otherwise(
+            b"*/15 * * * * /bin/runner tick --quiet\n",
+            "/s"
+        ));
         assert!(!ticks_otherwise(b"# */15 * * * * runner tick\n", "/s"));
     }
 }

@@ -16,9 +16,23 @@ use crate::cli::Failure;
 
 /// What of an environment is frozen. No proxy: its address may hold a password.
 pub const FROZEN: &[&str] = &[
-    "PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR",
-    "XDG_STATE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_CACHE_HOME", "SSL_CERT_FILE",
-    "SSL_CERT_DIR", "NODE_EXTRA_CA_CERTS",
+    "PATH",
+    "HOME",
+    "USER",
+    "LOGNAME",
+    "SHELL",
+    "LANG",
+    "LC_ALL",
+    "LC_CTYPE",
+    "TZ",
+    "TMPDIR",
+    "XDG_STATE_HOME",
+    "XDG_CONFIG_HOME",
+    "XDG_DATA_HOME",
+    "XDG_CACHE_HOME",
+    "SSL_CERT_FILE",
+    "SSL_CERT_DIR",
+    "NODE_EXTRA_CA_CERTS",
 ];
 
 /// The name of the file that a person keeps keys in.
@@ -139,7 +153,10 @@ mod tests {
         fs::write(&path, "KEY=secret\n").unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
         let told = credentials(&path).unwrap_err().to_string();
-        assert!(told.contains("chmod 600") && !told.contains("secret"), "{told}");
+        assert!(
+            told.contains("chmod 600") && !told.contains("secret"),
+            "{told}"
+        );
         fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
         assert_eq!(credentials(&path).unwrap()["KEY"], "secret");
     }

@@ -147,6 +147,13 @@ pub fn converge(home: &Home, old: &Record, wanted: Wanted<'_>) -> Result<Converg
     let mut left = Vec::new();
     let mut intent = record.clone();
     intent.hosts.clone_from(&old.hosts);
+    // Whoever comes after a crash must still know what is to be undone.
+    intent.everywhere |= old.everywhere;
+    for (root, served) in &old.projects {
+        if !intent.projects.contains_key(root) {
+            intent.projects.insert(root.clone(), served.clone());
+        }
+    }
     record.hosts.clear();
     if let Some(variables) = environment {
         let path = home.environment_file();
@@ -173,7 +180,11 @@ pub fn converge(home: &Home, old: &Record, wanted: Wanted<'_>) -> Result<Converg
         }
     }
     if kind.is_none() {
-        for path in [home.environment_file(), home.timer_log(), home.old_timer_log()] {
+        for path in [
+            home.environment_file(),
+            home.timer_log(),
+            home.old_timer_log(),
+        ] {
             if path.symlink_metadata().is_ok() {
                 work.push(Step::Remove(path));
             }
@@ -347,7 +358,10 @@ fn not_ours(path: &Path) -> Failure {
         "{} is there and was not made by this setup, or was changed since; nothing was touched",
         path.display()
     ))
-    .mend(format!("mv {0} {0}.old, then say this again", path.display()))
+    .mend(format!(
+        "mv {0} {0}.old, then say this again",
+        path.display()
+    ))
 }
 
 /// What is frozen of the environment here.

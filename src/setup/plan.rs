@@ -87,26 +87,36 @@ impl Step {
             Self::Run { words, must } => format!(
                 "run {}{}",
                 shown(words),
-                if *must { "" } else { "   (goes on if it fails)" }
+                if *must {
+                    ""
+                } else {
+                    "   (goes on if it fails)"
+                }
             ),
             Self::Remove(path) => format!("remove {}", path.display()),
-            Self::RemoveFolder(path) => format!("remove the folder {}, if it is empty", path.display()),
+            Self::RemoveFolder(path) => {
+                format!("remove the folder {}, if it is empty", path.display())
+            }
         })
     }
 }
 
 fn lossy(text: Option<&Vec<u8>>) -> String {
-    text.map_or_else(String::new, |text| String::from_utf8_lossy(text).into_owned())
+    text.map_or_else(String::new, |text| {
+        String::from_utf8_lossy(text).into_owned()
+    })
 }
 
 /// A command line for people.
 pub fn shown(words: &[String]) -> String {
     let words: Vec<String> = words
         .iter()
-        .map(|word| match word.contains(|c: char| c.is_whitespace() || "'\"$&<>;|\\".contains(c)) {
-            true => format!("'{}'", word.replace('\'', "'\\''")),
-            false => word.clone(),
-        })
+        .map(
+            |word| match word.contains(|c: char| c.is_whitespace() || "'\"$&<>;|\\".contains(c)) {
+                true => format!("'{}'", word.replace('\'', "'\\''")),
+                false => word.clone(),
+            },
+        )
         .collect();
     words.join(" ")
 }
@@ -136,8 +146,10 @@ pub fn carry_out(
 
 fn one(step: &Step, note: &Path, draft: &Path) -> Result<Option<String>, Failure> {
     let cannot = |path: &Path, why: String| {
-        Failure::cannot_write(format!("cannot write {}: {why}", path.display()))
-            .mend(format!("ls -ld {}", path.parent().unwrap_or(path).display()))
+        Failure::cannot_write(format!("cannot write {}: {why}", path.display())).mend(format!(
+            "ls -ld {}",
+            path.parent().unwrap_or(path).display()
+        ))
     };
     let gone = |path: &Path, done: io::Result<()>| match done {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
@@ -155,7 +167,12 @@ fn one(step: &Step, note: &Path, draft: &Path) -> Result<Option<String>, Failure
             .mode(0o755)
             .create(path)
             .map_err(|error| cannot(path, error.to_string()))?,
-        Step::Write { path, old, new, mode } => {
+        Step::Write {
+            path,
+            old,
+            new,
+            mode,
+        } => {
             let there = super::text_at(path)?;
             if there != *old && there.as_deref() != Some(new.as_str()) {
                 return Err(Failure::later(format!(
@@ -166,19 +183,23 @@ fn one(step: &Step, note: &Path, draft: &Path) -> Result<Option<String>, Failure
             }
             let kept = fs::metadata(path).map(|data| data.permissions().mode() & 0o7777);
             let mode = mode.unwrap_or_else(|| kept.unwrap_or(0o644));
-            write_atomic(path, new.as_bytes(), mode).map_err(|error| cannot(path, whole(&error)))?;
+            write_atomic(path, new.as_bytes(), mode)
+                .map_err(|error| cannot(path, whole(&error)))?;
         }
         Step::Link(path, to) => match symlink(to, path) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             done => done.map_err(|error| cannot(path, error.to_string()))?,
         },
-        Step::Crontab { old, new } => crontab::write(old.as_deref(), new.as_deref(), draft)?,
+        Step::Crontab { old, new } => {
+            return crontab::write(old.as_deref(), new.as_deref(), draft);
+        }
         Step::Run { words, must } => {
             if let Err(why) = run(words) {
                 let what = format!("{}: {why}", shown(words));
                 if *must {
-                    return Err(Failure::environment(what)
-                        .mend("runner setup --scheduler cron --apply, or mend it and say this again"));
+                    return Err(Failure::environment(what).mend(
+                        "runner setup --scheduler cron --apply, or mend it and say this again",
+                    ));
                 }
                 return Ok(Some(what));
             }

@@ -44,10 +44,19 @@ pub struct Part {
 ///
 /// # Errors
 /// There is no such job or backend, or its file has a mistake.
-pub fn part(home: &Home, here: &Here, wish: &Wish, before: Option<&Served>) -> Result<Part, Failure> {
+pub fn part(
+    home: &Home,
+    here: &Here,
+    wish: &Wish,
+    before: Option<&Served>,
+) -> Result<Part, Failure> {
     let path = file(&here.root);
     let raw = text_at(&path)?.unwrap_or_default();
-    let mark = if raw.starts_with('\u{feff}') { "\u{feff}" } else { "" };
+    let mark = if raw.starts_with('\u{feff}') {
+        "\u{feff}"
+    } else {
+        ""
+    };
     let mut text = raw[mark.len()..].to_owned();
     for (key, value) in settings(&here.config, wish)? {
         let wanted = Edit {

@@ -98,17 +98,25 @@ pub fn render(template: Template, told: &Told, overrides: &Path) -> Result<Strin
             (template.text().to_owned(), template.name().to_owned())
         }
         Err(error) => {
-            return Err(Failure::configuration(format!("{}: {error}", own.display())));
+            return Err(Failure::configuration(format!(
+                "{}: {error}",
+                own.display()
+            )));
         }
     };
     let mut words = told.words.clone();
     if template.format() == Format::Systemd && !starts_a_unit(&words[0]) {
         // A shell may start what systemd itself would not.
-        words.splice(0..0, ["/bin/sh", "-c", "exec \"$@\"", "sh"].map(str::to_owned));
+        words.splice(
+            0..0,
+            ["/bin/sh", "-c", "exec \"$@\"", "sh"].map(str::to_owned),
+        );
     }
-    let refuse = |why: String| Failure::data(format!("{place}: {why}")).mend(
+    let refuse = |why: String| {
+        Failure::data(format!("{place}: {why}")).mend(
         "put runner and its state folder (XDG_STATE_HOME) where paths are plain, or choose another --scheduler",
-    );
+    )
+    };
     let command_line = match template {
         Template::Task => told
             .words
