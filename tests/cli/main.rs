@@ -16,6 +16,7 @@ mod daemon;
 mod deaths;
 mod demo;
 mod docs;
+mod doctor;
 mod dry;
 mod dst;
 mod following;

@@ -39,9 +39,9 @@ print("  one run, due", runs[0]["due"], "started", runs[0].get("started"))' "$2"
 project() {
     git init -q "$1"
     "$runner" -C "$1" init --quiet
-    # Built-in answers only; a place of its own is what a clone is born with.
-    mkdir -p "$1/ideas"
     printf 'Maybe use a shorter name?\n' > "$1/ideas/note.md"
+    # A pass leaves alone what was just changed.
+    touch -d '1 hour ago' "$1/ideas/note.md"
 }
 
 before=$(crontab_now; units_now)

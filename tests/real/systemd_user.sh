@@ -44,7 +44,8 @@ mount -t cgroup2 none /sys/fs/cgroup
 cp "$(dirname "$0")/nights.sh" "$folder/"
 cat > "$folder/manager.sh" <<'IN'
 set -euo pipefail
-cd "$HOME"
+mkdir -p "$HOME"
+cd "$FOLDER"
 mkfifo ready
 exec 3<>ready
 "$1" --user --log-target=null 3>&- &
@@ -53,11 +54,11 @@ manager=$!
 timeout 30 bash -c 'until systemctl --user is-system-running --wait >/dev/null 2>&1 || systemctl --user show-environment >/dev/null 2>&1; do read -t 0.1 -u 3 || true; done'
 export DBUS_SESSION_BUS_ADDRESS=unix:path=$XDG_RUNTIME_DIR/bus
 code=0
-setsid --wait "$HOME/nights.sh" "$HOME/runner" systemd "$HOME" || code=$?
+setsid --wait "$FOLDER/nights.sh" "$FOLDER/runner" systemd "$FOLDER" || code=$?
 [ "$code" = 0 ] || journalctl --user -n 30 2>/dev/null || true
 systemctl --user exit 2>/dev/null || kill "$manager"
 wait "$manager" || true
 exit "$code"
 IN
 exec setpriv --reuid=nobody --regid=nogroup --clear-groups env -i PATH=/usr/bin:/bin USER=nobody LOGNAME=nobody \
-    HOME="$folder" XDG_RUNTIME_DIR="/run/user/$uid" bash "$folder/manager.sh" "$manager"
+    HOME="$folder/home" FOLDER="$folder" XDG_RUNTIME_DIR="/run/user/$uid" bash "$folder/manager.sh" "$manager"
