@@ -84,12 +84,8 @@ fn find(text: &[u8], owner: &str) -> Result<Option<Around>, String> {
             if first.replace((at, which == 1)).is_some() {
                 return Err("the crontab has runner's block twice".to_owned());
             }
-        } else if plain == end {
-            if first.is_none() || last.replace(at + line.len()).is_some() {
-                return Err(
-                    "runner's block in the crontab has an end without a beginning".to_owned(),
-                );
-            }
+        } else if plain == end && (first.is_none() || last.replace(at + line.len()).is_some()) {
+            return Err("runner's block in the crontab has an end without a beginning".to_owned());
         }
         at += line.len();
     }

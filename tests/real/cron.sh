@@ -19,10 +19,17 @@ install -d -m 1730 -g crontab /var/spool/cron/crontabs
 mount -t tmpfs none /run
 mount -t tmpfs none /etc/cron.d
 mount --bind /dev/null /etc/crontab
-folder=$(mktemp -d)
-trap 'rm -rf "$folder"' EXIT
+# Everything lies where each character means something to somebody.
+outer=$(mktemp -d)
+trap 'rm -rf "$outer"' EXIT
+folder="$outer/it's 100% \$HOME \"é\" & <x>"
+mkdir "$folder"
+cp "$runner" "$folder/runner"
+runner=$folder/runner
 export USER=root LOGNAME=root
 printf 'MAILTO=""\n# somebody else\n7 7 * * 7 true\n' | crontab -
+# It looks at whole seconds of change: what is written in the second in which it looks it never sees.
+touch -d '1 minute ago' /var/spool/cron/crontabs /var/spool/cron/crontabs/root
 cron -f -L 0 &
 daemon=$!
 # In a process group that the namespace knows.

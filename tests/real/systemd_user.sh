@@ -18,7 +18,11 @@ if [ "${2:-}" != inside ]; then
     group=$tree/runner-test-$$
     mkdir -p "$group/init" 2>/dev/null || skip "control groups cannot be made"
     chown -R nobody "$group"
-    folder=$(mktemp -d)
+    # Everything lies where each character means something to somebody.
+    outer=$(mktemp -d)
+    chmod 755 "$outer"
+    folder="$outer/it's 100% \$HOME %h \"é\" & <x>"
+    mkdir "$folder"
     install -m 755 "$runner" "$folder/runner"
     chown nobody "$folder"
     code=0
@@ -27,7 +31,7 @@ if [ "${2:-}" != inside ]; then
         exec unshare --mount --cgroup --pid --fork --kill-child --mount-proc "$0" "$folder" inside "$manager"
     ) || code=$?
     echo 1 > "$group/cgroup.kill" 2>/dev/null || true
-    rm -rf "$folder"
+    rm -rf "$outer"
     for _ in 1 2 3 4 5 6 7 8 9 10; do
         find "$group" -depth -type d -exec rmdir {} \; 2>/dev/null && break
     done
