@@ -326,6 +326,7 @@ pub enum Command {
         command: ConfigCommand,
     },
     /// The ledger: check it, copy it, put a copy in its place, prune what is old
+    #[command(after_help = "Example: runner ledger check")]
     Ledger {
         /// What to do
         #[command(subcommand)]

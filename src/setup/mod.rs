@@ -78,7 +78,9 @@ impl Kind {
 
 /// The kind that fits this machine, and why.
 pub fn fitting(record: &Record) -> (Kind, String) {
-    if let Some(kind) = record.hosts.keys().next_back() {
+    // "manual" is not something that is set up: what fits may have come since.
+    let there = record.hosts.keys().rfind(|kind| **kind != Kind::Manual);
+    if let Some(kind) = there {
         return (*kind, "it is the one that is set up".to_owned());
     }
     if cfg!(target_os = "macos") {
