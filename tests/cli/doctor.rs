@@ -119,8 +119,12 @@ fn a_tick_by_the_host_works_in_what_was_frozen() {
             .env("FROM_HOST", "host");
         Said::of(command.output().unwrap())
     };
+    // What nobody reads does not grow for ever.
+    let log = house.state().join("timer.log");
+    fs::write(&log, vec![b'x'; (1 << 20) + 1]).unwrap();
     tick().ends(0);
     assert_eq!(house.read("env"), "me hush host\n");
+    assert!(!log.exists() && house.state().join("timer.log.old").exists());
     fs::remove_file(&environment).unwrap();
     tick().ends(78).says("runner setup --apply");
 }

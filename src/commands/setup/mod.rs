@@ -1,6 +1,8 @@
 //! `runner setup`: show what makes this machine tick by itself, do it, undo it, look at it.
 
-use std::collections::BTreeMap;
+mod advice;
+mod view;
+
 use std::fs::File;
 
 use jiff::civil::Time;
@@ -9,15 +11,16 @@ use serde::Serialize;
 
 use crate::cli::args::SetupArgs;
 use crate::cli::{Failure, show};
-use crate::config;
 use crate::doctor::{self, Finding, timers};
 use crate::home::Home;
 use crate::project::{self, Here};
 use crate::setup::hosts::{Host, lingers};
-use crate::setup::plan::{Step, carry_out};
+use crate::setup::plan::carry_out;
 use crate::setup::project::{Part, Wish, part, undo};
 use crate::setup::record::Record;
 use crate::setup::{Convergence, Kind, Wanted, converge, fitting, frozen};
+use advice::{advice, credentials};
+use view::{FileJson, Shown, Told};
 
 /// Carries it out.
 pub fn run(
@@ -99,17 +102,6 @@ fn lock(home: &Home) -> Result<File, Failure> {
         Ok(()) => Ok(file),
         Err(_) => Err(cannot("another `runner setup` is at work".to_owned()).mend("say it again")),
     }
-}
-
-/// What is planned, with what people should know about it.
-struct Told {
-    kind: Kind,
-    why: String,
-    minutes: Vec<i8>,
-    files: Vec<FileJson>,
-    notes: Vec<String>,
-    credentials: Vec<String>,
-    convergence: Convergence,
 }
 
 fn installation(
@@ -316,169 +308,6 @@ fn wish(args: &SetupArgs) -> Result<Wish, Failure> {
         backend: args.runner.first().cloned(),
         jobs: args.job.clone(),
     })
-}
-
-/// What a person should know of a host scheduler.
-fn advice(kind: Kind, lingering: Option<bool>) -> Vec<String> {
-    let mut notes = Vec::new();
-    match kind {
-        Kind::Systemd => {
-            notes.push("what it says: journalctl --user -u runner-tick.service".to_owned());
-            notes.push(match lingering {
-                Some(true) => "your services go on after you log out (linger is on, and stays)".to_owned(),
-                Some(false) => "your services end with your last session; so `loginctl enable-linger` is run, and undone by --remove".to_owned(),
-                None => "no logind here: the timer lives as long as your systemd manager does".to_owned(),
-            });
-            notes.push("a block on sleep (keep-awake) may need a session: a lingering service is often refused it".to_owned());
-        }
-        Kind::Cron => {
-            notes.push("what it says: timer.log in the state folder; MAILTO and every other line stay as they are".to_owned());
-            if !timers::cron_runs() {
-                notes.push("no cron daemon seems to run here: nothing will be started until one does (service cron start)".to_owned());
-            }
-        }
-        Kind::Launchd => notes.push(
-            "launchd starts it at each minute named, once after a sleep and at login; it ticks only while you are logged in".to_owned(),
-        ),
-        Kind::TaskScheduler => notes.push(
-            "nothing is registered by runner: read register-runner-tick.ps1, then run it in PowerShell; it runs while you are logged in, also on battery, without a window".to_owned(),
-        ),
-        Kind::Manual => notes.push(
-            "nothing on this machine will tick: call `runner tick` each quarter of an hour by any means, or keep `runner daemon` running".to_owned(),
-        ),
-    }
-    notes.push("no host scheduler wakes a sleeping machine for this; what passed meanwhile is caught up as each job's catch_up says".to_owned());
-    notes
-}
-
-/// How each backend gets its keys when nobody is logged in.
-fn credentials(
-    home: &Home,
-    here: Option<&Here>,
-    kind: Kind,
-    frozen: &BTreeMap<String, String>,
-) -> Vec<String> {
-    let config = match here {
-        Some(here) => Some(here.config.clone()),
-        None => config::load(&home.stack(None)).ok(),
-    };
-    let file = home.credentials_file();
-    let mut lines = Vec::new();
-    for (name, backend) in config.iter().flat_map(|config| &config.backends) {
-        let missing: Vec<&str> = backend
-            .env
-            .iter()
-            .map(String::as_str)
-            .filter(|name| !frozen.contains_key(*name))
-            .collect();
-        lines.push(match (backend.kind.as_str(), missing.is_empty()) {
-            ("builtin", _) => format!("{name}: needs none"),
-            (_, true) => format!(
-                "{name}: what its program keeps under HOME; a key in a login keychain is not to be had at night"
-            ),
-            (_, false) => format!(
-                "{name}: {} never frozen; write NAME=value lines to {} (chmod 600){}",
-                missing.join(", ") + if missing.len() == 1 { " is" } else { " are" },
-                file.display(),
-                match kind {
-                    Kind::Systemd => ", or use Environment= in a drop-in of runner-tick.service",
-                    Kind::Launchd => ", or EnvironmentVariables in a plist of your own",
-                    _ => "",
-                }
-            ),
-        });
-    }
-    lines
-}
-
-#[derive(Debug, Clone, Serialize)]
-struct FileJson {
-    path: String,
-    text: String,
-}
-
-#[derive(Debug, Serialize)]
-struct Shown {
-    scheduler: &'static str,
-    why: String,
-    of_this_system: bool,
-    minutes: Vec<i8>,
-    files: Vec<FileJson>,
-    steps: Vec<String>,
-    left: Vec<String>,
-    notes: Vec<String>,
-    credentials: Vec<String>,
-    troubles: Vec<String>,
-    act: &'static str,
-}
-
-impl Told {
-    fn shown(&self, args: &SetupArgs) -> Shown {
-        Shown {
-            scheduler: self.kind.word(),
-            why: self.why.clone(),
-            of_this_system: self.kind.is_of_this_system(),
-            minutes: self.minutes.clone(),
-            files: self.files.clone(),
-            steps: self
-                .convergence
-                .steps
-                .iter()
-                .filter_map(Step::told)
-                .collect(),
-            left: self.convergence.left.clone(),
-            notes: self.notes.clone(),
-            credentials: self.credentials.clone(),
-            troubles: Vec::new(),
-            act: match (args.apply, args.remove) {
-                (true, _) => "apply",
-                (_, true) => "remove",
-                _ => "plan",
-            },
-        }
-    }
-}
-
-impl Shown {
-    fn text(&self) -> String {
-        let mut text = format!("{}: {}\n", self.scheduler, self.why);
-        if !self.of_this_system {
-            text.push_str("  not of this system; with the paths of this one it would be:\n");
-            for file in &self.files {
-                text.push_str(&format!("\n{}\n", file.path));
-                for line in file.text.lines() {
-                    text.push_str(&format!("    {line}\n"));
-                }
-            }
-            text.push('\n');
-        }
-        for note in &self.notes {
-            text.push_str(&format!("  {note}\n"));
-        }
-        if !self.credentials.is_empty() {
-            text.push_str("keys, by backend\n");
-            for line in &self.credentials {
-                text.push_str(&format!("  {line}\n"));
-            }
-        }
-        if !self.steps.is_empty() {
-            text.push_str("steps\n");
-        }
-        for step in &self.steps {
-            let mut lines = step.lines();
-            text.push_str(&format!("  {}\n", lines.next().unwrap_or_default()));
-            for line in lines {
-                text.push_str(&format!("  {line}\n"));
-            }
-        }
-        if self.act == "plan" && self.of_this_system {
-            text.push_str(match self.steps.is_empty() {
-                true => "everything is as it should be\n",
-                false => "nothing was done; `--apply` does it\n",
-            });
-        }
-        text
-    }
 }
 
 #[derive(Debug, Serialize)]
