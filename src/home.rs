@@ -9,12 +9,16 @@
 )]
 
 use std::collections::BTreeMap;
+use std::convert::Infallible;
 use std::env;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io;
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{DirBuilderExt as _, FileExt as _, MetadataExt as _, PermissionsExt as _};
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -27,6 +31,7 @@ use sd_notify::NotifyState;
 use crate::cli::Failure;
 use crate::config::{Overrides, Reach, Stack};
 use crate::filesystem;
+use crate::setup::environment;
 
 /// What a child may see of our environment, besides what its backend names.
 const ALLOWED: &[&str] = &["PATH", "HOME", "USER", "LOGNAME", "LANG", "TZ", "TMPDIR"];
@@ -278,6 +283,77 @@ impl Home {
             .ok()
     }
 
+    /// Where the user's configuration files of all programs lie.
+    pub fn config_home(&self) -> PathBuf {
+        let folder = self.config_folder();
+        folder.parent().unwrap_or(&folder).to_owned()
+    }
+
+    /// Where our own lie.
+    pub fn config_folder(&self) -> PathBuf {
+        let folder = self.user_config.parent();
+        folder.unwrap_or(Path::new("/")).to_owned()
+    }
+
+    /// The user's home folder.
+    pub fn folder(&self) -> Result<PathBuf, Failure> {
+        let home = setting("HOME").map(PathBuf::from);
+        home.filter(|home| home.is_absolute())
+            .ok_or_else(|| Failure::environment("HOME is not set, or is no absolute path"))
+    }
+
+    /// What a host scheduler's tick works in.
+    pub fn environment_file(&self) -> PathBuf {
+        self.state.join("environment")
+    }
+
+    /// The keys that a person keeps for it.
+    pub fn credentials_file(&self) -> PathBuf {
+        self.config_folder().join(environment::CREDENTIALS)
+    }
+
+    /// What a host scheduler's ticks say, where the host itself does not keep it.
+    pub fn timer_log(&self) -> PathBuf {
+        self.state.join("timer.log")
+    }
+
+    /// The one before it.
+    pub fn old_timer_log(&self) -> PathBuf {
+        self.state.join("timer.log.old")
+    }
+
+    /// What `setup` has done.
+    pub fn setup_note(&self) -> PathBuf {
+        self.state.join("setup.json")
+    }
+
+    /// The lock of the one setup of this user.
+    pub fn setup_lock(&self) -> PathBuf {
+        self.state.join("setup.lock")
+    }
+
+    /// The name that tells our block in a crontab from that of another state folder.
+    pub fn owner(&self) -> String {
+        self.state.to_string_lossy().into_owned()
+    }
+
+    /// Makes the state folder.
+    pub fn make_state(&self) -> Result<(), Failure> {
+        self.private_state()
+    }
+
+    /// This program by a name that stays good: the one in `PATH` where that leads here, for what a
+    /// link leads to may carry a version in its name; else its own file.
+    pub fn program(&self) -> Result<PathBuf, Failure> {
+        let own = env::current_exe()
+            .map_err(|error| Failure::environment(format!("cannot find this program: {error}")))?;
+        let real = fs::canonicalize(&own).unwrap_or_else(|_| own.clone());
+        let named = find_program("runner", &setting("PATH").unwrap_or_default());
+        Ok(named
+            .filter(|path| fs::canonicalize(path).is_ok_and(|path| path == real))
+            .unwrap_or(own))
+    }
+
     /// The private folder of a run, for its log and its children's files.
     pub fn run_folder(&self, run: &str) -> PathBuf {
         self.state.join("runs").join(run)
@@ -341,6 +417,83 @@ pub fn executable() -> Result<PathBuf, Failure> {
     }
     env::current_exe()
         .map_err(|error| Failure::environment(format!("cannot find this program: {error}")))
+}
+
+/// The first executable file of this name in a `PATH`; a path is looked up as it stands.
+pub fn find_program(name: &str, path: &OsStr) -> Option<PathBuf> {
+    let is_program = |path: &Path| {
+        fs::metadata(path)
+            .is_ok_and(|data| data.is_file() && data.permissions().mode() & 0o111 != 0)
+    };
+    if name.contains('/') {
+        return Some(PathBuf::from(name)).filter(|path| is_program(path));
+    }
+    env::split_paths(path)
+        .filter(|folder| folder.is_absolute())
+        .map(|folder| folder.join(name))
+        .find(|path| is_program(path))
+}
+
+/// Becomes this program again with the same arguments but for `--environment FILE`, in the environment of
+/// that file and the keys beside the configuration. Returns only why it could not.
+pub fn restart_in(file: &Path) -> Failure {
+    restart(file).map_or_else(|failure| failure, |never| match never {})
+}
+
+fn restart(file: &Path) -> Result<Infallible, Failure> {
+    let frozen = environment::read(file)?;
+    let config = match (frozen.get("XDG_CONFIG_HOME"), frozen.get("HOME")) {
+        (Some(folder), _) => PathBuf::from(folder),
+        (None, Some(home)) => Path::new(home).join(".config"),
+        (None, None) => {
+            return Err(Failure::environment(format!(
+                "{} has neither HOME nor XDG_CONFIG_HOME",
+                file.display()
+            ))
+            .mend("runner setup --apply"));
+        }
+    };
+    let keys = environment::credentials(&config.join("runner").join(environment::CREDENTIALS))?;
+    let mut arguments = Vec::new();
+    let mut given = env::args_os().skip(1);
+    while let Some(argument) = given.next() {
+        if argument == "--environment" {
+            given.next();
+        } else if !argument.as_bytes().starts_with(b"--environment=") {
+            arguments.push(argument);
+        }
+    }
+    trim(&file.with_file_name("timer.log"));
+    // What the host gives besides stays: a drop-in may hand over a key.
+    let error = Command::new(executable()?)
+        .arg0("runner")
+        .args(arguments)
+        .envs(keys)
+        .envs(frozen)
+        .exec();
+    Err(Failure::environment(format!("cannot start again: {error}")))
+}
+
+/// A log that nobody reads does not grow for ever: at a megabyte it takes the place of the one before.
+fn trim(log: &Path) {
+    const MOST: u64 = 1 << 20;
+    if fs::metadata(log).is_ok_and(|data| data.len() > MOST) {
+        let _another_tick_did = fs::rename(log, log.with_file_name("timer.log.old"));
+    }
+}
+
+/// Becomes this program with these arguments in nothing but this environment. Returns only why not.
+pub fn become_in(arguments: &[&str], variables: &BTreeMap<String, String>) -> Failure {
+    let start = || {
+        let error = Command::new(executable()?)
+            .arg0("runner")
+            .args(arguments)
+            .env_clear()
+            .envs(variables)
+            .exec();
+        Err::<Infallible, _>(Failure::environment(format!("cannot start again: {error}")))
+    };
+    start().map_or_else(|failure| failure, |never| match never {})
 }
 
 fn folder(variable: &str, below_home: &str) -> Result<PathBuf, Failure> {

@@ -7,12 +7,14 @@ mod cli;
 mod commands;
 mod config;
 mod daemon;
+mod doctor;
 mod drive;
 mod filesystem;
 mod follow;
 mod guard;
 mod home;
 mod project;
+mod setup;
 mod tick;
 
 use std::process::ExitCode;

@@ -1,6 +1,7 @@
 //! Every command and flag; their help is the reference documentation.
 
 mod ledger;
+mod setup;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -11,6 +12,7 @@ use runner_engine::outcome::Exit;
 
 pub use super::dream::DreamCommand;
 pub use ledger::LedgerCommand;
+pub use setup::SetupArgs;
 
 /// Reads a command line. Help and mistakes are printed here; the error is the exit code.
 pub fn parse(line: impl Iterator<Item = OsString>) -> Result<Args, Exit> {
@@ -182,6 +184,33 @@ pub enum Command {
     /// Do what is due in all projects: what a host timer calls
     #[command(after_help = "Example (crontab): */15 * * * * runner tick --quiet")]
     Tick {
+        /// Work in the environment that `runner setup` has frozen: what a host scheduler passes
+        #[arg(long, value_name = "FILE")]
+        environment: Option<PathBuf>,
+        #[command(flatten)]
+        listing: Listing,
+    },
+    /// Let this machine's own scheduler tick: once, and the nights happen
+    ///
+    /// Shows the files and the steps and does nothing; --apply does it, --remove undoes it to the byte.
+    /// There is one timer a user, for all projects: a second project adds only its minutes, and removing
+    /// one leaves the timer to the others.
+    #[command(
+        after_help = "Example: runner setup --at 02:30 --apply && runner doctor --as-scheduler"
+    )]
+    Setup(SetupArgs),
+    /// What keeps the nights from happening: each finding with the command that mends it
+    ///
+    /// Exit code 1 when something is wrong.
+    #[command(after_help = "Example: runner doctor --json | jq -r '.findings[].mend'")]
+    Doctor {
+        /// Look from where the host's scheduler stands: in its own near-empty environment and what was
+        /// frozen
+        #[arg(long)]
+        as_scheduler: bool,
+        /// We are there already
+        #[arg(long, hide = true)]
+        there: bool,
         #[command(flatten)]
         listing: Listing,
     },

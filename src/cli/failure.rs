@@ -75,6 +75,11 @@ impl Failure {
         Self::new(Exit::TryLater, what)
     }
 
+    /// Something is not installed here, or not of this system.
+    pub fn unavailable(what: impl Into<String>) -> Self {
+        Self::new(Exit::Unavailable, what)
+    }
+
     /// A fault of our own.
     pub fn internal(what: impl Into<String>) -> Self {
         Self::new(Exit::Internal, what)

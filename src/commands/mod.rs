@@ -6,6 +6,7 @@ mod budget;
 mod config;
 mod daemon;
 mod demo;
+mod doctor;
 mod dream;
 mod dream_bench;
 mod dry;
@@ -22,6 +23,7 @@ mod report;
 mod run;
 mod runs;
 mod schedule;
+mod setup;
 mod status;
 mod tick;
 
@@ -34,7 +36,7 @@ use crate::cli::Failure;
 use crate::cli::args::{Args, BudgetCommand, Command, ConfigCommand, RunsCommand};
 use crate::config::Reach;
 use crate::drive::Manner;
-use crate::home::Home;
+use crate::home::{self, Home};
 
 /// Carries out one command.
 pub fn run(args: &Args) -> Result<Exit, Failure> {
@@ -42,6 +44,11 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     match &args.command {
         Command::Completions { shell } => return Ok(manual::completions(*shell)),
         Command::Man { into } => return manual::write(into, args.quiet),
+        // Becomes the same tick, in another environment.
+        Command::Tick {
+            environment: Some(file),
+            ..
+        } => return Err(home::restart_in(file)),
         _ => {}
     }
     let reach = reach(&args.command);
@@ -99,6 +106,8 @@ fn reach(command: &Command) -> Option<Reach> {
         | Command::Resume { .. }
         | Command::Runs { .. }
         | Command::Status { .. }
+        | Command::Setup { .. }
+        | Command::Doctor { .. }
         | Command::Ledger { .. }
         | Command::Report { .. }
         | Command::Projects { .. }
@@ -185,7 +194,7 @@ fn dispatch(args: &Args, home: &Home) -> Result<Exit, Failure> {
             pause::resume(home, here, job.as_deref(), args.quiet, *listing)
         }
         Command::Completions { .. } | Command::Man { .. } => unreachable!("done before"),
-        Command::Tick { listing } => tick::run(home, manner, *listing),
+        Command::Tick { listing, .. } => tick::run(home, manner, *listing),
         Command::Perform { run } => perform::run(home, run, args.quiet, args.verbose),
         Command::Runs {
             command: None,
@@ -228,6 +237,12 @@ fn dispatch(args: &Args, home: &Home) -> Result<Exit, Failure> {
         Command::Config { command } => config::run(home, here, command, args.quiet),
         Command::Schedule { command } => schedule::run(home, here, command),
         Command::Backends { command } => backends::run(home, here, command),
+        Command::Setup(wanted) => setup::run(home, here, wanted, args.quiet),
+        Command::Doctor {
+            as_scheduler,
+            there,
+            listing,
+        } => doctor::run(home, here, *as_scheduler, *there, *listing),
         Command::Ledger { command } => ledger::run(home, command, args.quiet),
         Command::Dream { command } => dream::run(home, here, command, manner),
     }

@@ -34,6 +34,16 @@ pub struct Edit<'a> {
 /// # Errors
 /// The file has a mistake already that hides its meaning, or the value would be one.
 pub fn edit(user: &Path, edit: &Edit<'_>) -> Result<(String, String, usize), Failure> {
+    edit_text(user, edit, None)
+}
+
+/// The same with `text` in the file's place, so that several changes can follow each other before any
+/// is written.
+pub fn edit_text(
+    user: &Path,
+    edit: &Edit<'_>,
+    text: Option<String>,
+) -> Result<(String, String, usize), Failure> {
     let path: Vec<String> = edit.key.split('.').map(str::to_owned).collect();
     allowed(&path, edit)?;
     let nothing = Overrides::default();
@@ -54,6 +64,9 @@ pub fn edit(user: &Path, edit: &Edit<'_>) -> Result<(String, String, usize), Fai
             sources.layers.len() - 1
         }
     };
+    if let Some(text) = text {
+        sources.layers[at].text = Cow::Owned(text);
+    }
     for layer in &sources.layers {
         if let Some(mistake) = syntax_mistakes(layer).into_iter().next() {
             return Err(mistake.into());

@@ -44,7 +44,7 @@ use section::Section;
 use sources::{Layer, Mistake, Sources, merge, parse, read, wrong};
 
 pub use check::mistakes;
-pub use edit::{Edit, edit};
+pub use edit::{Edit, edit, edit_text};
 pub use foreign::FILE as FOREIGN_FILE;
 pub use job::{Job, NEVER};
 pub use overrides::{Overrides, Reach};

@@ -135,7 +135,7 @@ fn case(row: &'static Row, tongue: usize, budget: usize) -> Came {
     house.configure(&format!(
         "[backends.it]\ntype = \"{}\"\nprogram = \"{}\"\nenv = [\"CANARY_KEY\"]\noutput_cap = \"1MB\"\ngrace = \"200ms\"\n{deadlines}\n\
          [jobs.ask]\nkind = \"prompt\"\nbackend = \"it\"\nprompt = \"How are we doing?\"\nto = \"notes/answer.md\"\n\
-         timeout = \"{total}\"\nretries = 0\nbudget = {}\n",
+         timeout = \"{total}\"\nretries = 0\nmax_file = \"16MB\"\nmax_folder = \"24MB\"\nbudget = {}\n",
         TONGUES[tongue],
         link(&house, TONGUES[tongue], name),
         BUDGETS[budget],
@@ -161,6 +161,9 @@ fn case(row: &'static Row, tongue: usize, budget: usize) -> Came {
     fs::write(house.root().join("targets"), list).unwrap();
     let but = [
         "state",
+        // The state of the agents, which runner makes for them.
+        ".claude",
+        ".codex",
         "project/notes/answer.md",
         "project/.runner",
         "project/.git/info",
@@ -176,9 +179,7 @@ fn case(row: &'static Row, tongue: usize, budget: usize) -> Came {
     );
     let listed = house.run(&["runs", "--json"]).json();
     let runs: Vec<&Value> = listed.as_array().unwrap().iter().collect();
-    let outcome = runs
-        .first()
-        .map_or_else(String::new, |run| word(&run["outcome"]));
+    let outcome = runs.first().map_or_else(String::new, |run| word(run));
     let mut wrong = Vec::new();
     let mut check = |holds: bool, what: String| {
         if !holds {
@@ -189,7 +190,9 @@ fn case(row: &'static Row, tongue: usize, budget: usize) -> Came {
         outcome == expected[tongue],
         format!(
             "{outcome}, not {}: {} {}",
-            expected[tongue], said.out, said.err
+            expected[tongue],
+            runs.first().map_or(&Value::Null, |run| &run["why"]),
+            said.err
         ),
     );
     check(runs.len() == 1, format!("{} runs", runs.len()));
@@ -232,11 +235,10 @@ fn case(row: &'static Row, tongue: usize, budget: usize) -> Came {
 }
 
 /// The outcome's word, or the class of a failure.
-fn word(outcome: &Value) -> String {
-    let word = outcome["outcome"].as_str().or_else(|| outcome.as_str());
-    match word {
-        Some("failed") => outcome["class"].as_str().unwrap_or("failed").to_owned(),
+fn word(run: &Value) -> String {
+    match run["outcome"].as_str() {
+        Some("failed") => run["class"].as_str().unwrap_or("failed").to_owned(),
         Some(word) => word.to_owned(),
-        None => format!("{outcome}"),
+        None => run["outcome"].to_string(),
     }
 }

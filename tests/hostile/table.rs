@@ -1,7 +1,7 @@
 //! What must become of each behaviour, in each of the three tongues.
 //!
 //! One word a tongue, in the order command, claude, codex: the outcome, and for a failure its class.
-//! `~` before it: the run's outcome may not say so, but the answer was taken whole.
+//! A command's answer to a prompt is whatever text it writes, so what is no stream is no mistake there.
 
 /// Which deadline a behaviour is meant to run into; all others are long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,7 +32,7 @@ pub const ROWS: &[Row] = &[
     ("drip", ["timed-out", "timed-out", "timed-out"], Total),
     ("stall", ["silent", "silent", "silent"], Idle),
     ("utf8-cut", [BAD, BAD, BAD], Itself),
-    ("half-line", [BAD, BAD, BAD], Itself),
+    ("half-line", [OK, BAD, BAD], Itself),
     ("flood", [BAD, BAD, BAD], Itself),
     ("long-line", [BAD, BAD, BAD], Itself),
     ("flood-stderr", [BAD, BAD, BAD], Itself),
@@ -67,7 +67,11 @@ pub const ROWS: &[Row] = &[
     ("usage-negative", [OK, OK, OK], Itself),
     ("usage-words", [OK, OK, OK], Itself),
     ("usage-none", [OK, OK, OK], Itself),
-    ("over-budget", ["silent", "over-budget", "timed-out"], Idle),
+    (
+        "over-budget",
+        ["timed-out", "over-budget", "timed-out"],
+        Total,
+    ),
     ("wrong-version", ["crash", "crash", "crash"], Itself),
     ("asks", ["silent", "silent", "silent"], Idle),
     ("auth", ["crash", "auth", "auth"], Itself),
@@ -86,7 +90,11 @@ pub const ROWS: &[Row] = &[
     ("deep", [BAD, OK, OK], Itself),
     ("crlf", [OK, OK, OK], Itself),
     ("two-results", [BAD, OK, OK], Itself),
-    ("result-then-error", ["crash", "crash", "crash"], Itself),
+    (
+        "result-then-error",
+        ["crash", "rate-limited", "rate-limited"],
+        Itself,
+    ),
     ("escapes", [OK, OK, OK], Itself),
     ("closes-stdout", ["silent", "silent", "silent"], Idle),
     ("early-exit", ["crash", "crash", "crash"], Itself),

@@ -107,7 +107,7 @@ fn silence(last: Option<Timestamp>, now: Timestamp) -> Option<String> {
         None => "nothing has ever ticked".to_owned(),
     };
     Some(format!(
-        "{since} and no daemon answers, so no clock starts anything: run `runner daemon`, or let a host timer call `runner tick`"
+        "{since} and no daemon answers, so no clock starts anything: `runner setup --apply` lets this machine tick, or run `runner daemon`"
     ))
 }
 

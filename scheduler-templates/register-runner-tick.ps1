@@ -1,0 +1,17 @@
+# Registers the task that calls `runner tick`, for the user who runs this script. Made by
+# `runner setup`, which never runs it: read it, then run it yourself, in PowerShell:
+#   powershell -NoProfile -ExecutionPolicy Bypass -File register-runner-tick.ps1
+# To take the task away: the same with -Remove at the end.
+param([switch]$Remove)
+$ErrorActionPreference = 'Stop'
+$file = {{ task_file }}
+if ($Remove) {
+    Unregister-ScheduledTask -TaskPath '\runner\' -TaskName 'tick' -Confirm:$false
+    'The task \runner\tick is gone.'
+    return
+}
+$xml = [System.IO.File]::ReadAllText($file, [System.Text.Encoding]::UTF8)
+# Windows stores tasks as UTF-16: what the text says of its own encoding must go.
+$xml = $xml -replace '^\s*<\?xml[^>]*\?>\s*', ''
+Register-ScheduledTask -TaskPath '\runner\' -TaskName 'tick' -Xml $xml -Force | Out-Null
+Get-ScheduledTask -TaskPath '\runner\' -TaskName 'tick' | Get-ScheduledTaskInfo

@@ -1,0 +1,91 @@
+//! `runner doctor`: what keeps the nights from happening.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use runner_engine::outcome::Exit;
+use serde::Serialize;
+
+use crate::cli::args::Listing;
+use crate::cli::{Failure, show};
+use crate::doctor::{self, Finding};
+use crate::home::{self, Home};
+use crate::setup::record::Record;
+use crate::setup::{Kind, environment, fitting};
+
+#[derive(Debug, Serialize)]
+struct DoctorJson {
+    as_scheduler: bool,
+    wrong: bool,
+    findings: Vec<Finding>,
+}
+
+/// Prints what was found.
+pub fn run(
+    home: &Home,
+    here: &Path,
+    as_scheduler: bool,
+    there: bool,
+    listing: Listing,
+) -> Result<Exit, Failure> {
+    if as_scheduler && !there {
+        return Err(go_there(home, here, listing)?);
+    }
+    let findings = doctor::findings(home, here);
+    let wrong = findings.iter().any(Finding::is_wrong);
+    if listing.json {
+        show::json(&DoctorJson {
+            as_scheduler,
+            wrong,
+            findings,
+        });
+    } else {
+        show::out(&doctor::text(&findings));
+        if !wrong {
+            show::out("nothing is wrong\n");
+        }
+    }
+    Ok(if wrong { Exit::Failed } else { Exit::Done })
+}
+
+/// Becomes this command in the environment that a tick of the host's scheduler has: what that gives by
+/// itself, and what was frozen.
+fn go_there(home: &Home, here: &Path, listing: Listing) -> Result<Failure, Failure> {
+    let record = Record::read(&home.setup_note())?;
+    let (kind, _) = fitting(&record);
+    let mut variables = given_by(kind);
+    if !record.hosts.is_empty() && kind != Kind::Manual {
+        variables.extend(environment::credentials(&home.credentials_file())?);
+        variables.extend(environment::read(&home.environment_file())?);
+    }
+    // Where we are looked at from stays the same place.
+    for name in ["XDG_STATE_HOME", "XDG_CONFIG_HOME", "RUNNER_TEST_CLOCK"] {
+        if let Some(value) = home::setting(name).and_then(|value| value.into_string().ok()) {
+            variables.entry(name.to_owned()).or_insert(value);
+        }
+    }
+    let here = here
+        .to_str()
+        .ok_or_else(|| Failure::data(format!("{}: not UTF-8", here.display())))?;
+    let mut arguments = vec!["-C", here, "doctor", "--as-scheduler", "--there"];
+    if listing.json {
+        arguments.push("--json");
+    }
+    Ok(home::become_in(&arguments, &variables))
+}
+
+/// What a host scheduler sets by itself.
+fn given_by(kind: Kind) -> BTreeMap<String, String> {
+    let path = match kind {
+        Kind::Cron => "/usr/bin:/bin",
+        Kind::Launchd => "/usr/bin:/bin:/usr/sbin:/sbin",
+        _ => "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+    };
+    let mut variables = home::named(["HOME", "LOGNAME"].into_iter());
+    variables.insert("PATH".to_owned(), path.to_owned());
+    variables.insert("SHELL".to_owned(), "/bin/sh".to_owned());
+    if kind != Kind::Cron {
+        variables.extend(home::named(["USER", "LANG", "XDG_RUNTIME_DIR"].into_iter()));
+    }
+    variables
+}

@@ -1,0 +1,82 @@
+//! What a person should know before they let a host scheduler call: in words, of each kind and backend.
+
+use std::collections::BTreeMap;
+
+use crate::config;
+use crate::doctor::timers;
+use crate::home::Home;
+use crate::project::Here;
+use crate::setup::Kind;
+
+/// What a person should know of a host scheduler.
+pub(super) fn advice(kind: Kind, lingering: Option<bool>) -> Vec<String> {
+    let mut notes = Vec::new();
+    match kind {
+        Kind::Systemd => {
+            notes.push("what it says: journalctl --user -u runner-tick.service".to_owned());
+            notes.push(match lingering {
+                Some(true) => "your services go on after you log out (linger is on, and stays)".to_owned(),
+                Some(false) => "your services end with your last session; so `loginctl enable-linger` is run, and undone by --remove".to_owned(),
+                None => "no logind here: the timer lives as long as your systemd manager does".to_owned(),
+            });
+            notes.push("a block on sleep (keep-awake) may need a session: a lingering service is often refused it".to_owned());
+        }
+        Kind::Cron => {
+            notes.push("what it says: timer.log in the state folder; MAILTO and every other line stay as they are".to_owned());
+            if !timers::cron_runs() {
+                notes.push("no cron daemon seems to run here: nothing will be started until one does (service cron start)".to_owned());
+            }
+        }
+        Kind::Launchd => notes.push(
+            "launchd starts it at each minute named, once after a sleep and at login; it ticks only while you are logged in".to_owned(),
+        ),
+        Kind::TaskScheduler => notes.push(
+            "nothing is registered by runner: read register-runner-tick.ps1, then run it in PowerShell; it runs while you are logged in, also on battery, without a window".to_owned(),
+        ),
+        Kind::Manual => notes.push(
+            "nothing on this machine will tick: call `runner tick` each quarter of an hour by any means, or keep `runner daemon` running".to_owned(),
+        ),
+    }
+    notes.push("no host scheduler wakes a sleeping machine for this; what passed meanwhile is caught up as each job's catch_up says".to_owned());
+    notes
+}
+
+/// How each backend gets its keys when nobody is logged in.
+pub(super) fn credentials(
+    home: &Home,
+    here: Option<&Here>,
+    kind: Kind,
+    frozen: &BTreeMap<String, String>,
+) -> Vec<String> {
+    let config = match here {
+        Some(here) => Some(here.config.clone()),
+        None => config::load(&home.stack(None)).ok(),
+    };
+    let file = home.credentials_file();
+    let mut lines = Vec::new();
+    for (name, backend) in config.iter().flat_map(|config| &config.backends) {
+        let missing: Vec<&str> = backend
+            .env
+            .iter()
+            .map(String::as_str)
+            .filter(|name| !frozen.contains_key(*name))
+            .collect();
+        lines.push(match (backend.kind.as_str(), missing.is_empty()) {
+            ("builtin", _) => format!("{name}: needs none"),
+            (_, true) => format!(
+                "{name}: what its program keeps under HOME; a key in a login keychain is not to be had at night"
+            ),
+            (_, false) => format!(
+                "{name}: {} never frozen; write NAME=value lines to {} (chmod 600){}",
+                missing.join(", ") + if missing.len() == 1 { " is" } else { " are" },
+                file.display(),
+                match kind {
+                    Kind::Systemd => ", or use Environment= in a drop-in of runner-tick.service",
+                    Kind::Launchd => ", or EnvironmentVariables in a plist of your own",
+                    _ => "",
+                }
+            ),
+        });
+    }
+    lines
+}

@@ -1,0 +1,364 @@
+//! `runner setup`: show what makes this machine tick by itself, do it, undo it, look at it.
+
+mod advice;
+mod view;
+
+use std::fs::File;
+
+use jiff::civil::Time;
+use runner_engine::outcome::Exit;
+use serde::Serialize;
+
+use crate::cli::args::SetupArgs;
+use crate::cli::{Failure, show};
+use crate::doctor::{self, Finding, timers};
+use crate::home::Home;
+use crate::project::{self, Here};
+use crate::setup::hosts::{Host, lingers};
+use crate::setup::plan::carry_out;
+use crate::setup::project::{Part, Wish, part, undo};
+use crate::setup::record::Record;
+use crate::setup::{Convergence, Kind, Wanted, converge, fitting, frozen};
+use advice::{advice, credentials};
+use view::{FileJson, Shown, Told};
+
+/// Carries it out.
+pub fn run(
+    home: &Home,
+    here: &std::path::Path,
+    args: &SetupArgs,
+    quiet: bool,
+) -> Result<Exit, Failure> {
+    if args.status || args.verify {
+        return look(home, args);
+    }
+    let act = args.apply || args.remove;
+    // Two setups at once would each plan on what the other is about to change.
+    let _lock = act.then(|| lock(home)).transpose()?;
+    let record = Record::read(&home.setup_note())?;
+    let told = match args.remove {
+        true => removal(home, here, args, &record)?,
+        false => installation(home, here, args, &record)?,
+    };
+    if act && !told.kind.is_of_this_system() {
+        return Err(Failure::unavailable(format!(
+            "{} is not of this system: its files can be shown here and set up only there",
+            told.kind.word()
+        ))
+        .mend("runner setup --apply"));
+    }
+    let shown = told.shown(args);
+    if !act {
+        match args.listing.json {
+            true => show::json(&shown),
+            false => show::out(&shown.text()),
+        }
+        return Ok(Exit::Done);
+    }
+    if !args.listing.json {
+        show::say(quiet, shown.text().trim_end());
+    }
+    let troubles = carry_out(
+        &told.convergence.steps,
+        &home.setup_note(),
+        &home.state.join("crontab.new"),
+        &mut Home::dying(),
+    )?;
+    // A changed schedule counts from when it is read: that is now, and not with the first tick, which would
+    // come too late for its own minute.
+    if let Ok(root) = project::find(here) {
+        Here::at(home, &root)?.register(&mut home.ledger()?, home.wall()?)?;
+    }
+    for trouble in troubles.iter().chain(&told.convergence.left) {
+        show::complain(trouble);
+    }
+    if args.listing.json {
+        show::json(&Shown { troubles, ..shown });
+    } else {
+        let done = match (told.convergence.steps.is_empty(), args.remove) {
+            (true, _) => "everything is as it should be; nothing was done",
+            (false, true) => "undone",
+            (false, false) => "done; `runner setup --verify` checks it, `runner doctor` everything",
+        };
+        show::say(quiet, done);
+    }
+    Ok(match told.convergence.left.is_empty() {
+        true => Exit::Done,
+        false => Exit::Failed,
+    })
+}
+
+fn lock(home: &Home) -> Result<File, Failure> {
+    home.make_state()?;
+    let path = home.setup_lock();
+    let cannot = |why: String| Failure::later(format!("{}: {why}", path.display()));
+    let file = File::options()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .open(&path)
+        .map_err(|error| Failure::cannot_write(format!("{}: {error}", path.display())))?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(_) => Err(cannot("another `runner setup` is at work".to_owned()).mend("say it again")),
+    }
+}
+
+fn installation(
+    home: &Home,
+    here: &std::path::Path,
+    args: &SetupArgs,
+    old: &Record,
+) -> Result<Told, Failure> {
+    let (kind, why) = match Kind::WORDS.iter().find(|(word, _)| *word == args.scheduler) {
+        Some((_, kind)) => (*kind, "it was asked for".to_owned()),
+        None => fitting(old),
+    };
+    let wish = wish(args)?;
+    let mut record = old.clone();
+    let mut edits = Vec::new();
+    let mut notes = Vec::new();
+    let at_work = match project::find(here) {
+        Ok(root) => Some(Here::at(home, &root)?),
+        Err(failure) if args.at.is_some() || !args.runner.is_empty() => return Err(failure),
+        Err(_) => None,
+    };
+    match &at_work {
+        Some(here) => {
+            let root = here.root.display().to_string();
+            let Part {
+                served,
+                edit,
+                night,
+            } = part(home, here, &wish, old.projects.get(&root))?;
+            notes.push(format!("the night of {root} opens at {night}"));
+            record.projects.insert(root, served);
+            edits.extend(edit);
+        }
+        None => {
+            record.everywhere = true;
+            notes.push(
+                "this folder is in no project: the timer serves those that `runner init` has made or will make"
+                    .to_owned(),
+            );
+        }
+    }
+    let others = record.projects.len() - usize::from(at_work.is_some());
+    if others > 0 {
+        notes.push(format!(
+            "there is one timer a user, and a tick serves all projects: {} set up already, and this adds only its minutes",
+            show::count(others as u64, "other project")
+        ));
+    }
+    let minutes = record.minutes();
+    let host = Host::of(kind, home, &minutes)?;
+    let mut files: Vec<FileJson> = host
+        .files
+        .iter()
+        .map(|file| FileJson {
+            path: file.path.display().to_string(),
+            text: file.text.clone(),
+        })
+        .collect();
+    files.extend(host.crontab.iter().map(|text| FileJson {
+        path: "crontab".to_owned(),
+        text: text.clone(),
+    }));
+    notes.extend(advice(kind, host.lingers));
+    let frozen = frozen();
+    if !frozen.contains_key("PATH") {
+        return Err(Failure::environment(
+            "PATH is not set, so no program would be found at night",
+        ));
+    }
+    let environment = (kind != Kind::Manual).then_some(&frozen);
+    let convergence = match kind.is_of_this_system() {
+        true => converge(
+            home,
+            old,
+            Wanted {
+                kind: Some(kind),
+                record,
+                edits,
+                environment,
+            },
+        )?,
+        // Only looked at: what is there is of another system.
+        false => Convergence {
+            steps: Vec::new(),
+            left: Vec::new(),
+        },
+    };
+    Ok(Told {
+        kind,
+        why,
+        minutes: minutes.into_iter().collect(),
+        files,
+        notes,
+        credentials: credentials(home, at_work.as_ref(), kind, &frozen),
+        convergence,
+    })
+}
+
+fn removal(
+    home: &Home,
+    here: &std::path::Path,
+    args: &SetupArgs,
+    old: &Record,
+) -> Result<Told, Failure> {
+    let kind = old.hosts.keys().next_back().copied();
+    let mut record = old.clone();
+    let mut left = Vec::new();
+    let mut edits = Vec::new();
+    let mut notes = Vec::new();
+    let root = project::find(here)
+        .ok()
+        .map(|root| root.display().to_string());
+    let gone: Vec<String> = match (args.all, root) {
+        (true, _) => old.projects.keys().cloned().collect(),
+        (false, Some(root)) if old.projects.contains_key(&root) => vec![root],
+        (false, Some(root)) => {
+            notes.push(format!("{root} was not set up"));
+            Vec::new()
+        }
+        (false, None) => {
+            record.everywhere = false;
+            Vec::new()
+        }
+    };
+    if args.all {
+        record.everywhere = false;
+    }
+    for root in gone {
+        if let Some(served) = record.projects.remove(&root) {
+            match undo(&root, &served)? {
+                Ok(edit) => edits.extend(edit),
+                Err(why) => left.push(why),
+            }
+        }
+    }
+    let wanted = record.is_wanted();
+    if wanted {
+        let who: Vec<&str> = record.projects.keys().map(String::as_str).collect();
+        notes.push(format!(
+            "the timer stays for {}: a tick serves all projects, so nights here go on with it; to stop them: runner pause --all is for everything, enabled = false in a job for that job; to take the timer away: runner setup --remove --all",
+            if who.is_empty() { "all projects".to_owned() } else { who.join(", ") }
+        ));
+    } else {
+        // A timer serves projects that were never set up as well.
+        let ledger = home.ledger_to_read().ok().flatten();
+        let served = ledger
+            .and_then(|ledger| ledger.projects().ok())
+            .unwrap_or_default();
+        if !served.is_empty() && kind.is_some_and(|kind| kind != Kind::Manual) {
+            notes.push(format!(
+                "nothing ticks by itself any more, for {}",
+                show::count(served.len() as u64, "project")
+            ));
+        }
+    }
+    let target = if wanted { kind } else { None };
+    let minutes = record.minutes();
+    let mut convergence = converge(
+        home,
+        old,
+        Wanted {
+            kind: target,
+            record,
+            edits,
+            environment: None,
+        },
+    )?;
+    convergence.left.splice(0..0, left);
+    Ok(Told {
+        kind: kind.unwrap_or(Kind::Manual),
+        why: "it is the one that is set up".to_owned(),
+        minutes: minutes.into_iter().collect(),
+        files: Vec::new(),
+        notes,
+        credentials: Vec::new(),
+        convergence,
+    })
+}
+
+fn wish(args: &SetupArgs) -> Result<Wish, Failure> {
+    let at = match &args.at {
+        None => None,
+        Some(text) => Some(
+            Some(text)
+                .filter(|text| text.len() == 5)
+                .and_then(|text| Time::strptime("%H:%M", text).ok())
+                .ok_or_else(|| {
+                    Failure::usage(format!("--at {text}: not a time like 02:30 or 23:45"))
+                })?,
+        ),
+    };
+    if args.runner.len() > 1 && args.runner.iter().any(|name| *name != args.runner[0]) {
+        return Err(Failure::usage(format!(
+            "--runner {}: a job asks one backend; give each its own",
+            args.runner.join(" --runner ")
+        ))
+        .mend(format!(
+            "runner setup --runner {} --job JOB --apply, once for each",
+            args.runner[1]
+        )));
+    }
+    Ok(Wish {
+        at,
+        backend: args.runner.first().cloned(),
+        jobs: args.job.clone(),
+    })
+}
+
+#[derive(Debug, Serialize)]
+struct StatusJson {
+    scheduler: Option<&'static str>,
+    also: Vec<&'static str>,
+    unfinished: bool,
+    minutes: Vec<i8>,
+    projects: Vec<String>,
+    last_tick: Option<jiff::Timestamp>,
+    lingers: Option<bool>,
+    findings: Vec<Finding>,
+}
+
+fn look(home: &Home, args: &SetupArgs) -> Result<Exit, Failure> {
+    let record = Record::read(&home.setup_note())?;
+    let mut kinds: Vec<&'static str> = record.hosts.keys().map(|kind| kind.word()).collect();
+    let findings = match args.verify || !kinds.is_empty() {
+        true => timers::findings(home, &record),
+        false => Vec::new(),
+    };
+    let bad = findings.iter().any(Finding::is_wrong);
+    let status = StatusJson {
+        scheduler: kinds.pop(),
+        also: kinds,
+        unfinished: record.pending,
+        minutes: record.minutes().into_iter().collect(),
+        projects: record.projects.keys().cloned().collect(),
+        last_tick: home.last_tick(),
+        lingers: lingers(),
+        findings,
+    };
+    if args.listing.json {
+        show::json(&status);
+    } else {
+        let mut text = match status.scheduler {
+            Some(word) => format!("{word} is set up\n"),
+            None => "nothing is set up; runner setup shows what would be\n".to_owned(),
+        };
+        let last = status
+            .last_tick
+            .map_or_else(|| "never".to_owned(), show::moment);
+        text.push_str(&format!("  last tick, by whomever: {last}\n"));
+        for root in &status.projects {
+            text.push_str(&format!("  for {root}\n"));
+        }
+        text.push_str(&doctor::text(&status.findings));
+        show::out(&text);
+    }
+    Ok(match args.verify && (bad || status.scheduler.is_none()) {
+        true => Exit::Failed,
+        false => Exit::Done,
+    })
+}

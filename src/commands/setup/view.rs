@@ -1,0 +1,108 @@
+//! A plan as people and scripts see it.
+
+use serde::Serialize;
+
+use crate::cli::args::SetupArgs;
+use crate::setup::plan::Step;
+use crate::setup::{Convergence, Kind};
+
+/// What is planned, with what people should know about it.
+pub(super) struct Told {
+    pub(super) kind: Kind,
+    pub(super) why: String,
+    pub(super) minutes: Vec<i8>,
+    pub(super) files: Vec<FileJson>,
+    pub(super) notes: Vec<String>,
+    pub(super) credentials: Vec<String>,
+    pub(super) convergence: Convergence,
+}
+
+#[derive(Debug, Clone, Serialize)]
+pub(super) struct FileJson {
+    pub(super) path: String,
+    pub(super) text: String,
+}
+
+#[derive(Debug, Serialize)]
+pub(super) struct Shown {
+    pub(super) scheduler: &'static str,
+    pub(super) why: String,
+    pub(super) of_this_system: bool,
+    pub(super) minutes: Vec<i8>,
+    pub(super) files: Vec<FileJson>,
+    pub(super) steps: Vec<String>,
+    pub(super) left: Vec<String>,
+    pub(super) notes: Vec<String>,
+    pub(super) credentials: Vec<String>,
+    pub(super) troubles: Vec<String>,
+    pub(super) act: &'static str,
+}
+
+impl Told {
+    pub(super) fn shown(&self, args: &SetupArgs) -> Shown {
+        Shown {
+            scheduler: self.kind.word(),
+            why: self.why.clone(),
+            of_this_system: self.kind.is_of_this_system(),
+            minutes: self.minutes.clone(),
+            files: self.files.clone(),
+            steps: self
+                .convergence
+                .steps
+                .iter()
+                .filter_map(Step::told)
+                .collect(),
+            left: self.convergence.left.clone(),
+            notes: self.notes.clone(),
+            credentials: self.credentials.clone(),
+            troubles: Vec::new(),
+            act: match (args.apply, args.remove) {
+                (true, _) => "apply",
+                (_, true) => "remove",
+                _ => "plan",
+            },
+        }
+    }
+}
+
+impl Shown {
+    pub(super) fn text(&self) -> String {
+        let mut text = format!("{}: {}\n", self.scheduler, self.why);
+        if !self.of_this_system {
+            text.push_str("  not of this system; with the paths of this one it would be:\n");
+            for file in &self.files {
+                text.push_str(&format!("\n{}\n", file.path));
+                for line in file.text.lines() {
+                    text.push_str(&format!("    {line}\n"));
+                }
+            }
+            text.push('\n');
+        }
+        for note in &self.notes {
+            text.push_str(&format!("  {note}\n"));
+        }
+        if !self.credentials.is_empty() {
+            text.push_str("keys, by backend\n");
+            for line in &self.credentials {
+                text.push_str(&format!("  {line}\n"));
+            }
+        }
+        if !self.steps.is_empty() {
+            text.push_str("steps\n");
+        }
+        for step in &self.steps {
+            let mut lines = step.lines();
+            text.push_str(&format!("  {}\n", lines.next().unwrap_or_default()));
+            for line in lines {
+                text.push_str(&format!("  {line}\n"));
+            }
+        }
+        if self.act == "plan" && self.of_this_system {
+            text.push_str(match self.steps.is_empty() {
+                true => "everything is as it should be\n",
+                false => "nothing was done; `--apply` does it\n",
+            });
+        }
+        text
+    }
+}

@@ -1,0 +1,128 @@
+//! What keeps the nights from happening, each thing with the command that mends it.
+//!
+//! Looks and changes nothing; a question that cannot be answered is a finding of its own. Every check is a
+//! plain function that returns findings.
+
+mod backends;
+mod projects;
+mod surroundings;
+pub mod timers;
+
+use std::path::Path;
+
+use serde::Serialize;
+
+use crate::cli::Failure;
+use crate::home::Home;
+use crate::setup::record::Record;
+
+/// How much it matters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Severity {
+    /// Worth knowing; nothing is wrong.
+    Note,
+    /// Something will not work as it could.
+    Warning,
+    /// Something does not work.
+    Error,
+}
+
+/// One thing that was found.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Finding {
+    /// What it is.
+    pub what: String,
+    /// How much it matters.
+    pub severity: Severity,
+    /// The file, variable, program or job that it is about.
+    #[serde(rename = "where")]
+    pub place: String,
+    /// The command that mends it.
+    pub mend: Option<String>,
+}
+
+impl Finding {
+    fn of(severity: Severity, place: impl Into<String>, what: impl Into<String>) -> Self {
+        Self {
+            what: what.into(),
+            severity,
+            place: place.into(),
+            mend: None,
+        }
+    }
+
+    /// Something does not work.
+    pub fn error(place: impl Into<String>, what: impl Into<String>) -> Self {
+        Self::of(Severity::Error, place, what)
+    }
+
+    /// Something will not work as it could.
+    pub fn warning(place: impl Into<String>, what: impl Into<String>) -> Self {
+        Self::of(Severity::Warning, place, what)
+    }
+
+    /// Worth knowing.
+    pub fn note(place: impl Into<String>, what: impl Into<String>) -> Self {
+        Self::of(Severity::Note, place, what)
+    }
+
+    /// With what mends it.
+    pub fn mend(mut self, command: impl Into<String>) -> Self {
+        self.mend = Some(command.into());
+        self
+    }
+
+    /// A question that could not be answered.
+    pub fn failure(place: impl Into<String>, failure: &Failure) -> Self {
+        let text = failure.to_string();
+        let (what, mend) = match text.split_once("\n  to mend it: ") {
+            Some((what, mend)) => (what.to_owned(), Some(mend.to_owned())),
+            None => (text, None),
+        };
+        Self {
+            mend,
+            ..Self::error(place, what)
+        }
+    }
+
+    /// Whether something is wrong.
+    pub fn is_wrong(&self) -> bool {
+        self.severity > Severity::Note
+    }
+}
+
+/// Everything that can be found, the worst first.
+pub fn findings(home: &Home, here: &Path) -> Vec<Finding> {
+    let mut found = surroundings::findings(home);
+    match Record::read(&home.setup_note()) {
+        Ok(record) => found.extend(timers::findings(home, &record)),
+        Err(failure) => found.push(Finding::failure("setup", &failure)),
+    }
+    match home.ledger_to_read() {
+        Ok(ledger) => {
+            found.extend(projects::findings(home, ledger.as_ref()));
+            found.extend(backends::findings(home, ledger.as_ref(), here));
+        }
+        Err(error) => found.push(Finding::failure("ledger", &error.into())),
+    }
+    found.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
+    found
+}
+
+/// For people.
+pub fn text(findings: &[Finding]) -> String {
+    let mut text = String::new();
+    for finding in findings {
+        let word = match finding.severity {
+            Severity::Note => "note",
+            Severity::Warning => "warning",
+            Severity::Error => "error",
+        };
+        text.push_str(&format!("{word}: {}: {}\n", finding.place, finding.what));
+        if let Some(mend) = &finding.mend {
+            text.push_str(&format!("  to mend it: {mend}\n"));
+        }
+    }
+    text
+}

@@ -1,0 +1,248 @@
+//! Whether something ticks: the host's timer as it was set up, the daemon, and when it last did.
+
+use std::fs;
+use std::path::Path;
+
+use jiff::SignedDuration;
+use rustix::fs::{FlockOperation, flock};
+
+use super::Finding;
+use crate::cli::show;
+use crate::daemon::client::Client;
+use crate::home::Home;
+use crate::setup::hosts::{self, Host, is_awake, lingers, units};
+use crate::setup::plan;
+use crate::setup::record::{Placed, Record};
+use crate::setup::{Kind, crontab, environment, text_at};
+
+/// How long nothing may tick: host timers come each quarter of an hour.
+const SILENCE: SignedDuration = SignedDuration::from_mins(35);
+
+/// What is wrong with what makes this machine tick.
+pub fn findings(home: &Home, record: &Record) -> Vec<Finding> {
+    let mut found = Vec::new();
+    if record.pending {
+        found.push(
+            Finding::error("setup", "a setup was begun and not ended")
+                .mend("runner setup --apply   (or --remove)"),
+        );
+    }
+    for (kind, placed) in &record.hosts {
+        found.extend(whole(home, record, *kind, placed));
+    }
+    if record.hosts.keys().any(|kind| *kind != Kind::Manual) {
+        if let Err(failure) = environment::read(&home.environment_file()) {
+            found.push(Finding::failure("environment", &failure));
+        }
+        if let Err(failure) = environment::credentials(&home.credentials_file()) {
+            found.push(Finding::failure("keys", &failure));
+        }
+    }
+    found.extend(twice(home, record));
+    found.extend(silence(home, record));
+    found
+}
+
+/// Whether what was put in place is there and is as this program would make it.
+fn whole(home: &Home, record: &Record, kind: Kind, placed: &Placed) -> Vec<Finding> {
+    let mut found = Vec::new();
+    let again = "runner setup --apply";
+    for (path, texts) in &placed.files {
+        let place = path.display().to_string();
+        match text_at(path) {
+            Ok(Some(text)) if texts.contains(&text) => {}
+            Ok(Some(_)) => found.push(
+                Finding::warning(&place, "was changed since it was made")
+                    .mend(format!("mv '{place}' '{place}.old' && {again}")),
+            ),
+            Ok(None) => found.push(Finding::error(&place, "is gone").mend(again)),
+            Err(failure) => found.push(Finding::failure(&place, &failure)),
+        }
+    }
+    for (path, to) in &placed.links {
+        if !fs::read_link(path).is_ok_and(|found| found == *to) {
+            found.push(
+                Finding::error(
+                    path.display().to_string(),
+                    "is gone, so it is not started at boot",
+                )
+                .mend(again),
+            );
+        }
+    }
+    let wanted = match Host::of(kind, home, &record.minutes()) {
+        Ok(host) => Some(host),
+        Err(failure) => {
+            found.push(Finding::failure("setup", &failure));
+            None
+        }
+    };
+    for file in wanted.iter().flat_map(|host| &host.files) {
+        let old = placed
+            .files
+            .get(&file.path)
+            .is_some_and(|texts| !texts.contains(&file.text));
+        if old {
+            found.push(
+                Finding::warning(
+                    file.path.display().to_string(),
+                    "was made for another place of runner, other minutes or an older template",
+                )
+                .mend(again),
+            );
+        }
+    }
+    match kind {
+        Kind::Systemd => found.extend(systemd(home, placed)),
+        Kind::Cron => match crontab::read() {
+            Err(failure) => found.push(Finding::failure("crontab", &failure)),
+            Ok(text) => {
+                let there = crontab::body(&text.unwrap_or_default(), &home.owner());
+                let wanted = wanted.and_then(|host| host.crontab);
+                if there.is_none() {
+                    found.push(Finding::error("crontab", "runner's lines are gone").mend(again));
+                } else if wanted.is_some() && there != wanted {
+                    found.push(
+                        Finding::warning("crontab", "runner's lines are not what they should be")
+                            .mend(again),
+                    );
+                }
+                if !cron_runs() {
+                    found.push(
+                        Finding::error("cron", "no cron daemon runs").mend("service cron start"),
+                    );
+                }
+            }
+        },
+        _ => {}
+    }
+    found
+}
+
+fn systemd(home: &Home, placed: &Placed) -> Vec<Finding> {
+    let mut found = Vec::new();
+    let asked = ["systemctl", "--user", "show-environment"].map(str::to_owned);
+    if let Err(why) = plan::run(&asked) {
+        found.push(
+            Finding::warning("systemd", format!("`systemctl --user` does not answer here: {why}"))
+                .mend("log in as this user (or: export XDG_RUNTIME_DIR=/run/user/$(id -u)), then runner doctor"),
+        );
+    } else if !is_awake() {
+        found.push(
+            Finding::error(hosts::TIMER, "is not active, or is older than its file")
+                .mend("runner setup --apply"),
+        );
+    }
+    if lingers() == Some(false) {
+        found.push(
+            Finding::warning("linger", "the timer ends with your last session")
+                .mend("loginctl enable-linger"),
+        );
+    }
+    // systemd's own words on what it was given; it says much on standard error and ends with 0.
+    let files: Vec<String> = placed
+        .files
+        .keys()
+        .map(|path| path.display().to_string())
+        .collect();
+    let words = [
+        &["systemd-analyze", "--user", "verify"].map(str::to_owned)[..],
+        &files,
+    ]
+    .concat();
+    if let Err(why) = plan::run(&words)
+        && why.contains("runner-tick")
+    {
+        found.push(Finding::error(units(home).display().to_string(), why));
+    }
+    found
+}
+
+/// Two of one thing: nothing is done twice, but one of them is forgotten when the other is removed.
+fn twice(home: &Home, record: &Record) -> Vec<Finding> {
+    let mut found = Vec::new();
+    let mut kinds: Vec<&str> = record.hosts.keys().map(|kind| kind.word()).collect();
+    if let Ok(Some(text)) = crontab::read() {
+        let ours = crontab::body(&text, &home.owner()).is_some();
+        if crontab::ticks_otherwise(&text, &home.owner())
+            || ours && !record.hosts.contains_key(&Kind::Cron)
+        {
+            kinds.push("a line of the crontab that is not in the record");
+        }
+    }
+    if !record.hosts.contains_key(&Kind::Systemd) && units(home).join(hosts::TIMER).exists() {
+        kinds.push("a systemd timer that is not in the record");
+    }
+    if kinds.len() > 1 {
+        found.push(
+            Finding::warning("schedulers", format!("several tick: {}", kinds.join(", ")))
+                .mend("runner setup --apply keeps one; take the others away by hand (crontab -e)"),
+        );
+    }
+    found
+}
+
+/// Whether anything has ticked of late.
+fn silence(home: &Home, record: &Record) -> Vec<Finding> {
+    let daemon = Client::connect(home).map(|mut daemon| daemon.status());
+    if let Some(Err(failure)) = &daemon {
+        return vec![Finding::failure("daemon", failure)];
+    }
+    let none = record.hosts.keys().all(|kind| *kind == Kind::Manual);
+    let clocks = home.ledger_to_read().ok().flatten();
+    let clocks = clocks.is_some_and(|ledger| ledger.has_clocks().unwrap_or(false));
+    if daemon.is_some() {
+        return Vec::new();
+    }
+    let mut found = Vec::new();
+    if none && clocks {
+        found.push(
+            Finding::warning("timers", "no host timer is set up and no daemon runs")
+                .mend("runner setup --apply   (or: runner daemon)"),
+        );
+    }
+    let Ok(now) = home.wall() else {
+        return found;
+    };
+    match home.last_tick() {
+        Some(last) if now.duration_since(last) < -SignedDuration::from_mins(5) => found.push(
+            Finding::error(
+                "clock",
+                format!("the last tick lies ahead, at {}", show::moment(last)),
+            )
+            .mend("date   (and set the clock right)"),
+        ),
+        Some(last) if now.duration_since(last) > SILENCE && (clocks || !none) => found.push(
+            Finding::error(
+                "timers",
+                format!("nothing has ticked since {}", show::moment(last)),
+            )
+            .mend("runner tick   (and see what it says; then runner setup --verify)"),
+        ),
+        None if !none => found.push(
+            Finding::note("timers", "nothing has ticked yet")
+                .mend("wait a quarter of an hour, then runner setup --status"),
+        ),
+        _ => {}
+    }
+    found
+}
+
+/// Whether a cron daemon holds its PID file, as those of Debian, Red Hat and BSD do.
+pub fn cron_runs() -> bool {
+    let named = ["/run/crond.pid", "/var/run/crond.pid", "/var/run/cron.pid"];
+    let held = |path: &&str| {
+        let Ok(file) = fs::File::open(path) else {
+            return false;
+        };
+        // Held by the daemon; where it does not lock, the process must be there.
+        if flock(&file, FlockOperation::NonBlockingLockShared).is_err() {
+            return true;
+        }
+        let pid = fs::read_to_string(path).unwrap_or_default();
+        let pid = pid.trim();
+        let name = fs::read_to_string(Path::new("/proc").join(pid).join("comm"));
+        !pid.is_empty() && name.is_ok_and(|name| name.contains("cron"))
+    };
+    named.iter().any(held)
+}

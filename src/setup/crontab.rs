@@ -1,0 +1,252 @@
+//! Our block in a user's crontab, and the crontab itself.
+//!
+//! Every byte outside of the block is somebody else's and stays. `crontab` has no lock: what is written
+//! is written only over the text that the plan was made on, and read back.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use crate::cli::Failure;
+
+const BEGIN: &str = "# >>> runner setup ";
+const END: &str = "# <<< runner setup ";
+/// The text before the block had no line break at its end; the block's first line says so.
+const JOINED: &str = " (on a new line) >>>";
+const ALONE: &str = " >>>";
+
+/// The text with the block for `owner` in it: in its old place where it has one, else at the end.
+///
+/// # Errors
+/// What is there of an earlier block is not whole.
+pub fn with_block(text: &[u8], owner: &str, body: &str) -> Result<Vec<u8>, String> {
+    let (mut before, joined, after) = match find(text, owner)? {
+        Some(found) => found,
+        None => (
+            text.to_owned(),
+            !text.is_empty() && !text.ends_with(b"\n"),
+            Vec::new(),
+        ),
+    };
+    if joined && !before.ends_with(b"\n") {
+        before.push(b'\n');
+    }
+    let ending = if joined { JOINED } else { ALONE };
+    let block = format!("{BEGIN}{owner}{ending}\n{body}{END}{owner} <<<\n");
+    Ok([before, block.into_bytes(), after].concat())
+}
+
+/// The text without it: what was there before it came.
+///
+/// # Errors
+/// What is there of it is not whole.
+pub fn without_block(text: &[u8], owner: &str) -> Result<Vec<u8>, String> {
+    let Some((mut before, joined, after)) = find(text, owner)? else {
+        return Ok(text.to_owned());
+    };
+    if joined && after.is_empty() {
+        before.pop();
+    }
+    Ok([before, after].concat())
+}
+
+/// The lines of the block, where there is one.
+pub fn body(text: &[u8], owner: &str) -> Option<String> {
+    let (before, _, after) = find(text, owner).ok()??;
+    let block = &text[before.len()..text.len() - after.len()];
+    let block = String::from_utf8_lossy(block);
+    let lines: Vec<&str> = block.lines().collect();
+    let inner = lines.get(1..lines.len().saturating_sub(1))?;
+    Some(inner.iter().map(|line| format!("{line}\n")).collect())
+}
+
+/// Whether a line of somebody's own calls `runner tick`, outside of our block.
+pub fn ticks_otherwise(text: &[u8], owner: &str) -> bool {
+    let rest = without_block(text, owner).unwrap_or_else(|_| text.to_owned());
+    String::from_utf8_lossy(&rest).lines().any(|line| {
+        !line.trim_start().starts_with('#') && line.contains("runner") && line.contains(" tick")
+    })
+}
+
+type Around = (Vec<u8>, bool, Vec<u8>);
+
+/// What stands before the block and after it, and whether it begins on a line that it made.
+fn find(text: &[u8], owner: &str) -> Result<Option<Around>, String> {
+    let begins: Vec<Vec<u8>> = [ALONE, JOINED]
+        .map(|ending| format!("{BEGIN}{owner}{ending}").into_bytes())
+        .into();
+    let end = format!("{END}{owner} <<<").into_bytes();
+    let (mut first, mut last) = (None, None);
+    let mut at = 0;
+    for line in text.split_inclusive(|byte| *byte == b'\n') {
+        let plain = line.strip_suffix(b"\n").unwrap_or(line);
+        if let Some(which) = begins.iter().position(|begin| begin == plain) {
+            if first.replace((at, which == 1)).is_some() {
+                return Err("the crontab has runner's block twice".to_owned());
+            }
+        } else if plain == end && (first.is_none() || last.replace(at + line.len()).is_some()) {
+            return Err("runner's block in the crontab has an end without a beginning".to_owned());
+        }
+        at += line.len();
+    }
+    match (first, last) {
+        (None, None) => Ok(None),
+        (Some((first, joined)), Some(last)) => Ok(Some((
+            text[..first].to_owned(),
+            joined,
+            text[last..].to_owned(),
+        ))),
+        _ => Err("runner's block in the crontab has no end".to_owned()),
+    }
+}
+
+/// The user's crontab, `None` where they have none.
+///
+/// # Errors
+/// There is no `crontab`, or it does not let this user.
+pub fn read() -> Result<Option<Vec<u8>>, Failure> {
+    let done = Command::new("crontab")
+        .arg("-l")
+        .env("LC_ALL", "C")
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|error| unusable(format!("cannot run crontab: {error}")))?;
+    let said = String::from_utf8_lossy(&done.stderr).trim().to_owned();
+    match done.status.code() {
+        Some(0) => Ok(Some(done.stdout)),
+        Some(1) if said.contains("no crontab") => Ok(None),
+        _ => Err(unusable(format!("crontab -l: {} {said}", done.status))),
+    }
+}
+
+fn unusable(what: String) -> Failure {
+    Failure::unavailable(what).mend("apt-get install cron, or runner setup --scheduler manual")
+}
+
+/// Puts `after` in the place of `before`, by way of a file at `draft`. Says what else it had to change.
+///
+/// # Errors
+/// The crontab is no longer what it was, before or after; or `crontab` refuses.
+pub fn write(
+    before: Option<&[u8]>,
+    after: Option<&[u8]>,
+    draft: &Path,
+) -> Result<Option<String>, Failure> {
+    let changed = |when: &str| {
+        Failure::later(format!("the crontab was changed by somebody else {when}"))
+            .mend("crontab -l, then say it again")
+    };
+    let there = read()?;
+    if there.as_deref() == after {
+        return Ok(None);
+    }
+    if there.as_deref() != before {
+        return Err(changed("meanwhile; nothing was written"));
+    }
+    let mut after = after.map(<[u8]>::to_vec);
+    let mut note = None;
+    if let Err(why) = put(after.as_deref(), draft)? {
+        match &mut after {
+            // Most refuse a last line without an end, also where they had kept one.
+            Some(text) if text.last().is_some_and(|last| *last != b'\n') => text.push(b'\n'),
+            _ => return Err(Failure::cannot_write(why)),
+        }
+        put(after.as_deref(), draft)?.map_err(Failure::cannot_write)?;
+        note = Some(
+            "the last line of the crontab has a line break now: crontab takes none without"
+                .to_owned(),
+        );
+    }
+    match read()? == after {
+        true => Ok(note),
+        false => Err(changed("while it was being written")),
+    }
+}
+
+/// Hands a text to `crontab`, or has it remove what is there; the inner error is its refusal.
+fn put(text: Option<&[u8]>, draft: &Path) -> Result<Result<(), String>, Failure> {
+    let mut command = Command::new("crontab");
+    match text {
+        Some(text) => {
+            runner_engine::files::write_atomic(draft, text, 0o600)
+                .map_err(|error| Failure::cannot_write(error.to_string()))?;
+            command.arg(draft);
+        }
+        None => {
+            command.arg("-r");
+        }
+    }
+    let done = command.env("LC_ALL", "C").stdin(Stdio::null()).output();
+    let _only_a_draft = fs::remove_file(draft);
+    let done = done.map_err(|error| unusable(format!("cannot run crontab: {error}")))?;
+    Ok(match done.status.success() {
+        true => Ok(()),
+        false => Err(format!(
+            "crontab: {} {}",
+            done.status,
+            String::from_utf8_lossy(&done.stderr).trim()
+        )),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BODY: &str = "0 * * * * x\n";
+
+    #[test]
+    fn a_block_comes_and_goes_without_a_trace() {
+        for text in [
+            "",
+            "\n",
+            "a",
+            "a\n",
+            "a\n\n",
+            "# >>> runner setup /other >>>\nx\n# <<< runner setup /other <<<\n",
+        ] {
+            let with = with_block(text.as_bytes(), "/s", BODY).unwrap();
+            assert_eq!(body(&with, "/s").as_deref(), Some(BODY));
+            assert_eq!(
+                with_block(&with, "/s", BODY).unwrap(),
+                with,
+                "twice is once"
+            );
+            let without = without_block(&with, "/s").unwrap();
+            assert_eq!(String::from_utf8(without).unwrap(), text);
+        }
+    }
+
+    #[test]
+    fn what_others_add_below_stays() {
+        let mut with = with_block(b"a", "/s", BODY).unwrap();
+        with.extend(b"theirs\n");
+        let again = with_block(&with, "/s", "1 * * * * y\n").unwrap();
+        assert!(String::from_utf8_lossy(&again).ends_with("<<<\ntheirs\n"));
+        assert_eq!(without_block(&again, "/s").unwrap(), b"a\ntheirs\n");
+    }
+
+    #[test]
+    fn half_a_block_is_nobodys_to_mend() {
+        let whole = String::from_utf8(with_block(b"", "/s", BODY).unwrap()).unwrap();
+        let (head, _) = whole.rsplit_once("# <<<").unwrap();
+        for text in [
+            head.to_owned(),
+            whole.repeat(2),
+            whole.replace("# >>>", "# >>"),
+        ] {
+            assert!(without_block(text.as_bytes(), "/s").is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_line_of_ones_own_is_seen() {
+        let with = with_block(b"", "/s", "0 * * * * runner tick\n").unwrap();
+        assert!(!ticks_otherwise(&with, "/s"));
+        assert!(ticks_otherwise(
+            b"*/15 * * * * /bin/runner tick --quiet\n",
+            "/s"
+        ));
+        assert!(!ticks_otherwise(b"# */15 * * * * runner tick\n", "/s"));
+    }
+}

@@ -1,0 +1,163 @@
+//! The environment that a host scheduler's tick works in, frozen when it was set up.
+//!
+//! A host scheduler starts a program with next to nothing: cron with a `PATH` of `/usr/bin:/bin`, systemd
+//! without what a login shell adds. So `setup` writes an allowlist of variables to a file, one
+//! `NAME=value` a line, and the tick that is started with `--environment FILE` starts itself again with
+//! them. Keys are never among them: those a person puts into a file of their own (`credentials.env`,
+//! beside config.toml, for nobody else to read), which is read in the same way.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::path::Path;
+
+use crate::cli::Failure;
+
+/// What of an environment is frozen. No proxy: its address may hold a password.
+pub const FROZEN: &[&str] = &[
+    "PATH",
+    "HOME",
+    "USER",
+    "LOGNAME",
+    "SHELL",
+    "LANG",
+    "LC_ALL",
+    "LC_CTYPE",
+    "TZ",
+    "TMPDIR",
+    "XDG_STATE_HOME",
+    "XDG_CONFIG_HOME",
+    "XDG_DATA_HOME",
+    "XDG_CACHE_HOME",
+    "SSL_CERT_FILE",
+    "SSL_CERT_DIR",
+    "NODE_EXTRA_CA_CERTS",
+];
+
+/// The name of the file that a person keeps keys in.
+pub const CREDENTIALS: &str = "credentials.env";
+
+/// The text of the file.
+///
+/// # Errors
+/// A value is of several lines.
+pub fn text(variables: &BTreeMap<String, String>) -> Result<String, Failure> {
+    let mut text = String::from(
+        "# What a tick by the host's scheduler works in; made by `runner setup --apply`, which makes it anew.\n",
+    );
+    for (name, value) in variables {
+        if value.contains(['\n', '\r', '\0']) {
+            return Err(Failure::environment(format!(
+                "{name} has a line break, and the file for the host's scheduler holds one variable a line"
+            ))
+            .mend(format!("unset {name}, or give it another value, and repeat this")));
+        }
+        text.push_str(&format!("{name}={value}\n"));
+    }
+    Ok(text)
+}
+
+/// The variables in such a text.
+///
+/// # Errors
+/// The number of a line that is none, counted from 1.
+pub fn parse(text: &str) -> Result<BTreeMap<String, String>, usize> {
+    let mut found = BTreeMap::new();
+    for (at, line) in text.lines().enumerate() {
+        if line.trim().is_empty() || line.starts_with('#') {
+            continue;
+        }
+        let is_name = |name: &str| {
+            !name.is_empty()
+                && !name.starts_with(|c: char| c.is_ascii_digit())
+                && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+        };
+        match line.split_once('=') {
+            Some((name, value)) if is_name(name) => {
+                found.insert(name.to_owned(), value.to_owned());
+            }
+            _ => return Err(at + 1),
+        }
+    }
+    Ok(found)
+}
+
+/// The variables of the frozen file.
+pub fn read(path: &Path) -> Result<BTreeMap<String, String>, Failure> {
+    from(path)?.ok_or_else(|| {
+        Failure::environment(format!(
+            "{}: no such file, and without it the programs of a login shell are not found",
+            path.display()
+        ))
+        .mend("runner setup --apply")
+    })
+}
+
+/// The variables of the file that a person keeps keys in; none where there is no such file.
+///
+/// # Errors
+/// Somebody else may read it.
+pub fn credentials(path: &Path) -> Result<BTreeMap<String, String>, Failure> {
+    Ok(from(path)?.unwrap_or_default())
+}
+
+fn from(path: &Path) -> Result<Option<BTreeMap<String, String>>, Failure> {
+    let cannot = |error: io::Error| Failure::environment(format!("{}: {error}", path.display()));
+    let data = match fs::metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        found => found.map_err(cannot)?,
+    };
+    let me = rustix::process::getuid().as_raw();
+    if data.permissions().mode() & 0o077 != 0 || data.uid() != me {
+        return Err(Failure::environment(format!(
+            "{} may be read or written by others, or is not yours",
+            path.display()
+        ))
+        .mend(format!("chmod 600 {}", path.display())));
+    }
+    let text = fs::read_to_string(path).map_err(cannot)?;
+    parse(&text).map(Some).map_err(|line| {
+        Failure::configuration(format!(
+            "{}:{line}: not of the form NAME=value",
+            path.display()
+        ))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_frozen_is_read_again() {
+        let variables: BTreeMap<String, String> = [
+            ("PATH", "/a b:/c=d:/é%$\"'"),
+            ("EMPTY", ""),
+            ("HOME", "/h #1 "),
+        ]
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .into();
+        assert_eq!(parse(&text(&variables).unwrap()), Ok(variables));
+        assert_eq!(parse("A=1\n\n# b\nno"), Err(4));
+        assert_eq!(parse("9A=1"), Err(1));
+        let broken = BTreeMap::from([("TZ".to_owned(), "a\nb".to_owned())]);
+        assert!(text(&broken).is_err());
+    }
+
+    #[test]
+    fn keys_that_others_may_read_are_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join(CREDENTIALS);
+        assert_eq!(credentials(&path).unwrap(), BTreeMap::new());
+        fs::write(&path, "KEY=secret\n").unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
+        let told = credentials(&path).unwrap_err().to_string();
+        assert!(
+            told.contains("chmod 600") && !told.contains("secret"),
+            "{told}"
+        );
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+        assert_eq!(credentials(&path).unwrap()["KEY"], "secret");
+    }
+}

@@ -1,0 +1,206 @@
+//! What a path or an argument becomes in the language of each host scheduler.
+//!
+//! A text survives whole or is refused with the reason: nothing is dropped, cut or replaced. Pure.
+
+/// The language of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// A unit file of systemd: one word of a command line.
+    Systemd,
+    /// A line of a crontab: one word of a shell's command line, with cron's own rule for `%`.
+    Cron,
+    /// Text between tags, for launchd and the Task Scheduler.
+    Xml,
+    /// A string of PowerShell.
+    PowerShell,
+}
+
+/// The text as it stands in a file of this format.
+///
+/// # Errors
+/// Why this format cannot hold it.
+pub fn escaped(format: Format, text: &str) -> Result<String, String> {
+    match format {
+        Format::Systemd => systemd(text),
+        Format::Cron => cron(text),
+        Format::Xml => xml(text),
+        Format::PowerShell => Ok(powershell(text)),
+    }
+}
+
+/// What every reader of a command line takes as it stands.
+fn is_plain(text: &str) -> bool {
+    !text.is_empty()
+        && text
+            .bytes()
+            .all(|b| b.is_ascii_alphanumeric() || b"/._-,+@=:".contains(&b))
+}
+
+/// systemd.service(5), "COMMAND LINES", and systemd.syntax(7), "QUOTING". The line begins with a colon,
+/// so `$` stays itself; a specifier's `%` is written twice.
+fn systemd(text: &str) -> Result<String, String> {
+    if is_plain(text) {
+        return Ok(text.to_owned());
+    }
+    let mut quoted = String::from("\"");
+    for c in text.chars() {
+        match c {
+            '%' => quoted.push_str("%%"),
+            '"' => quoted.push_str("\\\""),
+            '\\' => quoted.push_str("\\\\"),
+            c if c.is_ascii_control() => quoted.push_str(&format!("\\x{:02x}", u32::from(c))),
+            // It reads units as UTF-8 and refuses a line with a code point that is for no text.
+            c if is_noncharacter(c) => {
+                return Err(format!("systemd takes no U+{:04X} in a unit", u32::from(c)));
+            }
+            c => quoted.push(c),
+        }
+    }
+    quoted.push('"');
+    Ok(quoted)
+}
+
+/// Whether a program's path may stand first in `ExecStart=`: systemd takes no quotes, backslashes or
+/// control characters there, however they are written.
+pub fn starts_a_unit(program: &str) -> bool {
+    !program
+        .chars()
+        .any(|c| c.is_ascii_control() || "\"'\\".contains(c))
+}
+
+/// crontab(5): a `%` ends the command unless a backslash stands before it, inside of quotes too, and
+/// that backslash is taken away; a line break ends the entry.
+fn cron(text: &str) -> Result<String, String> {
+    if let Some(c) = text.chars().find(|c| c.is_ascii_control()) {
+        return Err(format!(
+            "a crontab's line holds no control character, and this has U+{:04X}",
+            u32::from(c)
+        ));
+    }
+    if text.contains("\\%") {
+        // In front of a percent sign, cron cannot tell a backslash of the text from its own.
+        return Err("a crontab cannot hold a backslash before a percent sign".to_owned());
+    }
+    if is_plain(text) {
+        return Ok(text.to_owned());
+    }
+    Ok(format!("'{}'", text.replace('\'', "'\\''")).replace('%', "\\%"))
+}
+
+/// XML 1.0, section 2.2.
+fn xml(text: &str) -> Result<String, String> {
+    let mut written = String::new();
+    for c in text.chars() {
+        match c {
+            '&' => written.push_str("&amp;"),
+            '<' => written.push_str("&lt;"),
+            '>' => written.push_str("&gt;"),
+            '"' => written.push_str("&quot;"),
+            '\t' | '\n' | '\r' => written.push_str(&format!("&#{};", u32::from(c))),
+            c if c.is_ascii_control() && c != '\u{7f}' || matches!(c, '\u{fffe}' | '\u{ffff}') => {
+                return Err(format!("XML holds no U+{:04X}", u32::from(c)));
+            }
+            c => written.push(c),
+        }
+    }
+    Ok(written)
+}
+
+/// A verbatim string; PowerShell ends one at curly quotes as well.
+fn powershell(text: &str) -> String {
+    let mut written = String::from("'");
+    for c in text.chars() {
+        if matches!(c, '\'' | '\u{2018}' | '\u{2019}' | '\u{201a}' | '\u{201b}') {
+            written.push(c);
+        }
+        written.push(c);
+    }
+    written.push('\'');
+    written
+}
+
+/// One argument of a Windows command line, as `CommandLineToArgvW` takes it apart again.
+///
+/// # Errors
+/// It has a line break, which the field of a task does not keep.
+pub fn windows(text: &str) -> Result<String, String> {
+    if let Some(c) = text.chars().find(|c| c.is_ascii_control()) {
+        return Err(format!(
+            "the arguments of a task are one line, and this has U+{:04X}",
+            u32::from(c)
+        ));
+    }
+    if is_plain(text) {
+        return Ok(text.to_owned());
+    }
+    let mut written = String::from("\"");
+    let mut backslashes = 0;
+    for c in text.chars() {
+        match c {
+            '\\' => backslashes += 1,
+            '"' => {
+                written.push_str(&"\\".repeat(backslashes * 2 + 1));
+                backslashes = 0;
+                written.push(c);
+            }
+            c => {
+                written.push_str(&"\\".repeat(backslashes));
+                backslashes = 0;
+                written.push(c);
+            }
+        }
+    }
+    written.push_str(&"\\".repeat(backslashes * 2));
+    written.push('"');
+    Ok(written)
+}
+
+/// Code points that Unicode keeps out of texts for ever.
+fn is_noncharacter(c: char) -> bool {
+    let code = u32::from(c);
+    (0xfdd0..=0xfdef).contains(&code) || code & 0xfffe == 0xfffe
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_language_has_its_own_traps() {
+        let text = "/a b/100%'\"$x&<é";
+        for (format, expected) in [
+            (Format::Systemd, "\"/a b/100%%'\\\"$x&<é\""),
+            (Format::Cron, "'/a b/100\\%'\\''\"$x&<é'"),
+            (Format::Xml, "/a b/100%'&quot;$x&amp;&lt;é"),
+            (Format::PowerShell, "'/a b/100%''\"$x&<é'"),
+        ] {
+            assert_eq!(escaped(format, text).as_deref(), Ok(expected), "{format:?}");
+        }
+        for (format, refused) in [
+            (Format::Cron, "a\nb"),
+            (Format::Cron, "a\\%"),
+            (Format::Xml, "a\u{1}"),
+            (Format::Systemd, "\u{fdd0}"),
+        ] {
+            assert!(escaped(format, refused).is_err(), "{format:?} {refused:?}");
+        }
+        assert_eq!(escaped(Format::Systemd, "\n").unwrap(), "\"\\x0a\"");
+        assert_eq!(escaped(Format::Xml, "\r").unwrap(), "&#13;");
+        assert_eq!(escaped(Format::PowerShell, "’").unwrap(), "'’’'");
+        assert!(starts_a_unit("/a b/%$") && !starts_a_unit("/a'b"));
+    }
+
+    #[test]
+    fn windows_takes_an_argument_apart_again() {
+        for (text, expected) in [
+            ("plain", "plain"),
+            ("", "\"\""),
+            ("a b", "\"a b\""),
+            ("a\\\"b", "\"a\\\\\\\"b\""),
+            ("end \\", "\"end \\\\\""),
+        ] {
+            assert_eq!(windows(text).as_deref(), Ok(expected), "{text}");
+        }
+        assert!(windows("a\nb").is_err());
+    }
+}

@@ -1,0 +1,386 @@
+//! Every host: what makes this machine's own scheduler call `runner tick`.
+//!
+//! ```text
+//! settings, record, what is there ──converge──> Plan{steps} ──shown──> carried out, step by step
+//!                                                  note what will be there → … → note what is there
+//! ```
+//!
+//! One timer a user, for all projects: `tick` ticks them all. It asks each quarter of an hour, and at the
+//! minutes that projects name, since what is due is decided here and not by the host. Must never touch
+//! what it did not make: files with a text that is not in the record, other lines of a crontab, a
+//! lingering that was on before.
+
+pub mod crontab;
+pub mod environment;
+mod escape;
+pub mod hosts;
+pub mod plan;
+pub mod project;
+pub mod record;
+pub mod render;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use crate::cli::Failure;
+use crate::home::{self, Home};
+use hosts::{Host, WantedFile};
+use plan::Step;
+use record::{Placed, Record};
+
+/// A host scheduler.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Kind {
+    /// macOS.
+    Launchd,
+    /// Every Unix.
+    Cron,
+    /// Linux, where the user has a manager of their own.
+    Systemd,
+    /// Windows.
+    TaskScheduler,
+    /// None: a person, or `runner daemon`.
+    Manual,
+}
+
+impl Kind {
+    /// All of them, by the word that a command line has.
+    pub const WORDS: [(&'static str, Self); 5] = [
+        ("launchd", Self::Launchd),
+        ("cron", Self::Cron),
+        ("systemd", Self::Systemd),
+        ("task-scheduler", Self::TaskScheduler),
+        ("manual", Self::Manual),
+    ];
+
+    /// Its word.
+    pub fn word(self) -> &'static str {
+        let found = Self::WORDS.iter().find(|(_, kind)| *kind == self);
+        found.map_or("manual", |(word, _)| word)
+    }
+
+    /// Whether this system could have it.
+    pub fn is_of_this_system(self) -> bool {
+        match self {
+            Self::Launchd => cfg!(target_os = "macos"),
+            Self::Cron => cfg!(unix),
+            Self::Systemd => cfg!(target_os = "linux"),
+            Self::TaskScheduler => cfg!(windows),
+            Self::Manual => true,
+        }
+    }
+}
+
+/// The kind that fits this machine, and why.
+pub fn fitting(record: &Record) -> (Kind, String) {
+    // "manual" is not something that is set up: what fits may have come since.
+    let there = record.hosts.keys().rfind(|kind| **kind != Kind::Manual);
+    if let Some(kind) = there {
+        return (*kind, "it is the one that is set up".to_owned());
+    }
+    if cfg!(target_os = "macos") {
+        return (Kind::Launchd, "this is macOS".to_owned());
+    }
+    if cfg!(windows) {
+        return (Kind::TaskScheduler, "this is Windows".to_owned());
+    }
+    let asked = ["systemctl", "--user", "show-environment"].map(str::to_owned);
+    let silent = match plan::run(&asked) {
+        Ok(_) => return (Kind::Systemd, "`systemctl --user` answers".to_owned()),
+        Err(_) => "`systemctl --user` does not answer",
+    };
+    match crontab::read() {
+        Ok(_) => (Kind::Cron, format!("{silent}, and `crontab` runs")),
+        Err(_) => (
+            Kind::Manual,
+            format!("{silent}, and `crontab` does not run either"),
+        ),
+    }
+}
+
+/// The text of a file, `None` where there is none.
+pub fn text_at(path: &Path) -> Result<Option<String>, Failure> {
+    match fs::read_to_string(path) {
+        Ok(text) => Ok(Some(text)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(Failure::environment(format!("{}: {error}", path.display()))),
+    }
+}
+
+/// From what is there to what is wanted.
+#[derive(Debug)]
+pub struct Convergence {
+    /// What is to be done; nothing when all is as it should be.
+    pub steps: Vec<Step>,
+    /// What was left alone although it is ours, and why.
+    pub left: Vec<String>,
+}
+
+/// What is wanted of this machine.
+pub struct Wanted<'a> {
+    /// Which host scheduler is to tick; none takes all away.
+    pub kind: Option<Kind>,
+    /// The projects, with what was changed in their files.
+    pub record: Record,
+    /// Changes to files of projects, already in `record`.
+    pub edits: Vec<Step>,
+    /// What the ticks are to work in, where it is frozen anew.
+    pub environment: Option<&'a BTreeMap<String, String>>,
+}
+
+/// Plans the way from `old`, what was noted last, to what is wanted.
+///
+/// # Errors
+/// Something in the way is not ours.
+pub fn converge(home: &Home, old: &Record, wanted: Wanted<'_>) -> Result<Convergence, Failure> {
+    let Wanted {
+        kind,
+        mut record,
+        edits,
+        environment,
+    } = wanted;
+    record.pending = false;
+    let mut work = Vec::new();
+    let mut left = Vec::new();
+    let mut intent = record.clone();
+    intent.hosts.clone_from(&old.hosts);
+    // Whoever comes after a crash must still know what is to be undone.
+    intent.everywhere |= old.everywhere;
+    for (root, served) in &old.projects {
+        if !intent.projects.contains_key(root) {
+            intent.projects.insert(root.clone(), served.clone());
+        }
+    }
+    record.hosts.clear();
+    if let Some(variables) = environment {
+        let path = home.environment_file();
+        let new = environment::text(variables)?;
+        write(&mut work, &path, text_at(&path)?, new, Some(0o600));
+    }
+    work.extend(edits);
+    if let Some(kind) = kind {
+        let host = Host::of(kind, home, &record.minutes())?;
+        let before = old.hosts.get(&kind).cloned().unwrap_or_default();
+        let (placed, steps) = install(home, &host, &before, old.pending)?;
+        let mut both = placed.clone();
+        for (path, texts) in &before.files {
+            let all = both.files.entry(path.clone()).or_default();
+            all.extend(texts.iter().cloned());
+        }
+        intent.hosts.insert(kind, both);
+        record.hosts.insert(kind, placed);
+        work.extend(steps);
+    }
+    for (other, placed) in &old.hosts {
+        if Some(*other) != kind {
+            work.extend(uninstall(home, *other, placed, &mut left)?);
+        }
+    }
+    if kind.is_none() {
+        for path in [
+            home.environment_file(),
+            home.timer_log(),
+            home.old_timer_log(),
+        ] {
+            if path.symlink_metadata().is_ok() {
+                work.push(Step::Remove(path));
+            }
+        }
+    }
+    let nothing = Record::default();
+    if work.is_empty() && (*old == record || record == nothing && !home.setup_note().exists()) {
+        return Ok(Convergence {
+            steps: Vec::new(),
+            left,
+        });
+    }
+    intent.pending = true;
+    let mut steps = vec![Step::Note(Box::new(intent))];
+    steps.extend(work);
+    steps.push(match record == nothing {
+        true => Step::Forget,
+        false => Step::Note(Box::new(record)),
+    });
+    Ok(Convergence { steps, left })
+}
+
+fn write(work: &mut Vec<Step>, path: &Path, old: Option<String>, new: String, mode: Option<u32>) {
+    if old.as_deref() != Some(new.as_str()) {
+        work.push(Step::Write {
+            path: path.to_owned(),
+            old,
+            new,
+            mode,
+        });
+    }
+}
+
+/// What will be in place for a host, and the steps to it.
+fn install(
+    home: &Home,
+    host: &Host,
+    before: &Placed,
+    pending: bool,
+) -> Result<(Placed, Vec<Step>), Failure> {
+    let mut placed = Placed {
+        folders: before.folders.clone(),
+        no_crontab_before: before.no_crontab_before,
+        lingers_for_us: before.lingers_for_us,
+        ..Placed::default()
+    };
+    let mut steps = Vec::new();
+    let folders: BTreeSet<&Path> = host
+        .files
+        .iter()
+        .map(|file| file.path.as_path())
+        .chain(host.links.iter().map(|(path, _)| path.as_path()))
+        .filter_map(Path::parent)
+        .collect();
+    for folder in folders {
+        let missing: Vec<_> = folder.ancestors().take_while(|it| !it.exists()).collect();
+        if !missing.is_empty() {
+            steps.push(Step::Folder(folder.to_owned()));
+        }
+        for made in missing.into_iter().rev().map(Path::to_owned) {
+            if !placed.folders.contains(&made) {
+                placed.folders.push(made);
+            }
+        }
+    }
+    for WantedFile { path, text, mode } in &host.files {
+        let there = text_at(path)?;
+        let ours = before.files.get(path);
+        if let Some(there) = &there
+            && there != text
+            && !ours.is_some_and(|texts| texts.contains(there))
+        {
+            return Err(not_ours(path));
+        }
+        let texts = BTreeSet::from([text.clone()]);
+        placed.files.insert(path.clone(), texts);
+        write(&mut steps, path, there, text.clone(), Some(*mode));
+    }
+    for (path, to) in &host.links {
+        match fs::read_link(path) {
+            Ok(found) if found == *to => {}
+            Ok(_) => return Err(not_ours(path)),
+            Err(_) if path.symlink_metadata().is_ok() => return Err(not_ours(path)),
+            Err(_) => steps.push(Step::Link(path.clone(), to.clone())),
+        }
+        placed.links.insert(path.clone(), to.clone());
+    }
+    if let Some(line) = &host.crontab {
+        let old = crontab::read()?;
+        let there = old.clone().unwrap_or_default();
+        let new = crontab::with_block(&there, &home.owner(), line).map_err(broken)?;
+        if old.is_none() {
+            placed.no_crontab_before = true;
+        }
+        if old.as_ref() != Some(&new) {
+            steps.push(Step::Crontab {
+                old,
+                new: Some(new),
+            });
+        }
+    }
+    if host.lingers == Some(false) {
+        placed.lingers_for_us = true;
+        steps.push(run(&["loginctl", "enable-linger"], false));
+    }
+    // What was cut off may have written the files and not told the host.
+    if !steps.is_empty() || pending || !host.is_awake() {
+        steps.extend(host.start.iter().cloned());
+    }
+    Ok((placed, steps))
+}
+
+/// The steps that take away what was put in place for a host.
+fn uninstall(
+    home: &Home,
+    kind: Kind,
+    placed: &Placed,
+    left: &mut Vec<String>,
+) -> Result<Vec<Step>, Failure> {
+    let mut steps = hosts::stop(kind, home);
+    for path in placed.links.keys() {
+        if fs::read_link(path).is_ok_and(|to| placed.links.get(path) == Some(&to)) {
+            steps.push(Step::Remove(path.clone()));
+        }
+    }
+    for (path, texts) in &placed.files {
+        match text_at(path)? {
+            Some(text) if texts.contains(&text) => steps.push(Step::Remove(path.clone())),
+            Some(_) => left.push(format!(
+                "{} was changed since it was made, and stays: rm it if it is not needed",
+                path.display()
+            )),
+            None => {}
+        }
+    }
+    if kind == Kind::Cron
+        && let Some(old) = crontab::read()?
+    {
+        let new = crontab::without_block(&old, &home.owner()).map_err(broken)?;
+        if new != old {
+            let none = new.is_empty() && placed.no_crontab_before;
+            steps.push(Step::Crontab {
+                old: Some(old),
+                new: (!none).then_some(new),
+            });
+        }
+    }
+    if placed.lingers_for_us {
+        steps.push(run(&["loginctl", "disable-linger"], false));
+    }
+    for folder in placed.folders.iter().rev() {
+        steps.push(Step::RemoveFolder(folder.clone()));
+    }
+    steps.extend(hosts::stopped(kind));
+    Ok(steps)
+}
+
+fn run(words: &[&str], must: bool) -> Step {
+    Step::Run {
+        words: words.iter().map(|word| (*word).to_owned()).collect(),
+        must,
+    }
+}
+
+fn broken(what: String) -> Failure {
+    Failure::data(what).mend("crontab -e, take its lines out, then say this again")
+}
+
+fn not_ours(path: &Path) -> Failure {
+    Failure::data(format!(
+        "{} is there and was not made by this setup, or was changed since; nothing was touched",
+        path.display()
+    ))
+    .mend(format!(
+        "mv {0} {0}.old, then say this again",
+        path.display()
+    ))
+}
+
+/// What is frozen of the environment here.
+pub fn frozen() -> BTreeMap<String, String> {
+    let mut found = home::named(environment::FROZEN.iter().copied());
+    // Programs look for one or the other.
+    for (name, twin) in [("USER", "LOGNAME"), ("LOGNAME", "USER")] {
+        if let (None, Some(value)) = (found.get(name), found.get(twin).cloned()) {
+            found.insert(name.to_owned(), value);
+        }
+    }
+    if !found.contains_key("USER")
+        && let Ok(name) = plan::run(&["id", "-un"].map(str::to_owned))
+    {
+        found.insert("USER".to_owned(), name.clone());
+        found.insert("LOGNAME".to_owned(), name);
+    }
+    found.retain(|_, value| !value.is_empty());
+    found
+}

@@ -1,0 +1,234 @@
+//! What is to be done to this machine, step by step: shown first, then carried out as shown.
+//!
+//! Every step is durable when it returns and says nothing about the one before it, so a plan that was cut
+//! off between any two is followed by a new one that finds what is left to do. Must never carry out what
+//! was not shown.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _, symlink};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use runner_engine::causes::whole;
+use runner_engine::files::write_atomic;
+use runner_engine::ledger::Steps;
+use similar::TextDiff;
+
+use super::crontab;
+use super::record::Record;
+use crate::cli::Failure;
+
+/// One thing that is done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Notes what is about to be there, or what is.
+    Note(Box<Record>),
+    /// Makes a folder.
+    Folder(PathBuf),
+    /// Puts a text into a file; the file's own permissions stay where none are given.
+    Write {
+        /// Where.
+        path: PathBuf,
+        /// What is there now.
+        old: Option<String>,
+        /// What is to be there.
+        new: String,
+        /// Permission bits.
+        mode: Option<u32>,
+    },
+    /// Makes a symbolic link.
+    Link(PathBuf, PathBuf),
+    /// Replaces the crontab.
+    Crontab {
+        /// What it is now.
+        old: Option<Vec<u8>>,
+        /// What it is to be; none at all where it is `None`.
+        new: Option<Vec<u8>>,
+    },
+    /// Runs a program of the host.
+    Run {
+        /// It and its arguments.
+        words: Vec<String>,
+        /// Without it nothing works; else a failure is only told.
+        must: bool,
+    },
+    /// Removes a file or a link.
+    Remove(PathBuf),
+    /// Removes a folder, if nothing is in it.
+    RemoveFolder(PathBuf),
+    /// Removes the note: nothing is left.
+    Forget,
+}
+
+impl Step {
+    /// In a line, and as a difference where there is one.
+    pub fn told(&self) -> Option<String> {
+        Some(match self {
+            Self::Note(_) | Self::Forget => return None,
+            Self::Folder(path) => format!("make the folder {}", path.display()),
+            Self::Write { path, old, new, .. } => {
+                let verb = if old.is_some() { "change" } else { "write" };
+                format!(
+                    "{verb} {}\n{}",
+                    path.display(),
+                    difference(old.as_deref().unwrap_or_default(), new)
+                )
+            }
+            Self::Link(path, to) => format!("link {} to {}", path.display(), to.display()),
+            Self::Crontab { old, new: None } => format!(
+                "remove the crontab, as there was none before\n{}",
+                difference(&lossy(old.as_ref()), "")
+            ),
+            Self::Crontab { old, new } => format!(
+                "change the crontab\n{}",
+                difference(&lossy(old.as_ref()), &lossy(new.as_ref()))
+            ),
+            Self::Run { words, must } => format!(
+                "run {}{}",
+                shown(words),
+                if *must {
+                    ""
+                } else {
+                    "   (goes on if it fails)"
+                }
+            ),
+            Self::Remove(path) => format!("remove {}", path.display()),
+            Self::RemoveFolder(path) => {
+                format!("remove the folder {}, if it is empty", path.display())
+            }
+        })
+    }
+}
+
+fn lossy(text: Option<&Vec<u8>>) -> String {
+    text.map_or_else(String::new, |text| {
+        String::from_utf8_lossy(text).into_owned()
+    })
+}
+
+/// A command line for people.
+pub fn shown(words: &[String]) -> String {
+    let words: Vec<String> = words
+        .iter()
+        .map(
+            |word| match word.contains(|c: char| c.is_whitespace() || "'\"$&<>;|\\".contains(c)) {
+                true => format!("'{}'", word.replace('\'', "'\\''")),
+                false => word.clone(),
+            },
+        )
+        .collect();
+    words.join(" ")
+}
+
+fn difference(old: &str, new: &str) -> String {
+    let diff = TextDiff::from_lines(old, new);
+    let text = diff.unified_diff().context_radius(2).to_string();
+    text.lines().map(|line| format!("    {line}\n")).collect()
+}
+
+/// Carries out the steps; says what went wrong and was no reason to stop.
+pub fn carry_out(
+    steps: &[Step],
+    note: &Path,
+    draft: &Path,
+    dying: &mut Steps,
+) -> Result<Vec<String>, Failure> {
+    let mut troubles = Vec::new();
+    for step in steps {
+        dying.before("a step of the setup");
+        if let Some(trouble) = one(step, note, draft)? {
+            troubles.push(trouble);
+        }
+    }
+    Ok(troubles)
+}
+
+fn one(step: &Step, note: &Path, draft: &Path) -> Result<Option<String>, Failure> {
+    let cannot = |path: &Path, why: String| {
+        Failure::cannot_write(format!("cannot write {}: {why}", path.display())).mend(format!(
+            "ls -ld {}",
+            path.parent().unwrap_or(path).display()
+        ))
+    };
+    let gone = |path: &Path, done: io::Result<()>| match done {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(cannot(path, error.to_string()))
+        }
+        _ => Ok(()),
+    };
+    match step {
+        Step::Note(record) => {
+            let text = serde_json::to_vec(record).expect("a record has string keys only");
+            write_atomic(note, &text, 0o600).map_err(|error| cannot(note, whole(&error)))?;
+        }
+        Step::Folder(path) => fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o755)
+            .create(path)
+            .map_err(|error| cannot(path, error.to_string()))?,
+        Step::Write {
+            path,
+            old,
+            new,
+            mode,
+        } => {
+            let there = super::text_at(path)?;
+            if there != *old && there.as_deref() != Some(new.as_str()) {
+                return Err(Failure::later(format!(
+                    "{} was changed by somebody else meanwhile; it was left alone",
+                    path.display()
+                ))
+                .mend("say it again"));
+            }
+            let kept = fs::metadata(path).map(|data| data.permissions().mode() & 0o7777);
+            let mode = mode.unwrap_or_else(|| kept.unwrap_or(0o644));
+            write_atomic(path, new.as_bytes(), mode)
+                .map_err(|error| cannot(path, whole(&error)))?;
+        }
+        Step::Link(path, to) => match symlink(to, path) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            done => done.map_err(|error| cannot(path, error.to_string()))?,
+        },
+        Step::Crontab { old, new } => {
+            return crontab::write(old.as_deref(), new.as_deref(), draft);
+        }
+        Step::Run { words, must } => {
+            if let Err(why) = run(words) {
+                let what = format!("{}: {why}", shown(words));
+                if *must {
+                    return Err(Failure::environment(what).mend(
+                        "runner setup --scheduler cron --apply, or mend it and say this again",
+                    ));
+                }
+                return Ok(Some(what));
+            }
+        }
+        Step::Remove(path) => gone(path, fs::remove_file(path))?,
+        // What somebody else has put there meanwhile keeps it.
+        Step::RemoveFolder(path) => match fs::remove_dir(path) {
+            Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => {}
+            done => gone(path, done)?,
+        },
+        Step::Forget => gone(note, fs::remove_file(note))?,
+    }
+    Ok(None)
+}
+
+/// Runs a program of the host; what it says is told only when it fails.
+pub fn run(words: &[String]) -> Result<String, String> {
+    let done = Command::new(&words[0])
+        .args(&words[1..])
+        .env("LC_ALL", "C")
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|error| error.to_string())?;
+    match done.status.success() {
+        true => Ok(String::from_utf8_lossy(&done.stdout).trim().to_owned()),
+        false => Err(format!(
+            "{}: {}",
+            done.status,
+            String::from_utf8_lossy(&done.stderr).trim()
+        )),
+    }
+}

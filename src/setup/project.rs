@@ -1,0 +1,168 @@
+//! A project's part in a setup: the minutes its clocks ask for, and what is changed in its `runner.toml`.
+//!
+//! What was changed is undone exactly where nobody touched the file since; else it stays and that is said.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use jiff::civil::Time;
+use runner_engine::schedule::Trigger;
+use runner_jobs::KindSpec;
+
+use super::plan::Step;
+use super::record::{Changed, Served};
+use super::text_at;
+use crate::cli::Failure;
+use crate::config::{Config, Edit, When, edit_text};
+use crate::home::Home;
+use crate::project::{FILE, Here};
+
+/// What a command line asks of a project.
+#[derive(Clone, Debug, Default)]
+pub struct Wish {
+    /// When its night opens.
+    pub at: Option<Time>,
+    /// Which backend answers.
+    pub backend: Option<String>,
+    /// Whose backend; all that ask one where none is named.
+    pub jobs: Vec<String>,
+}
+
+/// The project as it will be.
+#[derive(Debug)]
+pub struct Part {
+    /// For the record.
+    pub served: Served,
+    /// The change of its file, if any.
+    pub edit: Option<Step>,
+    /// When its night opens, with the zone, for people.
+    pub night: String,
+}
+
+/// Plans the project's part.
+///
+/// # Errors
+/// There is no such job or backend, or its file has a mistake.
+pub fn part(
+    home: &Home,
+    here: &Here,
+    wish: &Wish,
+    before: Option<&Served>,
+) -> Result<Part, Failure> {
+    let path = file(&here.root);
+    let raw = text_at(&path)?.unwrap_or_default();
+    let mark = if raw.starts_with('\u{feff}') {
+        "\u{feff}"
+    } else {
+        ""
+    };
+    let mut text = raw[mark.len()..].to_owned();
+    for (key, value) in settings(&here.config, wish)? {
+        let wanted = Edit {
+            key: &key,
+            value: &value,
+            file: &path,
+            user: false,
+        };
+        text = edit_text(&home.user_config, &wanted, Some(text))?.1;
+    }
+    let new = format!("{mark}{text}");
+    let changed = chained(before.and_then(|it| it.changed.as_ref()), &raw, &new);
+    let at = wish.at.unwrap_or(here.config.night.at);
+    let mut minutes = BTreeSet::from([at.minute()]);
+    for job in here.config.jobs.values().filter(|job| job.enabled) {
+        if let When::Clock(Trigger::Daily(time)) = &job.when {
+            minutes.insert(time.minute());
+        }
+    }
+    Ok(Part {
+        served: Served { minutes, changed },
+        edit: (new != raw).then_some(Step::Write {
+            path,
+            old: Some(raw),
+            new,
+            mode: None,
+        }),
+        night: format!("{} {}", at.strftime("%H:%M"), here.config.night.zone),
+    })
+}
+
+/// A file that is kept elsewhere and linked stays linked.
+fn file(root: &Path) -> PathBuf {
+    let path = root.join(FILE);
+    fs::canonicalize(&path).unwrap_or(path)
+}
+
+/// What is to be set, by key.
+fn settings(config: &Config, wish: &Wish) -> Result<Vec<(String, String)>, Failure> {
+    let mut wanted = Vec::new();
+    if let Some(at) = wish.at.filter(|at| *at != config.night.at) {
+        wanted.push(("night.at".to_owned(), at.strftime("%H:%M").to_string()));
+    }
+    let Some(backend) = &wish.backend else {
+        return Ok(wanted);
+    };
+    if !config.backends.contains_key(backend) {
+        let known: Vec<&str> = config.backends.keys().map(String::as_str).collect();
+        return Err(Failure::configuration(format!(
+            "--runner {backend}: there is no such backend; there are {}",
+            known.join(", ")
+        ))
+        .mend(format!(
+            "runner config set --user backends.{backend}.type command   (or another type; see the guide)"
+        )));
+    }
+    for name in &wish.jobs {
+        config.job(name)?;
+    }
+    for (name, job) in &config.jobs {
+        let asks = matches!(job.spec.kind, KindSpec::Dream(_) | KindSpec::Prompt(_));
+        let meant = match wish.jobs.is_empty() {
+            true => asks,
+            false => wish.jobs.contains(name),
+        };
+        if meant && job.spec.backend != *backend {
+            wanted.push((format!("jobs.{name}.backend"), backend.clone()));
+        }
+    }
+    Ok(wanted)
+}
+
+/// What must be remembered to undo all changes, this one included.
+fn chained(known: Option<&Changed>, raw: &str, new: &str) -> Option<Changed> {
+    match known {
+        Some(known) if known.before == raw || known.after.contains(raw) => {
+            let mut known = known.clone();
+            known.after.insert(new.to_owned());
+            Some(known)
+        }
+        _ if raw == new => None,
+        _ => Some(Changed {
+            before: raw.to_owned(),
+            after: BTreeSet::from([new.to_owned()]),
+        }),
+    }
+}
+
+/// The step that undoes what was changed in a project's file, or why it stays.
+pub fn undo(root: &str, served: &Served) -> Result<Result<Option<Step>, String>, Failure> {
+    let Some(changed) = &served.changed else {
+        return Ok(Ok(None));
+    };
+    let path = file(Path::new(root));
+    Ok(match text_at(&path)? {
+        Some(text) if text == changed.before => Ok(None),
+        Some(text) if changed.after.contains(&text) => Ok(Some(Step::Write {
+            path,
+            old: Some(text),
+            new: changed.before.clone(),
+            mode: None,
+        })),
+        Some(_) => Err(format!(
+            "{} was changed since, so the night and the backends that were set there stay",
+            path.display()
+        )),
+        None => Err(format!("{} is gone", path.display())),
+    })
+}

@@ -1,0 +1,191 @@
+//! The files of host schedulers from their templates.
+//!
+//! A template is data: the embedded one, or the user's own under the same name in
+//! `scheduler-templates/` beside their config file. Whatever it puts in is escaped for its format, so an
+//! override cannot forget to. Must never know where a file goes.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use minijinja::value::ValueKind;
+use minijinja::{Environment, Error, ErrorKind, UndefinedBehavior, Value, context};
+
+use super::escape::{Format, escaped, starts_a_unit, windows};
+use crate::cli::Failure;
+
+/// More steps than any of these takes; a template that loops for ever is ended by it.
+const FUEL: u64 = 100_000;
+/// So many triggers has a task of the Task Scheduler, by its schema.
+const TRIGGERS: usize = 48;
+/// Debian's cron cuts a longer command off.
+const CRON_LINE: usize = 980;
+
+/// A file of some host scheduler.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Template {
+    /// systemd's unit that ticks.
+    Service,
+    /// systemd's unit that starts it.
+    Timer,
+    /// A line of a crontab.
+    Crontab,
+    /// launchd's property list.
+    Plist,
+    /// A task of the Task Scheduler.
+    Task,
+    /// The script that registers it.
+    Register,
+}
+
+impl Template {
+    /// Its file's name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Service => "runner-tick.service",
+            Self::Timer => "runner-tick.timer",
+            Self::Crontab => "crontab",
+            Self::Plist => "runner.tick.plist",
+            Self::Task => "runner-tick.xml",
+            Self::Register => "register-runner-tick.ps1",
+        }
+    }
+
+    fn text(self) -> &'static str {
+        match self {
+            Self::Service => include_str!("../../scheduler-templates/runner-tick.service"),
+            Self::Timer => include_str!("../../scheduler-templates/runner-tick.timer"),
+            Self::Crontab => include_str!("../../scheduler-templates/crontab"),
+            Self::Plist => include_str!("../../scheduler-templates/runner.tick.plist"),
+            Self::Task => include_str!("../../scheduler-templates/runner-tick.xml"),
+            Self::Register => include_str!("../../scheduler-templates/register-runner-tick.ps1"),
+        }
+    }
+
+    fn format(self) -> Format {
+        match self {
+            Self::Service | Self::Timer => Format::Systemd,
+            Self::Crontab => Format::Cron,
+            Self::Plist | Self::Task => Format::Xml,
+            Self::Register => Format::PowerShell,
+        }
+    }
+}
+
+/// What the templates are told.
+#[derive(Clone, Debug)]
+pub struct Told {
+    /// The command that ticks: program and arguments.
+    pub words: Vec<String>,
+    /// At which minutes of each hour.
+    pub minutes: BTreeSet<i8>,
+    /// Where what it says is kept, where the host does not keep it.
+    pub log: String,
+    /// Where the task's file lies, for the script that registers it.
+    pub task_file: String,
+}
+
+/// The text of one file.
+///
+/// # Errors
+/// The user's own template cannot be used, or a path does not survive the format.
+pub fn render(template: Template, told: &Told, overrides: &Path) -> Result<String, Failure> {
+    let own = overrides.join(template.name());
+    let (source, place) = match fs::read_to_string(&own) {
+        Ok(text) => (text, own.display().to_string()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            (template.text().to_owned(), template.name().to_owned())
+        }
+        Err(error) => {
+            return Err(Failure::configuration(format!(
+                "{}: {error}",
+                own.display()
+            )));
+        }
+    };
+    let mut words = told.words.clone();
+    if template.format() == Format::Systemd && !starts_a_unit(&words[0]) {
+        // A shell may start what systemd itself would not.
+        words.splice(
+            0..0,
+            ["/bin/sh", "-c", "exec \"$@\"", "sh"].map(str::to_owned),
+        );
+    }
+    let refuse = |why: String| {
+        Failure::data(format!("{place}: {why}")).mend(
+        "put runner and its state folder (XDG_STATE_HOME) where paths are plain, or choose another --scheduler",
+    )
+    };
+    let command_line = match template {
+        Template::Task => told
+            .words
+            .iter()
+            .map(|word| windows(word))
+            .collect::<Result<Vec<_>, _>>()
+            .map_err(refuse)?
+            .join(" "),
+        _ => String::new(),
+    };
+    if template == Template::Task && told.minutes.len() > TRIGGERS {
+        return Err(refuse(format!("a task has at most {TRIGGERS} triggers")));
+    }
+    let minutes: Vec<i8> = told.minutes.iter().copied().collect();
+    let joined: Vec<String> = minutes.iter().map(ToString::to_string).collect();
+    let two_digits: Vec<String> = minutes.iter().map(|it| format!("{it:02}")).collect();
+    let format = template.format();
+    let mut environment = Environment::new();
+    environment.set_undefined_behavior(UndefinedBehavior::Strict);
+    environment.set_fuel(Some(FUEL));
+    environment.set_formatter(move |out, _state, value| {
+        out.write_str(&written(format, value)?)?;
+        Ok(())
+    });
+    let mut text = environment
+        .render_str(
+            &source,
+            context! {
+                words => words,
+                arguments => &told.words,
+                command_line => command_line,
+                minutes => joined.join(","),
+                minute_list => minutes,
+                two_digits => two_digits,
+                log => &told.log,
+                task_file => &told.task_file,
+            },
+        )
+        .map_err(|error| match error.kind() {
+            ErrorKind::BadSerialization => refuse(error.detail().unwrap_or_default().to_owned()),
+            _ => Failure::configuration(format!("{place}: {error}"))
+                .mend(format!("mv {0} {0}.old", own.display())),
+        })?;
+    if !text.ends_with('\n') {
+        text.push('\n');
+    }
+    if template == Template::Crontab && text.lines().any(|line| line.len() > CRON_LINE) {
+        return Err(refuse(format!(
+            "cron takes no command longer than {CRON_LINE} bytes"
+        )));
+    }
+    Ok(text)
+}
+
+/// A value in the language of the file; several words stand beside each other.
+fn written(format: Format, value: &Value) -> Result<String, Error> {
+    let one = |value: &Value| match value.as_str() {
+        Some(text) => {
+            escaped(format, text).map_err(|why| Error::new(ErrorKind::BadSerialization, why))
+        }
+        None => Ok(value.to_string()),
+    };
+    match value.kind() {
+        ValueKind::Undefined => Err(Error::from(ErrorKind::UndefinedError)),
+        ValueKind::Seq => {
+            let words: Result<Vec<String>, Error> =
+                value.try_iter()?.map(|value| one(&value)).collect();
+            Ok(words?.join(" "))
+        }
+        _ => one(value),
+    }
+}

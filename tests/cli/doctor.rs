@@ -1,0 +1,177 @@
+//! What the doctor finds, each thing made wrong in turn, and the environment that a host's scheduler has.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+
+use crate::house::{House, Said};
+
+fn program(path: &Path, text: &str) {
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(path, text).unwrap();
+    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+/// A house with a `crontab` that keeps a file, in a folder that only a login shell has.
+fn house(toml: &str) -> House {
+    let house = House::with(toml);
+    let tab = house.root().join("tab");
+    let text = format!(
+        "#!/bin/sh\ncase \"$1\" in -l) cat '{0}' 2>/dev/null || {{ echo 'no crontab for me' >&2; exit 1; }} ;; -r) rm '{0}' ;; *) cat \"$1\" > '{0}' ;; esac\n",
+        tab.display()
+    );
+    program(&house.root().join("login/crontab"), &text);
+    house
+}
+
+fn run(house: &House, args: &[&str]) -> Said {
+    let path = format!("{}:/usr/bin:/bin", house.root().join("login").display());
+    let mut command = house.runner(args);
+    command
+        .env("PATH", path)
+        .env("USER", "me")
+        .env("XDG_RUNTIME_DIR", "/nonexistent");
+    Said::of(command.output().unwrap())
+}
+
+/// What is wrong, by place.
+fn places(said: &Said) -> Vec<String> {
+    let found = said.json();
+    let wrong = found["findings"].as_array().unwrap().iter();
+    wrong
+        .filter(|one| one["severity"] != "note")
+        .map(|one| one["where"].as_str().unwrap().to_owned())
+        .collect()
+}
+
+#[test]
+fn a_path_that_only_the_login_shell_has_is_found() {
+    let house = house(
+        "[jobs.tidy]\nkind = \"command\"\nprogram = \"tidy-up\"\nartifacts = [{ from = \"a\", to = \"a\" }]\ntrigger = \"night\"\n",
+    );
+    program(&house.root().join("login/tidy-up"), "#!/bin/sh\n");
+    let here = run(&house, &["doctor", "--json"]);
+    assert!(!places(&here).contains(&"tidy-up".to_owned()), "{here:?}");
+    let bare = run(&house, &["doctor", "--as-scheduler", "--json"]).ends(1);
+    assert!(places(&bare).contains(&"tidy-up".to_owned()), "{bare:?}");
+    assert_eq!(bare.json()["as_scheduler"], true);
+    run(&house, &["doctor", "--as-scheduler"])
+        .ends(1)
+        .says("runner setup --apply");
+    // Frozen, it is found at night as well.
+    run(&house, &["setup", "--scheduler", "cron", "--apply"]).ends(0);
+    let frozen = run(&house, &["doctor", "--as-scheduler", "--json"]);
+    assert!(
+        !places(&frozen).contains(&"tidy-up".to_owned()),
+        "{frozen:?}"
+    );
+}
+
+#[test]
+fn a_key_reaches_the_tick_by_its_own_file_alone() {
+    let house = house(
+        "[backends.mine]\ntype = \"command\"\nprogram = \"sh\"\nenv = [\"MY_KEY\"]\n[jobs.dream]\nbackend = \"mine\"\n",
+    );
+    run(&house, &["setup", "--scheduler", "cron", "--apply"])
+        .ends(0)
+        .says("MY_KEY is never frozen");
+    let keyless = run(&house, &["doctor", "--as-scheduler", "--json"]).ends(1);
+    assert!(
+        places(&keyless).contains(&"MY_KEY".to_owned()),
+        "{keyless:?}"
+    );
+    let file = house.root().join("config/runner/credentials.env");
+    fs::write(&file, "MY_KEY=hush\n").unwrap();
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).unwrap();
+    run(&house, &["doctor", "--as-scheduler"])
+        .ends(78)
+        .says("chmod 600");
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
+    let said = run(&house, &["doctor", "--as-scheduler", "--json"]);
+    assert!(!places(&said).contains(&"MY_KEY".to_owned()), "{said:?}");
+    assert!(!said.out.contains("hush"), "{said:?}");
+}
+
+/// A tick by the host sees what was frozen, the keys, and what the host itself gives.
+#[test]
+fn a_tick_by_the_host_works_in_what_was_frozen() {
+    let house = house(
+        "[jobs.tell]\nkind = \"command\"\nprogram = \"tell\"\nenv = [\"MY_KEY\", \"FROM_HOST\"]\nartifacts = [{ from = \"env\", to = \"env\" }]\ntrigger = \"manual\"\n",
+    );
+    program(
+        &house.root().join("login/tell"),
+        "#!/bin/sh\necho \"$USER $MY_KEY $FROM_HOST\" > \"$RUNNER_OUT/env\"\n",
+    );
+    run(&house, &["setup", "--scheduler", "cron", "--apply"]).ends(0);
+    let keys = house.root().join("config/runner/credentials.env");
+    fs::write(&keys, "# mine\nMY_KEY=hush\n").unwrap();
+    fs::set_permissions(&keys, fs::Permissions::from_mode(0o600)).unwrap();
+    run(&house, &["enqueue", "tell"]).ends(0);
+    let environment = house.state().join("environment");
+    let tick = || {
+        let args = ["tick", "--environment", environment.to_str().unwrap()];
+        let mut command = house.runner(&args);
+        // As cron starts it.
+        command
+            .env_clear()
+            .env("PATH", "/usr/bin:/bin")
+            .env("SHELL", "/bin/sh")
+            .env("FROM_HOST", "host");
+        Said::of(command.output().unwrap())
+    };
+    // What nobody reads does not grow for ever.
+    let log = house.state().join("timer.log");
+    fs::write(&log, vec![b'x'; (1 << 20) + 1]).unwrap();
+    tick().ends(0);
+    assert_eq!(house.read("env"), "me hush host\n");
+    assert!(!log.exists() && house.state().join("timer.log.old").exists());
+    fs::remove_file(&environment).unwrap();
+    tick().ends(78).says("runner setup --apply");
+}
+
+#[test]
+fn each_thing_that_is_wrong_has_its_finding() {
+    let house = house("");
+    let wrong = |words: &str, mend: &str| {
+        let said = run(&house, &["doctor"]).ends(1);
+        assert!(
+            said.out.contains(words) && said.out.contains(mend),
+            "{words}: {said:?}"
+        );
+    };
+    wrong("no host timer is set up", "runner setup --apply");
+    run(&house, &["setup", "--scheduler", "cron", "--apply"]).ends(0);
+    let tab = house.root().join("tab");
+    let text = fs::read_to_string(&tab).unwrap();
+    fs::write(&tab, "").unwrap();
+    wrong("runner's lines are gone", "runner setup --apply");
+    fs::write(&tab, text.replace("0,15", "7")).unwrap();
+    wrong("are not what they should be", "runner setup --apply");
+    fs::write(&tab, format!("{text}9 * * * * runner tick\n")).unwrap();
+    wrong("several tick", "crontab -e");
+    fs::write(&tab, text).unwrap();
+    let environment = house.state().join("environment");
+    let frozen = fs::read(&environment).unwrap();
+    fs::remove_file(&environment).unwrap();
+    wrong("no such file", "runner setup --apply");
+    fs::write(&environment, frozen).unwrap();
+    wrong("may be read or written by others", "chmod 600");
+    fs::set_permissions(&environment, fs::Permissions::from_mode(0o600)).unwrap();
+    fs::write(house.state().join("tick.stamp"), "2020-01-01T00:00:00Z\n").unwrap();
+    wrong("nothing has ticked since 2020-01-01", "runner tick");
+    fs::write(house.state().join("tick.stamp"), "2199-01-01T00:00:00Z\n").unwrap();
+    wrong("the last tick lies ahead", "date");
+    run(&house, &["tick"]);
+    house.write(
+        "dreams/.failed",
+        "{\"at\":\"2026-11-01T00:00:00Z\",\"job\":\"dream\",\"class\":\"crash\",\"message\":\"fell\",\"hint\":\"look\",\"run_id\":\"01M80Z6VYFHD73P8T596P945VE\"}",
+    );
+    wrong("failed at 2026-11-01 00:00:00 UTC: fell", "ack dream");
+    fs::remove_file(house.path("dreams/.failed")).unwrap();
+    let good = house.read("runner.toml");
+    house.write("runner.toml", "[nigth]\n");
+    wrong("nigth", "");
+    house.write("runner.toml", good);
+    fs::write(house.state().join("setup.json"), "{").unwrap();
+    wrong("setup.json", "runner setup --apply");
+}

@@ -1,0 +1,486 @@
+//! Setting up, and taking back, with fakes of the host's own programs that keep files: what is there
+//! before is there after, to the byte, wherever a setup dies.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Instant;
+
+use crate::house::{Dice, House, Said, scaled, tell};
+
+/// As Debian's: `-l`, `-r`, a file; a strict one refuses a text without a last line break.
+const CRONTAB: &str = r#"#!/bin/sh
+case "$1" in
+-l) [ -f "$FAKE/tab" ] || { echo "no crontab for me" >&2; exit 1; }; cat "$FAKE/tab" ;;
+-r) rm "$FAKE/tab" ;;
+*) [ ! -f "$FAKE/strict" ] || [ ! -s "$1" ] || [ "$(tail -c1 "$1" | wc -l)" = 1 ] || { echo "missing newline before EOF" >&2; exit 1; }
+   cat "$1" > "$FAKE/tab"; [ ! -x "$FAKE/rival" ] || "$FAKE/rival" ;;
+esac
+"#;
+
+/// Notes what it was told, and whether the timer is active.
+const SYSTEMCTL: &str = r#"#!/bin/sh
+[ "$FAKE_SYSTEMD" = yes ] || { echo "Failed to connect to bus" >&2; exit 1; }
+echo "$*" >> "$FAKE/calls"
+case "$2" in
+restart) touch "$FAKE/active" ;;
+stop) rm -f "$FAKE/active" ;;
+is-active) [ -f "$FAKE/active" ] ;;
+show) echo no ;;
+esac
+"#;
+
+/// A house whose host is made of files.
+struct Host {
+    house: House,
+    systemd: bool,
+}
+
+impl Host {
+    fn new(systemd: bool) -> Self {
+        let house = House::with("");
+        let host = Self { house, systemd };
+        fs::create_dir_all(host.fake()).unwrap();
+        for (name, text) in [
+            ("crontab", CRONTAB),
+            ("systemctl", SYSTEMCTL),
+            (
+                "loginctl",
+                "#!/bin/sh\necho \"loginctl $*\" >> \"$FAKE/calls\"\n",
+            ),
+            ("systemd-analyze", "#!/bin/sh\n"),
+        ] {
+            host.program(name, text);
+        }
+        host
+    }
+
+    fn fake(&self) -> PathBuf {
+        self.house.root().join("fake")
+    }
+
+    fn program(&self, name: &str, text: &str) {
+        let path = self.fake().join(name);
+        fs::write(&path, text).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+
+    fn command(&self, args: &[&str]) -> Command {
+        let mut command = self.house.runner(args);
+        let path = std::env::var("PATH").unwrap();
+        command
+            .env("PATH", format!("{}:{path}", self.fake().display()))
+            .env("FAKE", self.fake())
+            .env("USER", "me")
+            .env("FAKE_SYSTEMD", if self.systemd { "yes" } else { "no" });
+        command
+    }
+
+    fn run(&self, args: &[&str]) -> Said {
+        Said::of(self.command(args).output().unwrap())
+    }
+
+    fn tab(&self) -> Option<Vec<u8>> {
+        fs::read(self.fake().join("tab")).ok()
+    }
+
+    fn set_tab(&self, text: Option<&[u8]>) {
+        match text {
+            Some(text) => fs::write(self.fake().join("tab"), text).unwrap(),
+            None => {
+                let _absent = fs::remove_file(self.fake().join("tab"));
+            }
+        }
+    }
+
+    fn calls(&self) -> String {
+        fs::read_to_string(self.fake().join("calls")).unwrap_or_default()
+    }
+
+    /// All that a setup may touch besides its own notes.
+    fn all(&self) -> BTreeMap<PathBuf, Vec<u8>> {
+        let mut found = BTreeMap::new();
+        below(&self.house.root().join("config"), &mut found);
+        let toml = self.house.path("runner.toml");
+        found.insert(toml.clone(), fs::read(toml).unwrap());
+        if let Some(tab) = self.tab() {
+            found.insert("crontab".into(), tab);
+        }
+        for name in ["environment", "setup.json", "timer.log", "crontab.new"] {
+            let path = self.house.state().join(name);
+            if let Ok(text) = fs::read(&path) {
+                found.insert(path, text);
+            }
+        }
+        if self.fake().join("active").exists() {
+            found.insert("active".into(), Vec::new());
+        }
+        found
+    }
+}
+
+fn below(folder: &Path, found: &mut BTreeMap<PathBuf, Vec<u8>>) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let data = path.symlink_metadata().unwrap();
+        if data.is_symlink() {
+            let to = fs::read_link(&path).unwrap();
+            found.insert(path, to.into_os_string().into_encoded_bytes());
+        } else if data.is_dir() {
+            found.insert(path.clone(), b"folder".to_vec());
+            below(&path, found);
+        } else {
+            found.insert(path.clone(), fs::read(&path).unwrap());
+        }
+    }
+}
+
+#[test]
+fn a_look_touches_nothing_and_auto_takes_what_is_there() {
+    let host = Host::new(true);
+    let before = host.all();
+    host.run(&["setup"])
+        .ends(0)
+        .says("systemd: ")
+        .says("OnCalendar=*:0,15,30,45");
+    assert_eq!(host.all(), before);
+    let host = Host::new(false);
+    let plan = host.run(&["setup", "--json"]).ends(0).json();
+    assert_eq!(plan["scheduler"], "cron");
+    host.program("crontab", "#!/bin/sh\nexit 127\n");
+    host.run(&["setup"]).ends(0).says("manual: ");
+    host.run(&["setup", "--apply"])
+        .ends(0)
+        .says("runner daemon");
+    for kind in ["launchd", "task-scheduler"] {
+        host.run(&["setup", "--scheduler", kind])
+            .ends(0)
+            .says("not of this system");
+        host.run(&["setup", "--scheduler", kind, "--apply"])
+            .ends(69);
+    }
+}
+
+#[test]
+fn one_timer_serves_all_projects() {
+    let host = Host::new(false);
+    host.set_tab(Some(b"MAILTO=me\n5 4 * * * mine\n"));
+    let before = host.all();
+    host.run(&["setup", "--at", "23:37", "--apply"])
+        .ends(0)
+        .says("+at = \"23:37\"");
+    let tab = String::from_utf8(host.tab().unwrap()).unwrap();
+    assert!(tab.starts_with("MAILTO=me\n5 4 * * * mine\n# >>>"), "{tab}");
+    assert!(tab.contains("\n0,15,30,37,45 * * * * /"), "{tab}");
+    assert_eq!(
+        host.run(&["config", "get", "night.at"]).ends(0).out,
+        "23:37\n"
+    );
+    // Known at once, and not only to the first tick, for which its own minute would be over.
+    let known = "SELECT count(*) FROM jobs WHERE name = 'dream' AND schedule LIKE '%23:37%'";
+    assert_eq!(host.house.count(known), 1);
+    let mode = fs::metadata(host.house.state().join("environment"))
+        .unwrap()
+        .permissions()
+        .mode();
+    assert_eq!(mode & 0o777, 0o600);
+    let once = host.all();
+    host.run(&["setup", "--apply"])
+        .ends(0)
+        .says("nothing was done");
+    assert_eq!(host.all(), once, "twice is once");
+
+    // A second project.
+    let other = host.house.root().join("other");
+    fs::create_dir(&other).unwrap();
+    let there = other.to_str().unwrap();
+    let git = host
+        .house
+        .command("git", &["init", "--quiet", there])
+        .status()
+        .unwrap();
+    assert!(git.success());
+    host.run(&["-C", there, "init"]).ends(0);
+    host.run(&["-C", there, "setup", "--at", "03:05", "--apply"])
+        .ends(0)
+        .says("1 other project");
+    assert!(
+        String::from_utf8(host.tab().unwrap())
+            .unwrap()
+            .contains("0,5,15,30,37,45 * * * *")
+    );
+    host.run(&["setup", "--status", "--json"])
+        .ends(0)
+        .says("\"cron\"");
+    host.run(&["-C", there, "setup", "--remove"])
+        .ends(0)
+        .says("the timer stays for");
+    assert_eq!(host.all(), once, "the first keeps what it had");
+    host.run(&["setup", "--remove"])
+        .ends(0)
+        .says("nothing ticks by itself any more");
+    assert_eq!(host.all(), before);
+    host.run(&["setup", "--remove"])
+        .ends(0)
+        .says("nothing was done");
+}
+
+#[test]
+fn the_backend_of_jobs_is_set_and_set_back() {
+    let host = Host::new(false);
+    host.house
+        .configure("[backends.other]\ntype = \"builtin\"\n");
+    let before = host.all();
+    host.run(&["setup", "--runner", "nobody", "--apply"])
+        .ends(78)
+        .says("there are builtin, other");
+    host.run(&["setup", "--runner", "other", "--runner", "builtin"])
+        .ends(2)
+        .says("one backend");
+    host.run(&["setup", "--at", "2:30"]).ends(2);
+    assert_eq!(host.all(), before);
+    host.run(&["setup", "--runner", "other", "--job", "dream", "--apply"])
+        .ends(0);
+    assert_eq!(
+        host.run(&["config", "get", "jobs.dream.backend"]).out,
+        "other\n"
+    );
+    host.run(&["setup", "--at", "01:00", "--apply"]).ends(0);
+    host.run(&["setup", "--remove"]).ends(0);
+    assert_eq!(host.all(), before);
+
+    // What somebody changed since stays as they left it, and is told.
+    host.run(&["setup", "--at", "01:00", "--apply"]).ends(0);
+    host.house.configure("# mine\n");
+    host.run(&["setup", "--remove"])
+        .ends(1)
+        .says("was changed since");
+    assert!(host.house.read("runner.toml").ends_with("# mine\n"));
+    assert_eq!(host.tab(), None);
+}
+
+#[test]
+fn one_host_scheduler_takes_the_others_place() {
+    let mut host = Host::new(false);
+    let before = host.all();
+    host.run(&["setup", "--apply"]).ends(0);
+    host.systemd = true;
+    host.run(&["setup", "--apply"])
+        .ends(0)
+        .says("nothing was done");
+    host.run(&["setup", "--scheduler", "systemd", "--apply"])
+        .ends(0);
+    assert_eq!(host.tab(), None, "there was none before");
+    assert!(
+        host.calls().contains("--user restart runner-tick.timer"),
+        "{}",
+        host.calls()
+    );
+    host.run(&["setup", "--verify", "--json"]).says("systemd");
+    host.run(&["setup", "--remove"]).ends(0);
+    assert_eq!(host.all(), before);
+}
+
+#[test]
+fn what_is_not_ours_is_left_alone() {
+    let host = Host::new(true);
+    let units = host.house.root().join("config/systemd/user");
+    fs::create_dir_all(&units).unwrap();
+    fs::write(
+        units.join("runner-tick.timer"),
+        "[Timer]\nOnCalendar=daily\n",
+    )
+    .unwrap();
+    let before = host.all();
+    host.run(&["setup", "--apply"])
+        .ends(65)
+        .says("was not made by this setup");
+    assert_eq!(host.all(), before);
+
+    let host = Host::new(false);
+    host.set_tab(Some(b"x\n"));
+    host.run(&["setup", "--apply"]).ends(0);
+    let whole = host.tab().unwrap();
+    let cut = whole.iter().rposition(|byte| *byte == b'#').unwrap();
+    host.set_tab(Some(&whole[..cut]));
+    host.run(&["setup", "--remove"])
+        .ends(65)
+        .says("has no end")
+        .says("crontab -e");
+    host.set_tab(Some(&whole));
+    host.run(&["setup", "--remove"]).ends(0);
+    assert_eq!(host.tab().unwrap(), b"x\n");
+}
+
+#[test]
+fn a_crontab_that_somebody_else_writes_at_the_same_time_is_told() {
+    let host = Host::new(false);
+    host.set_tab(Some(b"x\n"));
+    // Comes between our writing and our reading back.
+    host.program("rival", "#!/bin/sh\necho rival > \"$FAKE/tab\"\n");
+    host.run(&["setup", "--apply"])
+        .ends(75)
+        .says("somebody else");
+    assert_eq!(host.tab().unwrap(), b"rival\n", "theirs stays");
+    fs::remove_file(host.fake().join("rival")).unwrap();
+    host.run(&["setup", "--apply"]).ends(0);
+    host.run(&["setup", "--remove"]).ends(0);
+    assert_eq!(host.tab().unwrap(), b"rival\n");
+}
+
+#[test]
+fn a_crontab_program_that_wants_a_last_line_break_gets_one() {
+    let host = Host::new(false);
+    fs::write(host.fake().join("strict"), "").unwrap();
+    host.set_tab(Some(b"x"));
+    host.run(&["setup", "--apply"]).ends(0);
+    host.run(&["setup", "--remove"])
+        .ends(0)
+        .says("has a line break now");
+    assert_eq!(host.tab().unwrap(), b"x\n");
+}
+
+/// Dies before each step in turn; what is done then again is right.
+#[test]
+fn it_may_die_between_any_two_steps() {
+    let mut deaths = 0;
+    for systemd in [false, true] {
+        let host = Host::new(systemd);
+        host.set_tab(Some(b"5 4 * * * mine"));
+        let before = host.all();
+        let apply: &[&str] = &["setup", "--at", "01:07", "--apply"];
+        let remove: &[&str] = &["setup", "--remove"];
+        host.run(apply).ends(0);
+        let set_up = host.all();
+        host.run(remove).ends(0);
+        assert_eq!(host.all(), before);
+        for (first, from, then, end) in [
+            (apply, None, apply, &set_up),
+            (apply, None, remove, &before),
+            (remove, Some(apply), remove, &before),
+            (remove, Some(apply), apply, &set_up),
+        ] {
+            for at in 0.. {
+                if let Some(from) = from {
+                    host.run(from).ends(0);
+                }
+                let _forgotten = fs::remove_file(host.fake().join("calls"));
+                let done = host
+                    .command(first)
+                    .env("RUNNER_TEST_DIE_AT", at.to_string())
+                    .output()
+                    .unwrap();
+                if done.status.code() == Some(0) {
+                    assert!(at > 3, "there are steps to die before");
+                    break;
+                }
+                deaths += 1;
+                host.run(then).ends(0);
+                assert_eq!(
+                    &host.all(),
+                    end,
+                    "{first:?} died before step {at}, then {then:?}"
+                );
+                if systemd && std::ptr::eq(end, &raw const set_up) {
+                    let calls = host.calls();
+                    assert!(
+                        calls.contains("daemon-reload") && calls.contains("restart")
+                            || from.is_some(),
+                        "{first:?} died before step {at}: {calls}"
+                    );
+                }
+                host.run(remove).ends(0);
+                assert_eq!(host.all(), before);
+            }
+            host.run(remove).ends(0);
+        }
+    }
+    tell(&format!(
+        "a setup died {deaths} times, between any two of its steps"
+    ));
+}
+
+#[test]
+fn whatever_was_there_is_there_again() {
+    let began = Instant::now();
+    let dice = Dice::new("whatever_was_there_is_there_again");
+    let count = scaled(200);
+    let seed = dice.0;
+    std::thread::scope(|scope| {
+        for systemd in [false, true] {
+            scope.spawn(move || {
+                let mut dice = Dice(seed ^ u64::from(systemd));
+                let host = Host::new(systemd);
+                for _ in 0..count {
+                    come_and_go(&host, &mut dice);
+                }
+            });
+        }
+    });
+    tell(&format!(
+        "{count} crontabs and {count} unit folders as they were, in {:.1} s",
+        began.elapsed().as_secs_f64()
+    ));
+}
+
+/// One set-up and one removal, over what happens to be there.
+fn come_and_go(host: &Host, dice: &mut Dice) {
+    host.set_tab(random_crontab(dice).as_deref());
+    let units = host.house.root().join("config/systemd");
+    let _absent = fs::remove_dir_all(&units);
+    if dice.roll(3) > 0 {
+        fs::create_dir_all(units.join("user")).unwrap();
+        for n in 0..dice.roll(3) {
+            fs::write(units.join(format!("user/a{n}.service")), format!("{n}")).unwrap();
+        }
+        if dice.roll(2) > 0 {
+            fs::create_dir(units.join("user/timers.target.wants")).unwrap();
+        }
+    }
+    let before = host.all();
+    let at = format!("0{}:{:02}", dice.roll(10), dice.roll(60));
+    let set_up = |at: &str| host.run(&["setup", "--at", at, "--apply", "--quiet"]);
+    set_up(&at).ends(0);
+    if dice.roll(4) == 0 {
+        set_up("12:34").ends(0);
+    }
+    let during = host.all();
+    assert_ne!(during, before);
+    for (path, text) in &before {
+        let ours = path.ends_with("crontab") || path.ends_with("runner.toml");
+        assert!(
+            ours || during.get(path) == Some(text),
+            "{path:?} was touched"
+        );
+    }
+    host.run(&["setup", "--remove", "--quiet"]).ends(0);
+    assert_eq!(host.all(), before);
+}
+
+fn random_crontab(dice: &mut Dice) -> Option<Vec<u8>> {
+    if dice.roll(8) == 0 {
+        return None;
+    }
+    let mut text = Vec::new();
+    for _ in 0..dice.roll(8) {
+        let line: &[u8] = match dice.roll(9) {
+            0 => b"",
+            1 => b"# a comment \xc3\xa9 \xff",
+            2 => b"MAILTO=\"\"",
+            3 => b"SHELL=/usr/bin/fish",
+            4 => b"*/5 * * * * echo 100\\% > /tmp/x",
+            5 => b"# >>> runner setup /another/state >>>\n1 * * * * runner tick\n# <<< runner setup /another/state <<<",
+            6 => b"@reboot  x\ty  ",
+            7 => b"0 0 * * * echo \r",
+            _ => b"PATH=/a:/b",
+        };
+        text.extend_from_slice(line);
+        text.push(b'\n');
+    }
+    if dice.roll(4) == 0 {
+        text.pop();
+    }
+    Some(text)
+}

@@ -1,0 +1,68 @@
+#!/usr/bin/env bash
+# A real `systemd --user` makes the nights happen that `runner setup --apply` asks it for. Where the machine
+# was not booted by systemd, it gets namespaces of its own: mounts, processes and a control group, and the
+# folder that says "booted" in a private /run. No logind in there: lingering is not tried.
+# usage (root): tests/real/systemd_user.sh RUNNER
+set -euo pipefail
+skip() { echo "real systemd: skipped 1: $1"; exit 0; }
+[ "$(id -u)" = 0 ] || skip "only root can make the place for it"
+manager=$(command -v /lib/systemd/systemd || command -v /usr/lib/systemd/systemd) || skip "no systemd"
+for program in unshare setpriv python3 git; do
+    command -v "$program" >/dev/null || skip "no $program"
+done
+if [ "${2:-}" != inside ]; then
+    runner=$(realpath "$1")
+    unshare --mount --pid --cgroup --fork true 2>/dev/null || skip "no namespaces here"
+    tree=$(awk '$3 == "cgroup2" { print $2; exit }' /proc/mounts)
+    [ -n "$tree" ] || skip "no control groups of version 2"
+    group=$tree/runner-test-$$
+    mkdir -p "$group/init" 2>/dev/null || skip "control groups cannot be made"
+    chown -R nobody "$group"
+    # Everything lies where each character means something to somebody.
+    outer=$(mktemp -d)
+    chmod 755 "$outer"
+    folder="$outer/it's 100% \$HOME %h \"é\" & <x>"
+    mkdir "$folder"
+    install -m 755 "$runner" "$folder/runner"
+    chown nobody "$folder"
+    code=0
+    (
+        echo "$BASHPID" > "$group/init/cgroup.procs"
+        exec unshare --mount --cgroup --pid --fork --kill-child --mount-proc "$0" "$folder" inside "$manager"
+    ) || code=$?
+    echo 1 > "$group/cgroup.kill" 2>/dev/null || true
+    rm -rf "$outer"
+    for _ in 1 2 3 4 5 6 7 8 9 10; do
+        find "$group" -depth -type d -exec rmdir {} \; 2>/dev/null && break
+    done
+    exit "$code"
+fi
+folder=$1 manager=$3
+mount --make-rprivate /
+mount -t tmpfs -o mode=755 tmpfs /run
+uid=$(id -u nobody)
+mkdir -p /run/systemd/system "/run/user/$uid"
+chown nobody "/run/user/$uid"
+chmod 700 "/run/user/$uid"
+mount -t cgroup2 none /sys/fs/cgroup
+cp "$(dirname "$0")/nights.sh" "$folder/"
+cat > "$folder/manager.sh" <<'IN'
+set -euo pipefail
+mkdir -p "$HOME"
+cd "$FOLDER"
+mkfifo ready
+exec 3<>ready
+"$1" --user --log-target=null 3>&- &
+manager=$!
+# It answers as soon as it serves; each question waits for its answer.
+timeout 30 bash -c 'until systemctl --user is-system-running --wait >/dev/null 2>&1 || systemctl --user show-environment >/dev/null 2>&1; do read -t 0.1 -u 3 || true; done'
+export DBUS_SESSION_BUS_ADDRESS=unix:path=$XDG_RUNTIME_DIR/bus
+code=0
+setsid --wait "$FOLDER/nights.sh" "$FOLDER/runner" systemd "$FOLDER" || code=$?
+[ "$code" = 0 ] || journalctl --user -n 30 2>/dev/null || true
+systemctl --user exit 2>/dev/null || kill "$manager"
+wait "$manager" || true
+exit "$code"
+IN
+exec setpriv --reuid=nobody --regid=nogroup --clear-groups env -i PATH=/usr/bin:/bin USER=nobody LOGNAME=nobody \
+    HOME="$folder/home" FOLDER="$folder" XDG_RUNTIME_DIR="/run/user/$uid" bash "$folder/manager.sh" "$manager"
