@@ -39,8 +39,6 @@ pub struct Here {
     pub config: Config,
     /// The stat of the files that it was read from.
     pub stamp: String,
-    /// The state folder.
-    state: PathBuf,
 }
 
 /// The nearest folder at or above `from` that holds a `runner.toml`.
@@ -81,7 +79,6 @@ impl Here {
             own: is_own,
             config,
             stamp,
-            state: home.state.clone(),
         })
     }
 
@@ -104,17 +101,6 @@ impl Here {
     /// # Errors
     /// The folder is not the project that the ledger knows by its id; nothing is changed then.
     pub fn register(&self, ledger: &mut Ledger, now: Timestamp) -> Result<(), Failure> {
-        if self.rehearse(ledger, now)? {
-            Projection::of(&self.config, &self.stamp).keep(&self.state, &self.id);
-        }
-        Ok(())
-    }
-
-    /// The same in the ledger alone, for one that is only a copy; whether its jobs were read anew.
-    ///
-    /// # Errors
-    /// Those of [`Here::register`].
-    pub fn rehearse(&self, ledger: &mut Ledger, now: Timestamp) -> Result<bool, Failure> {
         let (standing, known) = standing_of(ledger, &self.root, &self.id, self.own)?;
         if let Some((what, mend)) = standing.trouble(&self.root, &self.id) {
             return Err(Failure::configuration(what).mend(mend));
@@ -135,11 +121,12 @@ impl Here {
                 now,
             )?;
         }
-        let anew = known.is_none_or(|known| known.config_stamp != self.stamp);
-        if anew {
-            ledger.project_jobs(&self.id, &self.stamp, &self.config.job_rows()?, now)?;
+        if known.is_none_or(|known| known.config_stamp != self.stamp) {
+            let projection = Projection::of(&self.config).text();
+            let jobs = self.config.job_rows()?;
+            ledger.project_jobs(&self.id, &self.stamp, &projection, &jobs, now)?;
         }
-        Ok(anew)
+        Ok(())
     }
 }
 

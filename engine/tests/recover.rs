@@ -74,7 +74,9 @@ fn world() -> World {
         enabled: true,
     };
     let jobs = [job("dream", "dream"), job("tidy", "command"), report_job()];
-    ledger.project_jobs(&project, "s", &jobs, now()).unwrap();
+    ledger
+        .project_jobs(&project, "s", "", &jobs, now())
+        .unwrap();
     World {
         folder,
         ledger,

@@ -17,7 +17,6 @@ use crate::cli::show;
 use crate::daemon::client;
 use crate::filesystem;
 use crate::home::Home;
-use crate::project::projection;
 use crate::project::standing::{Seen, Standing, look};
 use crate::project::{self, identity};
 
@@ -241,7 +240,7 @@ struct ForgetJson<'a> {
     nights: u64,
     occurrences: u64,
     runs: usize,
-    /// Folders of runs with their logs, and what is kept for looking.
+    /// Folders of runs with their logs.
     remove: Vec<String>,
     done: bool,
 }
@@ -275,17 +274,12 @@ fn forget(
         .runs
         .iter()
         .map(|run| home.run_folder(run.as_str()))
-        .chain([projection::path(&home.state, &known.id)])
         .filter(|path| path.exists())
         .collect();
     if yes {
         home.ledger()?.forget(&plan)?;
         for path in &folders {
-            let removed = match path.is_dir() {
-                true => fs::remove_dir_all(path),
-                false => fs::remove_file(path),
-            };
-            if let Err(error) = removed {
+            if let Err(error) = fs::remove_dir_all(path) {
                 show::complain(&format!("{} is left: {error}", path.display()));
             }
         }
@@ -308,7 +302,7 @@ fn forget(
         return Ok(Exit::Done);
     }
     let text = format!(
-        "{} {} ({})\n  from the ledger: {}, {}, {}, {}, and what they spent\n  from {}: {} of runs and caches\n  the project's own files stay as they are\n",
+        "{} {} ({})\n  from the ledger: {}, {}, {}, {}, and what they spent\n  from {}: {} of runs\n  the project's own files stay as they are\n",
         if yes { "forgotten:" } else { "would forget" },
         known.path.display(),
         known.id,

@@ -1,92 +1,85 @@
-//! What a look at a project needs of its configuration, kept beside the ledger so that looking reads no
-//! TOML: caps, zone, where failmarks lie.
+//! What a look at a project needs of its configuration, kept in the project's row of the ledger so that
+//! looking reads no TOML: caps, zone, where failmarks lie.
 //!
-//! One file a project in the state folder, made with the stamp of the files that it was read from. It
-//! is a cache: where it is missing or of another stamp, the configuration itself is read.
+//! It is written with the jobs, of the same files and in the same transaction, so that it is as fresh
+//! as the row's stamp says. It is a cache: where it is missing or cannot be read, the configuration
+//! itself is. Must never hold what only a run needs.
 
-use std::collections::BTreeMap;
-use std::fs;
 use std::path::{Path, PathBuf};
 
-use runner_engine::files::write_atomic;
-use runner_engine::ids::ProjectId;
 use runner_engine::ledger::Budget;
 use runner_engine::policy::Overlap;
 use runner_jobs::failmark;
 use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 
 use crate::config::Config;
 
 /// What is kept.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Projection {
-    /// Of the files that it was read from.
-    pub stamp: String,
     /// The zone of the project's nights and days.
     pub zone: String,
     /// The caps of a day.
     pub day: Budget,
     /// The caps of a night.
     pub night: Budget,
-    /// Where the failmark of each job lies, below the project.
-    pub marks: BTreeMap<String, PathBuf>,
     /// Jobs whose later moments replace earlier ones.
     pub replacing: Vec<String>,
+    /// The folders in which failmarks lie, below the project. Mostly none of them is there.
+    folders: Vec<PathBuf>,
+    /// Where the failmark of each job lies, below the project, by the jobs' names: a list of paths
+    /// that is taken apart only where one of the folders is there.
+    marks: Box<RawValue>,
 }
 
 impl Projection {
-    /// Of a configuration that was read from files with this stamp.
-    pub fn of(config: &Config, stamp: &str) -> Self {
+    /// Of a configuration.
+    pub fn of(config: &Config) -> Self {
         let jobs = || config.jobs.iter();
+        let marks: Vec<PathBuf> = jobs().map(|(_, job)| failmark::path(&job.spec)).collect();
+        let mut folders: Vec<PathBuf> = marks.iter().map(|mark| folder(mark).into()).collect();
+        folders.sort();
+        folders.dedup();
         Self {
-            stamp: stamp.to_owned(),
             zone: config.night.zone.clone(),
             day: config.day,
             night: config.night.budget,
-            marks: jobs()
-                .map(|(name, job)| (name.clone(), failmark::path(&job.spec)))
-                .collect(),
             replacing: jobs()
                 .filter(|(_, job)| job.policy.overlap == Overlap::Replace)
                 .map(|(name, _)| name.clone())
                 .collect(),
+            folders,
+            marks: serde_json::value::to_raw_value(&marks).expect("paths of jobs are UTF-8"),
         }
     }
 
-    /// The one that is kept, of whatever stamp.
-    pub fn read(state: &Path, project: &ProjectId) -> Option<Self> {
-        serde_json::from_slice(&fs::read(path(state, project)).ok()?).ok()
+    /// As the ledger keeps it.
+    pub fn text(&self) -> String {
+        serde_json::to_string(self).expect("a projection has string keys only")
     }
 
-    /// Keeps it; where that fails, looking is only slower.
-    pub fn keep(&self, state: &Path, project: &ProjectId) {
-        let path = path(state, project);
-        let Some(folder) = path.parent() else { return };
-        let text = serde_json::to_vec(self).expect("a projection has string keys only");
-        let _only_slower = fs::create_dir_all(folder)
-            .ok()
-            .and_then(|()| write_atomic(&path, &text, 0o600).ok());
+    /// From what the ledger keeps; `None` for what another build wrote.
+    pub fn read(text: &str) -> Option<Self> {
+        serde_json::from_str(text).ok()
     }
 
     /// The failmarks that are there.
     pub fn marks(&self, root: &Path) -> Vec<failmark::Failmark> {
-        // Most lie in one folder, and mostly that is not there.
-        let mut folders: BTreeMap<&Path, bool> = BTreeMap::new();
-        let mut found = Vec::new();
-        for below in self.marks.values() {
-            let folder = below.parent().unwrap_or(Path::new(""));
-            let there = *folders
-                .entry(folder)
-                .or_insert_with(|| folder.as_os_str().is_empty() || root.join(folder).is_dir());
-            if there {
-                found.extend(failmark::read_at(&root.join(below)));
-            }
+        let there = |folder: &&PathBuf| folder.as_os_str().is_empty() || root.join(folder).is_dir();
+        let there: Vec<&PathBuf> = self.folders.iter().filter(there).collect();
+        if there.is_empty() {
+            return Vec::new();
         }
-        found
+        let marks: Vec<PathBuf> = serde_json::from_str(self.marks.get()).unwrap_or_default();
+        marks
+            .iter()
+            .filter(|mark| there.iter().any(|it| **it == folder(mark)))
+            .filter_map(|mark| failmark::read_at(&root.join(mark)))
+            .collect()
     }
 }
 
-/// Where it lies.
-pub fn path(state: &Path, project: &ProjectId) -> PathBuf {
-    state.join("projections").join(format!("{project}.json"))
+fn folder(mark: &Path) -> &Path {
+    mark.parent().unwrap_or(Path::new(""))
 }

@@ -84,16 +84,22 @@ fn zone(schedule: &str) -> String {
 const TRIED: &str =
     "outcome ->> 'outcome' IN ('succeeded', 'degraded', 'failed', 'timed-out', 'lost')";
 
+/// Outcomes of those that came to nothing: the condition of the index `runs_failed`.
+const FAILED: &str = "outcome ->> 'outcome' IN ('failed', 'timed-out', 'lost')";
+
 impl Ledger {
     /// What a clock makes due next, by project; what is paused is left out.
     pub fn next_due(&self, now: Timestamp) -> Result<BTreeMap<ProjectId, NextDue>> {
         self.view(|db| {
             let mut statement = db.prepare_cached(
-                // Of the columns that are not grouped, SQLite takes those of the row with the minimum.
-                "SELECT project, name, min(next_due), schedule FROM jobs
-                 WHERE enabled AND next_due IS NOT NULL AND coalesce(paused_until, 0) <= ?1
-                   AND NOT EXISTS (SELECT 1 FROM pause WHERE until > ?1)
-                 GROUP BY project",
+                // One look into the index a project, however many jobs it has.
+                "SELECT j.project, j.name, j.next_due, j.schedule
+                 FROM projects p JOIN jobs j ON j.id = (
+                   SELECT id FROM jobs INDEXED BY jobs_next
+                   WHERE project = p.id AND enabled AND next_due IS NOT NULL
+                     AND coalesce(paused_until, 0) <= ?1
+                   ORDER BY next_due, name LIMIT 1)
+                 WHERE NOT EXISTS (SELECT 1 FROM pause WHERE until > ?1)",
             )?;
             let rows = statement.query_map([millis(now)], |row| {
                 Ok((
@@ -201,12 +207,20 @@ impl Ledger {
     /// have been stopped.
     pub fn failing_jobs(&self) -> Result<Vec<JobId>> {
         self.view(|db| {
-            // One look into the index a job, however many attempts each has.
+            // From each job that ever failed to the next, and of each two looks into indices: whether
+            // the last attempt that failed is the last that tried.
             let sql = format!(
-                "SELECT j.id FROM jobs j WHERE
-                   (SELECT outcome ->> 'outcome' FROM runs INDEXED BY runs_tried
-                    WHERE {TRIED} AND job = j.id ORDER BY rowid DESC LIMIT 1)
-                   IN ('failed', 'timed-out', 'lost')"
+                "WITH RECURSIVE failed (job) AS (
+                   SELECT min(job) FROM runs INDEXED BY runs_failed WHERE {FAILED}
+                   UNION ALL
+                   SELECT (SELECT min(job) FROM runs INDEXED BY runs_failed
+                           WHERE {FAILED} AND job > failed.job)
+                   FROM failed WHERE failed.job IS NOT NULL)
+                 SELECT job FROM failed WHERE job IS NOT NULL
+                   AND (SELECT max(rowid) FROM runs INDEXED BY runs_failed
+                        WHERE {FAILED} AND job = failed.job)
+                     = (SELECT max(rowid) FROM runs INDEXED BY runs_tried
+                        WHERE {TRIED} AND job = failed.job)"
             );
             let mut statement = db.prepare_cached(&sql)?;
             let rows = statement.query_map([], |row| Ok(JobId(row.get(0)?)))?;

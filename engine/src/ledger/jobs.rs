@@ -66,12 +66,14 @@ const COLUMNS: &str = "id, project, name, kind, schedule, policy, enabled, next_
     nullif(max(coalesce(paused_until, 0), coalesce((SELECT until FROM pause), 0)), 0)";
 
 impl Ledger {
-    /// Brings the jobs of `project` to what its config files say, and remembers their `stamp`. A new
-    /// or changed schedule starts now; a job that is gone keeps its history and is never due again.
+    /// Brings the jobs of `project` to what its config files say, and remembers their `stamp` and, in
+    /// words of the caller's own, the `projection` that a look at the project needs of them. A new or
+    /// changed schedule starts now; a job that is gone keeps its history and is never due again.
     pub fn project_jobs(
         &mut self,
         project: &ProjectId,
         stamp: &str,
+        projection: &str,
         jobs: &[NewJob],
         now: Timestamp,
     ) -> Result<()> {
@@ -136,8 +138,8 @@ impl Ledger {
             }
             drop_unwanted(tx, project, now)?;
             tx.execute(
-                "UPDATE projects SET config_stamp = ?2 WHERE id = ?1",
-                params![project.as_str(), stamp],
+                "UPDATE projects SET config_stamp = ?2, projection = ?3 WHERE id = ?1",
+                params![project.as_str(), stamp, projection],
             )?;
             Ok(())
         })

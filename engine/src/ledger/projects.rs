@@ -1,5 +1,6 @@
 //! The repositories that runner looks after.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
@@ -94,6 +95,28 @@ impl Ledger {
             )?;
             let rows = statement.query_map([], raw)?;
             rows.map(|row| project(row?)).collect()
+        })
+    }
+
+    /// What was kept of the configuration of each project for looks at it, of the files with the
+    /// project's stamp or the last ones before; of one project where one is named.
+    pub fn projections(&self, only: Option<&ProjectId>) -> Result<BTreeMap<ProjectId, String>> {
+        self.view(|db| {
+            let some = match only {
+                Some(_) => "AND id = ?1",
+                None => "AND ?1 IS NULL",
+            };
+            let mut statement = db.prepare(&format!(
+                "SELECT id, projection FROM projects WHERE projection IS NOT NULL {some}"
+            ))?;
+            let rows = statement.query_map([only.map(ProjectId::as_str)], |row| {
+                Ok((row.get::<_, String>(0)?, row.get(1)?))
+            })?;
+            rows.map(|row| {
+                let (project, kept) = row?;
+                Ok((id(project)?, kept))
+            })
+            .collect()
         })
     }
 

@@ -52,3 +52,14 @@ CREATE TABLE escalations (
 
 -- How the money of a request is known: stated, by a list of prices, or not. Null: before format 2.
 ALTER TABLE requests ADD COLUMN money TEXT;
+
+-- What a look at a project needs of its configuration, as the program above wrote it with the jobs of
+-- the same stamp. Null: before format 2, or never read.
+ALTER TABLE projects ADD COLUMN projection TEXT;
+
+-- What is next in each project, the first by name where several are due at once: no job's row is read
+-- but that one's.
+CREATE INDEX jobs_next ON jobs (project, next_due, name, paused_until)
+    WHERE enabled AND next_due IS NOT NULL;
+-- Which jobs fail is asked of those that ever did.
+CREATE INDEX runs_failed ON runs (job) WHERE outcome ->> 'outcome' IN ('failed', 'timed-out', 'lost');

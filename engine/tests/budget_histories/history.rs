@@ -183,7 +183,7 @@ impl History {
                     enabled: true,
                 })
                 .collect();
-            ledger.project_jobs(&id, "", &rows, now).unwrap();
+            ledger.project_jobs(&id, "", "", &rows, now).unwrap();
             for row in rows {
                 let id = ledger.job(&id, &row.name).unwrap().id;
                 jobs.push(Job { project, id });

@@ -315,7 +315,7 @@ impl Year {
         let start = self.wall_millis();
         new.push(report_job());
         self.ledger
-            .project_jobs(&self.project, "s", &new, wall)
+            .project_jobs(&self.project, "s", "", &new, wall)
             .unwrap();
         for new in new {
             let id = self.ledger.job(&self.project, &new.name).unwrap().id;

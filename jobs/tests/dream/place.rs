@@ -72,7 +72,9 @@ impl Place {
             policy: Policy::default(),
             enabled: true,
         };
-        ledger.project_jobs(&project, "", &[job], start()).unwrap();
+        ledger
+            .project_jobs(&project, "", "", &[job], start())
+            .unwrap();
         let place = Self {
             folder,
             root,

@@ -90,7 +90,7 @@ impl<'h> Stage<'h> {
     pub fn of(home: &'h Home, project: &Here) -> Result<Self, Failure> {
         let now = home.wall()?;
         let mut ledger = home.ledger_to_rehearse()?;
-        project.rehearse(&mut ledger, now)?;
+        project.register(&mut ledger, now)?;
         Ok(Self {
             ledger,
             now,

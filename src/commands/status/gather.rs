@@ -201,6 +201,11 @@ impl<'a> All<'a> {
         }
         let nights = ledger.last_nights()?;
         let stamps = Stamps::of(home);
+        let only = match shown {
+            [one] => Some(&one.id),
+            _ => None,
+        };
+        let kept = ledger.projections(only)?;
         let mut files = BTreeMap::new();
         let mut day_keys = Vec::new();
         let mut dates = Dates {
@@ -208,7 +213,8 @@ impl<'a> All<'a> {
             known: BTreeMap::new(),
         };
         for known in shown {
-            let found = Files::of(home, ledger, &stamps, known)?;
+            let kept = kept.get(&known.id).and_then(|text| Projection::read(text));
+            let found = Files::of(home, ledger, &stamps, known, kept)?;
             if let Some(projection) = &found.projection {
                 day_keys.push(format!("{} {}", known.id, dates.of(&projection.zone)));
             }
@@ -397,17 +403,18 @@ impl Dates {
 }
 
 impl Files {
-    fn of(home: &Home, ledger: &Ledger, stamps: &Stamps, known: &Project) -> Result<Self, Failure> {
-        let kept = Projection::read(&home.state, &known.id);
-        let stamp = stamps.of_project(&known.path);
-        if known.config_stamp == stamp
-            && let Some(kept) = &kept
-            && kept.stamp == stamp
-        {
+    fn of(
+        home: &Home,
+        ledger: &Ledger,
+        stamps: &Stamps,
+        known: &Project,
+        kept: Option<Projection>,
+    ) -> Result<Self, Failure> {
+        if kept.is_some() && known.config_stamp == stamps.of_project(&known.path) {
             return Ok(Self {
                 standing: "known",
                 trouble: None,
-                projection: Some(kept.clone()),
+                projection: kept,
             });
         }
         let stands = project::standing_of_row(known);
@@ -420,7 +427,7 @@ impl Files {
         }
         let read = Here::at(home, &known.path).and_then(|here| {
             here.check(ledger)?;
-            Ok(Projection::of(&here.config, &here.stamp))
+            Ok(Projection::of(&here.config))
         });
         let standing = match stands {
             standing::Standing::Replaced => "replaced",

@@ -125,7 +125,7 @@ fn an_edited_schedule_starts_now_and_a_lost_job_is_never_due() {
     let jobs = [job("tidy", every(60))];
     house
         .ledger
-        .project_jobs(&house.project, "s2", &jobs, later(30))
+        .project_jobs(&house.project, "s2", "", &jobs, later(30))
         .unwrap();
     assert_eq!(
         house.ledger.job(&house.project, "tidy").unwrap().next_due,
@@ -134,7 +134,7 @@ fn an_edited_schedule_starts_now_and_a_lost_job_is_never_due() {
     assert!(!house.ledger.job(&house.project, "dream").unwrap().enabled);
     house
         .ledger
-        .project_jobs(&house.project, "s3", &jobs, later(80))
+        .project_jobs(&house.project, "s3", "", &jobs, later(80))
         .unwrap();
     assert_eq!(
         house.ledger.job(&house.project, "tidy").unwrap().next_due,
@@ -219,7 +219,7 @@ fn moments_that_are_caught_up_together_wait_together() {
     let jobs = [job("dream", Schedule::manual()), tidy];
     house
         .ledger
-        .project_jobs(&house.project, "two", &jobs, now())
+        .project_jobs(&house.project, "two", "", &jobs, now())
         .unwrap();
     // Due 35, 20 and 5 minutes ago: only the last is on time.
     let at = later(50);

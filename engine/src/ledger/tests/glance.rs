@@ -38,6 +38,79 @@ fn what_is_next_and_what_fails_is_found_by_set() {
 }
 
 #[test]
+fn the_first_by_name_is_next_where_several_are_due_at_once() {
+    let mut house = house();
+    let project = house.project.clone();
+    let jobs = [job("b", every(15)), job("a", every(15)), job("c", every(5))];
+    house
+        .ledger
+        .project_jobs(&project, "stamp", "kept", &jobs, now())
+        .unwrap();
+    let next = |house: &House| {
+        let next = house.ledger.next_due(now()).unwrap();
+        next.get(&project).map(|next| (next.job.clone(), next.at))
+    };
+    assert_eq!(next(&house), Some(("c".to_owned(), later(5))));
+    for (paused, then) in [("c", Some("a")), ("a", Some("b")), ("b", None)] {
+        let job = house.ledger.job(&project, paused).unwrap().id;
+        house.ledger.pause(Some(job), later(60)).unwrap();
+        assert_eq!(next(&house), then.map(|job| (job.to_owned(), later(15))));
+    }
+}
+
+#[test]
+fn a_job_fails_as_long_as_its_last_attempt_that_tried_came_to_nothing() {
+    let mut house = house();
+    let project = house.project.clone();
+    let id = |house: &House, job| house.ledger.job(&project, job).unwrap().id;
+    let (dream, tidy) = (id(&house, "dream"), id(&house, "tidy"));
+    let skipped = Outcome::Skipped {
+        why: "no".to_owned(),
+    };
+    let steps = [
+        ("tidy", failed(), vec![tidy]),
+        ("dream", failed(), vec![dream, tidy]),
+        // What did not try makes nothing good.
+        ("tidy", skipped, vec![dream, tidy]),
+        ("tidy", Outcome::Succeeded, vec![dream]),
+        ("dream", failed(), vec![dream]),
+        ("dream", Outcome::Succeeded, vec![]),
+        ("tidy", failed(), vec![tidy]),
+    ];
+    for (at, (job, outcome, expected)) in steps.into_iter().enumerate() {
+        let run = house.requested(job, &format!("key {at}"));
+        house
+            .ledger
+            .settle(&run, None, &outcome, &Summary::default(), now())
+            .unwrap();
+        let mut found = house.ledger.failing_jobs().unwrap();
+        found.sort();
+        let mut expected = expected;
+        expected.sort();
+        assert_eq!(found, expected, "step {at}");
+    }
+}
+
+#[test]
+fn a_projection_is_of_the_files_that_the_jobs_were_read_from() {
+    let mut house = house();
+    let project = house.project.clone();
+    let kept = |house: &House, only| house.ledger.projections(only).unwrap().remove(&project);
+    for (stamp, text) in [("one", "a"), ("two", "b")] {
+        house
+            .ledger
+            .project_jobs(&project, stamp, text, &[], now())
+            .unwrap();
+        assert_eq!(kept(&house, None).as_deref(), Some(text));
+        assert_eq!(kept(&house, Some(&project)).as_deref(), Some(text));
+    }
+    // What was read last is looked at until the project is back.
+    house.ledger.mark_gone(&project, &gone("away")).unwrap();
+    assert_eq!(kept(&house, None).as_deref(), Some("b"));
+    assert_eq!(kept(&house, Some(&ProjectId::new(later(1)))), None);
+}
+
+#[test]
 fn the_last_night_is_the_one_that_opened_last() {
     let mut house = house();
     let project = house.project.clone();
@@ -86,7 +159,7 @@ fn what_is_due_of_a_project_that_is_gone_is_one_missed_stretch() {
     let jobs = [job("dream", Schedule::manual()), job("tidy", every(15))];
     house
         .ledger
-        .project_jobs(&project, "stamp", &jobs, later(76))
+        .project_jobs(&project, "stamp", "", &jobs, later(76))
         .unwrap();
     record_due(&mut house.ledger, None, later(90), &mut troubles).unwrap();
     assert_eq!(house.ledger.runs(&Filter::default()).unwrap().len(), 1);

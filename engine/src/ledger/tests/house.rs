@@ -6,7 +6,7 @@ impl House {
     /// Describes the jobs anew.
     pub(super) fn jobs(&mut self, jobs: &[NewJob]) {
         self.ledger
-            .project_jobs(&self.project, "again", jobs, now())
+            .project_jobs(&self.project, "again", "", jobs, now())
             .unwrap();
     }
 

@@ -75,7 +75,7 @@ fn furnished(folder: tempfile::TempDir, mut ledger: Ledger) -> House {
     ledger.register(&row, now()).unwrap();
     let jobs = [job("dream", Schedule::manual()), job("tidy", every(15))];
     ledger
-        .project_jobs(&project, "stamp", &jobs, now())
+        .project_jobs(&project, "stamp", "", &jobs, now())
         .unwrap();
     House {
         _folder: folder,

@@ -54,7 +54,7 @@ fn slots_hold_over_all_projects_and_count_what_a_person_runs() {
     house.ledger.register(&row, now()).unwrap();
     house
         .ledger
-        .project_jobs(&other, "s", &[grouped("a", 2)], now())
+        .project_jobs(&other, "s", "", &[grouped("a", 2)], now())
         .unwrap();
     let by_hand = house.requested("a", "k");
     let job = house.ledger.job(&other, "a").unwrap().id;
