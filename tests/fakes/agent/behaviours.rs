@@ -468,6 +468,7 @@ pub const ALL: &[Behaviour] = &[
                 break;
             }
             t.raw(b"\n");
+            pass(Duration::from_millis(5));
         }
         t.good(ANSWER);
     }),
