@@ -80,7 +80,7 @@ fn one(
         ));
     }
     found.extend(surroundings::room_at(&known.path));
-    for mark in Projection::of(&here.config, &here.stamp).marks(&known.path) {
+    for mark in Projection::of(&here.config).marks(&known.path) {
         found.push(
             Finding::error(
                 format!("job {} of {root}", mark.job),
