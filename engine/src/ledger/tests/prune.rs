@@ -172,3 +172,108 @@ fn a_frozen_ledger_prunes_and_stays_in_order() {
     assert_eq!(ledger.examine().unwrap().findings, []);
     assert_eq!(ledger.live().unwrap().len(), live);
 }
+
+#[test]
+fn an_acknowledgement_outlives_pruning() {
+    let mut house = house();
+    let job = house.ledger.job(&house.project, "dream").unwrap().id;
+    for key in ["c", "d", "e"] {
+        over(&mut house, key, &failed(Class::Crash));
+    }
+    // the breaker's skip is the last run when somebody acknowledges
+    let skip = house.requested("dream", "f");
+    house
+        .ledger
+        .settle(
+            &skip,
+            None,
+            &Outcome::Skipped {
+                why: "stopped".into(),
+            },
+            &Summary::default(),
+            now(),
+        )
+        .unwrap();
+    let project = house.project.clone();
+    assert_eq!(
+        house
+            .ledger
+            .acknowledge(&project, job, "dream", "me", now())
+            .unwrap(),
+        3
+    );
+    assert_eq!(house.ledger.failures_in_a_row(job).unwrap(), 0);
+    let later_skip = house.requested("dream", "g");
+    house
+        .ledger
+        .settle(
+            &later_skip,
+            None,
+            &Outcome::Skipped {
+                why: "nothing to do".into(),
+            },
+            &Summary::default(),
+            now(),
+        )
+        .unwrap();
+    prune(&mut house, days(91));
+    assert_eq!(house.ledger.failures_in_a_row(job).unwrap(), 0, "ack lost");
+}
+
+#[test]
+fn an_acknowledgement_does_not_cover_a_run_that_goes_on() {
+    let mut house = house();
+    let job = house.ledger.job(&house.project, "dream").unwrap().id;
+    for key in ["c", "d", "e"] {
+        over(&mut house, key, &failed(Class::Crash));
+    }
+    let open = house.requested("dream", "f");
+    let project = house.project.clone();
+    assert_eq!(
+        house
+            .ledger
+            .acknowledge(&project, job, "dream", "me", now())
+            .unwrap(),
+        3
+    );
+    house
+        .ledger
+        .settle(
+            &open,
+            None,
+            &failed(Class::Auth),
+            &Summary::default(),
+            now(),
+        )
+        .unwrap();
+    assert_eq!(
+        house.ledger.failures_in_a_row(job).unwrap(),
+        1,
+        "a later failure is not counted"
+    );
+}
+
+#[test]
+fn an_acknowledged_run_stays_whatever_it_came_to() {
+    let mut house = house();
+    let job = house.ledger.job(&house.project, "dream").unwrap().id;
+    over(&mut house, "a", &failed(Class::Crash));
+    // Once, the last run was named whatever it was.
+    let skip = house.requested("dream", "b");
+    let skipped = |why: &str| Outcome::Skipped { why: why.into() };
+    let settle = |house: &mut House, run: &RunId, why: &str| {
+        let ledger = &mut house.ledger;
+        ledger
+            .settle(run, None, &skipped(why), &Summary::default(), now())
+            .unwrap();
+    };
+    settle(&mut house, &skip, "stopped");
+    let sql = "INSERT INTO acks (job, run, at, who) VALUES (?1, ?2, 0, 'me')";
+    let named = rusqlite::params![job.0, skip.as_str()];
+    house.ledger.db.execute(sql, named).unwrap();
+    let newest = house.requested("dream", "c");
+    settle(&mut house, &newest, "nothing to do");
+    prune(&mut house, days(91));
+    house.ledger.run(&skip).unwrap();
+    assert_eq!(house.ledger.failures_in_a_row(job).unwrap(), 0);
+}
