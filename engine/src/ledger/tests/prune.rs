@@ -277,3 +277,68 @@ fn an_acknowledged_run_stays_whatever_it_came_to() {
     house.ledger.run(&skip).unwrap();
     assert_eq!(house.ledger.failures_in_a_row(job).unwrap(), 0);
 }
+
+#[test]
+fn what_was_granted_to_a_forgotten_project_is_granted_to_no_other() {
+    let mut house = house();
+    let project = house.project.clone();
+    let night = house
+        .ledger
+        .open_night(&project, "2026-11-21", now(), days(1))
+        .unwrap();
+    let keys = [
+        ("night", night.id.0.to_string()),
+        ("day", format!("{project} 2026-11-21")),
+        ("job", format!("{project} dream 2026-11-21")),
+    ];
+    for (level, key) in &keys {
+        let grant = crate::ledger::Grant {
+            level: (*level).to_owned(),
+            key: key.clone(),
+            made: now(),
+            until: None,
+            amounts: crate::ledger::Amounts {
+                micros: 500_000_000,
+                ..Default::default()
+            },
+            reason: "r".to_owned(),
+            who: "w".to_owned(),
+        };
+        house.ledger.grant(&grant).unwrap();
+        let sql = "INSERT INTO accounts (level, key, calls) VALUES (?1, ?2, 1)";
+        let named = rusqlite::params![level, key];
+        house.ledger.db.execute(sql, named).unwrap();
+    }
+    let plan = house.ledger.forgetting(&project).unwrap();
+    house.ledger.forget(&plan).unwrap();
+    for table in ["grants", "accounts"] {
+        let sql = format!("SELECT count(*) FROM {table}");
+        let left: i64 = house
+            .ledger
+            .db
+            .query_row(&sql, [], |row| row.get(0))
+            .unwrap();
+        assert_eq!(left, 0, "{table}");
+    }
+    // One that an earlier program left is not taken over with the number either.
+    let sql =
+        "INSERT INTO grants (level, key, made, calls, tokens, micros, seconds, ideas, reason, who)
+               VALUES ('night', ?1, 0, 9, 0, 0, 0, 0, 'r', 'w')";
+    house.ledger.db.execute(sql, [&keys[0].1]).unwrap();
+    let other = ProjectId::new(later(1));
+    let row = Project {
+        id: other.clone(),
+        path: "/q".into(),
+        device: 1,
+        inode: 9,
+        config_stamp: String::new(),
+    };
+    house.ledger.register(&row, now()).unwrap();
+    let next = house
+        .ledger
+        .open_night(&other, "2026-11-22", now(), days(1))
+        .unwrap();
+    assert_eq!(night.id, next.id, "the number is given again");
+    let granted = house.ledger.grants("night", &keys[0].1).unwrap();
+    assert!(granted.is_empty(), "{granted:?}");
+}
