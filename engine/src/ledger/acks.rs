@@ -1,14 +1,14 @@
 //! The row of a job's failures since its last success, and what a person has seen of it.
 //!
-//! An acknowledgement deletes nothing: failures up to the last run are not counted any more, and who
-//! said so is on record.
+//! An acknowledgement deletes nothing: failures up to the last run that is over are not counted any
+//! more, and who said so is on record. The run that it names is never pruned.
 
 use std::collections::BTreeSet;
 
 use jiff::Timestamp;
-use rusqlite::params;
+use rusqlite::{Connection, params};
 
-use super::{Event, JobId, Ledger, Result, events, from_json, millis};
+use super::{Event, Fault, JobId, Ledger, Result, events, from_json, millis};
 use crate::ids::ProjectId;
 use crate::outcome::{Class, Outcome};
 
@@ -27,33 +27,7 @@ pub struct Streak {
 impl Ledger {
     /// The failures of a job that nothing has made good.
     pub fn streak(&self, job: JobId) -> Result<Streak> {
-        self.view(|db| {
-            let mut statement = db.prepare_cached(
-                // What was skipped since then, however often, makes nothing good.
-                "SELECT outcome, occurrence, started IS NULL FROM runs INDEXED BY runs_tried
-                 WHERE job = ?1
-                   AND outcome ->> 'outcome' IN ('succeeded', 'degraded', 'failed', 'timed-out', 'lost')
-                   AND rowid > (SELECT coalesce(max(seen.rowid), 0) FROM acks a
-                                JOIN runs seen ON seen.id = a.run WHERE a.job = ?1)
-                 ORDER BY rowid DESC LIMIT 50",
-            )?;
-            let mut rows = statement.query([job.0])?;
-            let mut failed = BTreeSet::new();
-            let mut streak = Streak::default();
-            while let Some(row) = rows.next()? {
-                let outcome: Outcome = from_json(&row.get::<_, String>(0)?)?;
-                if outcome.placed() {
-                    break;
-                }
-                if failed.is_empty() {
-                    streak.last = outcome.class();
-                    streak.refused = row.get(2)?;
-                }
-                failed.insert(row.get::<_, String>(1)?);
-            }
-            streak.failures = u32::try_from(failed.len()).unwrap_or(u32::MAX);
-            Ok(streak)
-        })
+        self.view(|db| streak(db, job))
     }
 
     /// The failures of a job in a row; see [`Ledger::streak`].
@@ -71,15 +45,19 @@ impl Ledger {
         who: &str,
         now: Timestamp,
     ) -> Result<u32> {
-        let failures = self.streak(job)?.failures;
-        if failures == 0 {
-            return Ok(0);
-        }
         self.write(|tx| {
+            let failures = streak(tx, job)?.failures;
+            if failures == 0 {
+                return Ok(0);
+            }
             tx.prepare_cached(
-                // By its id: a copy of the ledger may number its rows anew.
+                // By its id: a copy of the ledger may number its rows anew. The last one that was
+                // counted: what still goes on, nobody has seen the end of.
                 "INSERT INTO acks (job, run, at, who)
-                 SELECT ?1, id, ?2, ?3 FROM runs WHERE job = ?1 ORDER BY rowid DESC LIMIT 1",
+                 SELECT ?1, id, ?2, ?3 FROM runs INDEXED BY runs_tried
+                 WHERE job = ?1 AND state = 'settled'
+                   AND outcome ->> 'outcome' IN ('succeeded', 'degraded', 'failed', 'timed-out', 'lost')
+                 ORDER BY rowid DESC LIMIT 1",
             )?
             .execute(params![job.0, millis(now), who])?;
             let event = Event {
@@ -93,4 +71,32 @@ impl Ledger {
             Ok(failures)
         })
     }
+}
+
+fn streak(db: &Connection, job: JobId) -> Result<Streak, Fault> {
+    let mut statement = db.prepare_cached(
+        // What was skipped since then, however often, makes nothing good.
+        "SELECT outcome, occurrence, started IS NULL FROM runs INDEXED BY runs_tried
+         WHERE job = ?1
+           AND outcome ->> 'outcome' IN ('succeeded', 'degraded', 'failed', 'timed-out', 'lost')
+           AND rowid > (SELECT coalesce(max(seen.rowid), 0) FROM acks a
+                        JOIN runs seen ON seen.id = a.run WHERE a.job = ?1)
+         ORDER BY rowid DESC LIMIT 50",
+    )?;
+    let mut rows = statement.query([job.0])?;
+    let mut failed = BTreeSet::new();
+    let mut streak = Streak::default();
+    while let Some(row) = rows.next()? {
+        let outcome: Outcome = from_json(&row.get::<_, String>(0)?)?;
+        if outcome.placed() {
+            break;
+        }
+        if failed.is_empty() {
+            streak.last = outcome.class();
+            streak.refused = row.get(2)?;
+        }
+        failed.insert(row.get::<_, String>(1)?);
+    }
+    streak.failures = u32::try_from(failed.len()).unwrap_or(u32::MAX);
+    Ok(streak)
 }

@@ -26,6 +26,19 @@ pub struct Forgetting {
     pub nights: u64,
 }
 
+/// The number of a night is given again: what was granted to it would be granted to another's.
+fn of_its_nights(table: &str) -> String {
+    format!(
+        "DELETE FROM {table} WHERE level = 'night'
+           AND key IN (SELECT CAST(id AS TEXT) FROM nights WHERE project = ?1)"
+    )
+}
+
+/// The keys of days and of jobs begin with their project.
+fn of_its_days(table: &str) -> String {
+    format!("DELETE FROM {table} WHERE level IN ('day', 'job') AND key GLOB ?1 || ' *'")
+}
+
 const ITS_JOBS: &str = "(SELECT id FROM jobs WHERE project = ?1)";
 const ITS_RUNS: &str =
     "(SELECT id FROM runs WHERE job IN (SELECT id FROM jobs WHERE project = ?1))";
@@ -59,8 +72,10 @@ impl Ledger {
             }
             let own = [project.as_str()];
             for sql in [
-                "DELETE FROM accounts WHERE level = 'night' AND key IN (SELECT CAST(id AS TEXT) FROM nights WHERE project = ?1)".to_owned(),
-                "DELETE FROM accounts WHERE level = 'day' AND key GLOB ?1 || ' *'".to_owned(),
+                of_its_nights("accounts"),
+                of_its_nights("grants"),
+                of_its_days("accounts"),
+                of_its_days("grants"),
                 format!("DELETE FROM requests WHERE run IN {ITS_RUNS}"),
                 format!("DELETE FROM reservations WHERE run IN {ITS_RUNS}"),
                 format!("DELETE FROM placements WHERE run IN {ITS_RUNS}"),

@@ -101,6 +101,10 @@ pub(super) fn open(
             millis(closes)
         ])?;
     let id = NightId(tx.last_insert_rowid());
+    // Nothing can be granted to a night before it opens: what is there was for one that is forgotten,
+    // whose number this one has been given.
+    tx.prepare_cached("DELETE FROM grants WHERE level = 'night' AND key = ?1")?
+        .execute([id.0.to_string()])?;
     Ok(Night {
         id,
         project: project.clone(),

@@ -158,6 +158,8 @@ fn old_occurrences(db: &Connection, limit: Timestamp) -> Result<Vec<OldOccurrenc
              THEN 'not over'
            WHEN o.id IN (SELECT occurrence FROM newest) THEN 'the newest of its job'
            WHEN o.id IN (SELECT occurrence FROM counted) THEN 'the breaker counts it'
+           WHEN EXISTS (SELECT 1 FROM runs WHERE occurrence = o.id AND id IN (SELECT run FROM acks))
+             THEN 'an acknowledgement names it'
            WHEN EXISTS (SELECT 1 FROM runs WHERE waits_for = o.id) THEN 'a run waits for it'
            WHEN EXISTS (SELECT 1 FROM runs WHERE occurrence = o.id AND staging IS NOT NULL)
              THEN 'its staging folder is not swept'
@@ -194,6 +196,7 @@ fn reason(why: &str) -> &'static str {
         "not over",
         "the newest of its job",
         "the breaker counts it",
+        "an acknowledgement names it",
         "a run waits for it",
         "its staging folder is not swept",
         "its night is open",
@@ -208,6 +211,7 @@ fn deferrals(db: &Connection) -> Result<Vec<Deferral>, Fault> {
     let mut statement = db.prepare(
         "SELECT r.id, r.finished FROM runs r INDEXED BY runs_deferred
          WHERE r.outcome ->> 'outcome' = 'deferred' AND r.started IS NULL AND r.staging IS NULL
+           AND r.id NOT IN (SELECT run FROM acks)
            AND r.attempt > (SELECT min(attempt) FROM runs WHERE occurrence = r.occurrence)
            AND EXISTS (SELECT 1 FROM runs n INDEXED BY runs_deferred WHERE n.occurrence = r.occurrence
              AND n.attempt > r.attempt AND n.outcome ->> 'outcome' = 'deferred')",
@@ -297,7 +301,7 @@ fn remove_deferral(tx: &Transaction<'_>, run: &RunId) -> Result<(), Fault> {
     let of_it = tx
         .prepare_cached(
             "SELECT EXISTS (SELECT 1 FROM runs WHERE id = ?1 AND state = 'settled' AND started IS NULL
-               AND outcome ->> 'outcome' = 'deferred')",
+               AND outcome ->> 'outcome' = 'deferred' AND id NOT IN (SELECT run FROM acks))",
         )?
         .query_row([run.as_str()], |row| row.get::<_, bool>(0))?;
     if of_it {
@@ -311,11 +315,12 @@ fn remove_occurrence(
     occurrence: &OccurrenceId,
     limit: Timestamp,
 ) -> Result<(), Fault> {
-    // It may have been opened again by hand since the plan was made.
+    // It may have been opened again by hand, or acknowledged, since the plan was made.
     let old = tx
         .prepare_cached(
             "SELECT EXISTS (SELECT 1 FROM occurrences WHERE id = ?1 AND settled IS NOT NULL AND settled < ?2)
                AND NOT EXISTS (SELECT 1 FROM runs WHERE occurrence = ?1 AND (state <> 'settled' OR staging IS NOT NULL))
+               AND NOT EXISTS (SELECT 1 FROM runs WHERE occurrence = ?1 AND id IN (SELECT run FROM acks))
                AND NOT EXISTS (SELECT 1 FROM runs WHERE waits_for = ?1)",
         )?
         .query_row(params![occurrence.as_str(), millis(limit)], |row| {

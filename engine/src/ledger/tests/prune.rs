@@ -172,3 +172,173 @@ fn a_frozen_ledger_prunes_and_stays_in_order() {
     assert_eq!(ledger.examine().unwrap().findings, []);
     assert_eq!(ledger.live().unwrap().len(), live);
 }
+
+#[test]
+fn an_acknowledgement_outlives_pruning() {
+    let mut house = house();
+    let job = house.ledger.job(&house.project, "dream").unwrap().id;
+    for key in ["c", "d", "e"] {
+        over(&mut house, key, &failed(Class::Crash));
+    }
+    // the breaker's skip is the last run when somebody acknowledges
+    let skip = house.requested("dream", "f");
+    house
+        .ledger
+        .settle(
+            &skip,
+            None,
+            &Outcome::Skipped {
+                why: "stopped".into(),
+            },
+            &Summary::default(),
+            now(),
+        )
+        .unwrap();
+    let project = house.project.clone();
+    assert_eq!(
+        house
+            .ledger
+            .acknowledge(&project, job, "dream", "me", now())
+            .unwrap(),
+        3
+    );
+    assert_eq!(house.ledger.failures_in_a_row(job).unwrap(), 0);
+    let later_skip = house.requested("dream", "g");
+    house
+        .ledger
+        .settle(
+            &later_skip,
+            None,
+            &Outcome::Skipped {
+                why: "nothing to do".into(),
+            },
+            &Summary::default(),
+            now(),
+        )
+        .unwrap();
+    prune(&mut house, days(91));
+    assert_eq!(house.ledger.failures_in_a_row(job).unwrap(), 0, "ack lost");
+}
+
+#[test]
+fn an_acknowledgement_does_not_cover_a_run_that_goes_on() {
+    let mut house = house();
+    let job = house.ledger.job(&house.project, "dream").unwrap().id;
+    for key in ["c", "d", "e"] {
+        over(&mut house, key, &failed(Class::Crash));
+    }
+    let open = house.requested("dream", "f");
+    let project = house.project.clone();
+    assert_eq!(
+        house
+            .ledger
+            .acknowledge(&project, job, "dream", "me", now())
+            .unwrap(),
+        3
+    );
+    house
+        .ledger
+        .settle(
+            &open,
+            None,
+            &failed(Class::Auth),
+            &Summary::default(),
+            now(),
+        )
+        .unwrap();
+    assert_eq!(
+        house.ledger.failures_in_a_row(job).unwrap(),
+        1,
+        "a later failure is not counted"
+    );
+}
+
+#[test]
+fn an_acknowledged_run_stays_whatever_it_came_to() {
+    let mut house = house();
+    let job = house.ledger.job(&house.project, "dream").unwrap().id;
+    over(&mut house, "a", &failed(Class::Crash));
+    // Once, the last run was named whatever it was.
+    let skip = house.requested("dream", "b");
+    let skipped = |why: &str| Outcome::Skipped { why: why.into() };
+    let settle = |house: &mut House, run: &RunId, why: &str| {
+        let ledger = &mut house.ledger;
+        ledger
+            .settle(run, None, &skipped(why), &Summary::default(), now())
+            .unwrap();
+    };
+    settle(&mut house, &skip, "stopped");
+    let sql = "INSERT INTO acks (job, run, at, who) VALUES (?1, ?2, 0, 'me')";
+    let named = rusqlite::params![job.0, skip.as_str()];
+    house.ledger.db.execute(sql, named).unwrap();
+    let newest = house.requested("dream", "c");
+    settle(&mut house, &newest, "nothing to do");
+    prune(&mut house, days(91));
+    house.ledger.run(&skip).unwrap();
+    assert_eq!(house.ledger.failures_in_a_row(job).unwrap(), 0);
+}
+
+#[test]
+fn what_was_granted_to_a_forgotten_project_is_granted_to_no_other() {
+    let mut house = house();
+    let project = house.project.clone();
+    let night = house
+        .ledger
+        .open_night(&project, "2026-11-21", now(), days(1))
+        .unwrap();
+    let keys = [
+        ("night", night.id.0.to_string()),
+        ("day", format!("{project} 2026-11-21")),
+        ("job", format!("{project} dream 2026-11-21")),
+    ];
+    for (level, key) in &keys {
+        let grant = crate::ledger::Grant {
+            level: (*level).to_owned(),
+            key: key.clone(),
+            made: now(),
+            until: None,
+            amounts: crate::ledger::Amounts {
+                micros: 500_000_000,
+                ..Default::default()
+            },
+            reason: "r".to_owned(),
+            who: "w".to_owned(),
+        };
+        house.ledger.grant(&grant).unwrap();
+        let sql = "INSERT INTO accounts (level, key, calls) VALUES (?1, ?2, 1)";
+        let named = rusqlite::params![level, key];
+        house.ledger.db.execute(sql, named).unwrap();
+    }
+    let plan = house.ledger.forgetting(&project).unwrap();
+    house.ledger.forget(&plan).unwrap();
+    for table in ["grants", "accounts"] {
+        let sql = format!("SELECT count(*) FROM {table}");
+        let left: i64 = house
+            .ledger
+            .db
+            .query_row(&sql, [], |row| row.get(0))
+            .unwrap();
+        assert_eq!(left, 0, "{table}");
+    }
+    // One that an earlier program left is not taken over with the number either.
+    let sql =
+        "INSERT INTO grants (level, key, made, calls, tokens, micros, seconds, ideas, reason, who)
+               VALUES ('night', ?1, 0, 9, 0, 0, 0, 0, 'r', 'w')";
+    house.ledger.db.execute(sql, [&keys[0].1]).unwrap();
+    let other = ProjectId::new(later(1));
+    let row = Project {
+        id: other.clone(),
+        path: "/q".into(),
+        device: 1,
+        inode: 9,
+        config_stamp: String::new(),
+    };
+    house.ledger.register(&row, now()).unwrap();
+    let next = house
+        .ledger
+        .open_night(&other, "2026-11-22", now(), days(1))
+        .unwrap();
+    assert_eq!(night.id, next.id, "the number is given again");
+    let granted = house.ledger.grants("night", &keys[0].1).unwrap();
+    assert!(granted.is_empty(), "{granted:?}");
+}
