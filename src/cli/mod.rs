@@ -4,6 +4,7 @@
 pub mod args;
 pub mod dream;
 mod failure;
+mod keys;
 pub mod log;
 pub mod pages;
 pub mod safe;

@@ -5,17 +5,20 @@
 //! where there is no terminal, and never leave one in raw mode: not after an error, a panic, a signal
 //! or a dropped connection.
 
+use std::collections::VecDeque;
 use std::io::{self, IsTerminal as _, Write as _};
 use std::panic;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
-use crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
 use crossterm::style::{Attribute, Color, Print, ResetColor, SetAttribute, SetForegroundColor};
 use crossterm::terminal::{self, Clear, ClearType, EnterAlternateScreen, LeaveAlternateScreen};
 use crossterm::{cursor, execute, queue};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+
+use super::keys::{Key, Keys};
 
 /// How a piece of a row looks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,10 +81,16 @@ pub struct Screen {
     // Rows as they are painted, so that only what changed is painted again.
     painted: Vec<Row>,
     size: (u16, u16),
+    keys: Keys,
+    // Keys that were read at once with the last one.
+    waiting: VecDeque<Key>,
 }
 
-/// How often it is looked whether a signal came.
-const LOOK: Duration = Duration::from_millis(200);
+/// How often it is looked whether a signal came, and whether the size changed.
+const LOOK: Timespec = Timespec {
+    tv_sec: 0,
+    tv_nsec: 200_000_000,
+};
 
 impl Screen {
     /// Takes the terminal; `color` says whether colours are wanted.
@@ -102,6 +111,8 @@ impl Screen {
             stop,
             painted: Vec::new(),
             size: (0, 0),
+            keys: Keys::default(),
+            waiting: VecDeque::new(),
         };
         execute!(io::stdout(), EnterAlternateScreen, cursor::Hide)?;
         Ok(screen)
@@ -157,42 +168,54 @@ impl Screen {
         Ok(())
     }
 
-    /// Waits for what comes next.
-    pub fn next(&mut self) -> io::Result<Input> {
+    /// Waits for what comes next. A terminal that is gone, or that cannot be read, is the end.
+    pub fn next(&mut self) -> Input {
         loop {
             if self.stop.load(Ordering::SeqCst) {
-                return Ok(Input::Stop);
+                return Input::Stop;
             }
-            if !event::poll(LOOK)? {
-                continue;
-            }
-            let input = match event::read()? {
-                Event::Resize(..) => Input::Resized,
-                Event::Key(key) if key.kind != KeyEventKind::Release => {
-                    let control = key.modifiers.contains(KeyModifiers::CONTROL);
-                    match key.code {
-                        KeyCode::Char('c' | 'd') if control => Input::Stop,
-                        KeyCode::Char('l') if control => {
-                            self.painted.clear();
-                            Input::Resized
-                        }
-                        KeyCode::Char(_) if control => continue,
-                        KeyCode::Char(letter) => Input::Char(letter),
-                        KeyCode::Up => Input::Up,
-                        KeyCode::Down => Input::Down,
-                        KeyCode::PageUp => Input::PageUp,
-                        KeyCode::PageDown => Input::PageDown,
-                        KeyCode::Home => Input::Home,
-                        KeyCode::End => Input::End,
-                        KeyCode::Enter => Input::Enter,
-                        KeyCode::Esc => Input::Escape,
-                        KeyCode::Backspace => Input::Backspace,
-                        _ => continue,
-                    }
+            match self.waiting.pop_front() {
+                Some(Key::Does(input)) => return input,
+                Some(Key::Repaint) => {
+                    self.painted.clear();
+                    return Input::Resized;
                 }
-                _ => continue,
-            };
-            return Ok(input);
+                None => {}
+            }
+            if terminal::size().is_ok_and(|size| size != self.size) {
+                return Input::Resized;
+            }
+            if self.read().is_err() {
+                return Input::Stop;
+            }
+        }
+    }
+
+    /// Reads what is there, and waits for it no longer than [`LOOK`].
+    ///
+    /// # Errors
+    /// The terminal is gone.
+    fn read(&mut self) -> io::Result<()> {
+        let stdin = io::stdin();
+        let mut ready = [PollFd::new(&stdin, PollFlags::IN)];
+        match poll(&mut ready, Some(&LOOK)) {
+            Ok(0) => {
+                self.keys.forget();
+                return Ok(());
+            }
+            Ok(_) => {}
+            Err(Errno::INTR) => return Ok(()),
+            Err(error) => return Err(error.into()),
+        }
+        let mut bytes = [0; 1024];
+        match rustix::io::read(&stdin, &mut bytes) {
+            Ok(0) => Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(len) => {
+                self.waiting.extend(self.keys.take(&bytes[..len]));
+                Ok(())
+            }
+            Err(Errno::INTR | Errno::AGAIN) => Ok(()),
+            Err(error) => Err(error.into()),
         }
     }
 }

@@ -2,12 +2,17 @@
 //! has to do.
 
 use std::collections::BTreeMap;
-use std::os::unix::fs::PermissionsExt as _;
+use std::fs::File;
+use std::io::{Read as _, Write as _};
+use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::os::unix::process::CommandExt as _;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process_group};
+use rustix::fs::OFlags;
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use rustix::termios::{Winsize, tcsetwinsize};
 use serde_json::Value;
 
 use crate::house::{Dice, House, ended_within, scaled, tell};
@@ -142,6 +147,78 @@ fn without_a_terminal_a_review_names_the_way_for_scripts() {
         .run(&["dream", "review"])
         .ends(2)
         .says("runner dream list --json");
+}
+
+/// A terminal of our own: our end, and the program's.
+fn terminal() -> (File, File) {
+    let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
+    grantpt(&ours).unwrap();
+    unlockpt(&ours).unwrap();
+    let name = ptsname(&ours, Vec::new()).unwrap();
+    let mut open = File::options();
+    let theirs = open.read(true).write(true);
+    // One that became ours by being opened would send HUP to the tests as well.
+    let theirs = theirs
+        .custom_flags(i32::try_from(OFlags::NOCTTY.bits()).unwrap())
+        .open(name.to_str().unwrap())
+        .unwrap();
+    let size = Winsize {
+        ws_row: 24,
+        ws_col: 80,
+        ws_xpixel: 0,
+        ws_ypixel: 0,
+    };
+    tcsetwinsize(&theirs, size).unwrap();
+    (ours.into(), theirs)
+}
+
+#[test]
+fn a_review_ends_with_its_terminal_and_with_a_signal() {
+    let house = proposed();
+    // What a person types, or what happens to the terminal or to the program; and the exit code.
+    let cases: [(&[u8], Option<Signal>, i32); 6] = [
+        (b"q", None, 0),
+        (b"\x03", None, 130),
+        (b"", None, 130),
+        (b"", Some(Signal::TERM), 130),
+        (b"", Some(Signal::HUP), 130),
+        (b"", Some(Signal::INT), 130),
+    ];
+    for (typed, signal, code) in cases {
+        let (mut ours, theirs) = terminal();
+        let mut child = house
+            .runner(&["dream", "review"])
+            .env("TERM", "xterm")
+            .stdin(theirs.try_clone().unwrap())
+            .stdout(theirs)
+            .spawn()
+            .unwrap();
+        let mut seen = String::new();
+        while !seen.contains("coffee") {
+            let mut bytes = [0; 4096];
+            let count = ours.read(&mut bytes).unwrap();
+            seen.push_str(&String::from_utf8_lossy(&bytes[..count]));
+        }
+        let ours = if let Some(signal) = signal {
+            kill_process(Pid::from_child(&child), signal).unwrap();
+            Some(ours)
+        } else if typed.is_empty() {
+            // Nobody sends a signal: it is no terminal of a session.
+            drop(ours);
+            None
+        } else {
+            ours.write_all(typed).unwrap();
+            Some(ours)
+        };
+        let ended = ended_within(child.id(), Duration::from_secs(30));
+        if !ended {
+            child.kill().unwrap();
+        }
+        let was = child.wait().unwrap();
+        assert!(ended, "{typed:?} {signal:?}: it goes on for ever");
+        assert_eq!(was.code(), Some(code), "{typed:?} {signal:?}");
+        drop(ours);
+    }
 }
 
 #[test]

@@ -9,7 +9,7 @@ use runner_jobs::dream::review::{Ask, Desk, Item, ReviewError, Verdict};
 
 use super::{Room, Tools, failure};
 use crate::cli::dream::Filter;
-use crate::cli::screen::Screen;
+use crate::cli::screen::{Input, Screen};
 use crate::cli::{Failure, safe, show};
 use crate::home;
 use machine::{Detail, Effect, News, Review, Sieve};
@@ -28,6 +28,7 @@ pub(super) fn run(room: &Room<'_>, filter: &Filter) -> Result<Exit, Failure> {
         return Ok(Exit::Done);
     }
     let mut tools = room.tools()?;
+    let mut stopped;
     let decided = {
         let cannot = |error| Failure::environment(format!("the terminal cannot be used: {error}"));
         let mut screen = Screen::open(home::setting("NO_COLOR").is_none()).map_err(cannot)?;
@@ -38,8 +39,12 @@ pub(super) fn run(room: &Room<'_>, filter: &Filter) -> Result<Exit, Failure> {
             }
             let (width, height) = screen.size();
             let rows = view::rows(&mut review, width, height);
-            screen.paint(rows).map_err(cannot)?;
-            let input = screen.next().map_err(cannot)?;
+            // Where nothing can be painted the terminal is gone, and so is the person.
+            let input = match screen.paint(rows) {
+                Ok(()) => screen.next(),
+                Err(_gone) => Input::Stop,
+            };
+            stopped = input == Input::Stop;
             match review.update(input) {
                 None => {}
                 Some(Effect::Quit) => break review.counts().1,
@@ -54,7 +59,10 @@ pub(super) fn run(room: &Room<'_>, filter: &Filter) -> Result<Exit, Failure> {
     };
     let (open, _) = review.counts();
     show::out(&format!("{decided} decided, {open} left\n"));
-    Ok(Exit::Done)
+    Ok(match stopped {
+        true => Exit::Cancelled,
+        false => Exit::Done,
+    })
 }
 
 /// Carries out what was decided. What stands in its way is news; what leaves a file half placed, or

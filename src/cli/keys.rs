@@ -1,0 +1,159 @@
+//! What the bytes of a terminal mean: keys out of what was read, however it was cut into pieces.
+//!
+//! ```text
+//!  byte            a letter, Enter, Backspace, control-C …    one key
+//!  ESC [ … final   an arrow, Home, Page Up …                  one key, or nothing for one unknown
+//!  ESC alone       at the end of what was read                Escape
+//!  a torn piece    of a sequence or of a letter               waits for the rest
+//! ```
+//!
+//! Pure: must never read anything itself.
+
+use super::screen::Input;
+
+/// Bytes that are not keys yet.
+#[derive(Debug, Default)]
+pub struct Keys {
+    torn: Vec<u8>,
+}
+
+/// What a byte, or some of them, came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Key {
+    /// Something that a person did.
+    Does(Input),
+    /// The whole screen is to be painted again.
+    Repaint,
+}
+
+impl Keys {
+    /// Takes what was read and says which keys it was.
+    pub fn take(&mut self, read: &[u8]) -> Vec<Key> {
+        self.torn.extend_from_slice(read);
+        let mut keys = Vec::new();
+        let mut rest = self.torn.as_slice();
+        while let Some((key, len)) = first(rest) {
+            keys.extend(key);
+            rest = &rest[len..];
+        }
+        self.torn = rest.to_vec();
+        keys
+    }
+
+    /// The rest of a torn piece did not come: it is none.
+    pub fn forget(&mut self) {
+        self.torn.clear();
+    }
+}
+
+/// The first key and its length in bytes; `None` where more must come.
+fn first(bytes: &[u8]) -> Option<(Option<Key>, usize)> {
+    let does = |input| Some(Key::Does(input));
+    Some(match bytes {
+        [] | [0x1b, b'O'] => return None,
+        [0x1b, b'[', rest @ ..] => {
+            let end = rest.iter().position(|byte| (0x40..=0x7e).contains(byte))?;
+            (named(&rest[..end], rest[end]), end + 3)
+        }
+        [0x1b, b'O', last, ..] => (named(b"", *last), 3),
+        [0x1b, ..] => (does(Input::Escape), 1),
+        [b'\r' | b'\n', ..] => (does(Input::Enter), 1),
+        [0x7f | 0x08, ..] => (does(Input::Backspace), 1),
+        // Control-C and control-D.
+        [0x03 | 0x04, ..] => (does(Input::Stop), 1),
+        // Control-L.
+        [0x0c, ..] => (Some(Key::Repaint), 1),
+        [0..=0x1f, ..] => (None, 1),
+        _ => return letter(bytes),
+    })
+}
+
+/// A key with a name, by the numbers and the last byte of its sequence.
+fn named(numbers: &[u8], last: u8) -> Option<Key> {
+    // What is held down with it stands behind a semicolon.
+    let number = numbers.split(|byte| *byte == b';').next().unwrap_or(b"");
+    Some(Key::Does(match (number, last) {
+        (_, b'A') => Input::Up,
+        (_, b'B') => Input::Down,
+        (_, b'H') | (b"1" | b"7", b'~') => Input::Home,
+        (_, b'F') | (b"4" | b"8", b'~') => Input::End,
+        (b"5", b'~') => Input::PageUp,
+        (b"6", b'~') => Input::PageDown,
+        (_, b'M') if numbers.is_empty() => Input::Enter,
+        _ => return None,
+    }))
+}
+
+/// A letter in UTF-8; what is none is passed over.
+fn letter(bytes: &[u8]) -> Option<(Option<Key>, usize)> {
+    let piece = &bytes[..bytes.len().min(4)];
+    let valid = match std::str::from_utf8(piece) {
+        Ok(text) => text,
+        Err(error) if error.valid_up_to() > 0 => {
+            std::str::from_utf8(&piece[..error.valid_up_to()]).unwrap_or_default()
+        }
+        Err(error) => return error.error_len().map(|len| (None, len)),
+    };
+    let letter = valid.chars().next()?;
+    Some((Some(Key::Does(Input::Char(letter))), letter.len_utf8()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ALL: &[u8] =
+        "aä€🦀\r\n\x7f\x08\x03\x04\x0c\x01\x1b[A\x1bOB\x1b[5~\x1b[6;5~\x1b[H\x1b[4~\x1b[15~\x1b[1;2Fq\x1bx\x1b".as_bytes();
+
+    fn expected() -> Vec<Key> {
+        use Input::*;
+        let first = [Char('a'), Char('ä'), Char('€'), Char('🦀')];
+        let then = [Enter, Enter, Backspace, Backspace, Stop, Stop];
+        let last = [
+            Up,
+            Down,
+            PageUp,
+            PageDown,
+            Home,
+            End,
+            End,
+            Char('q'),
+            Escape,
+            Char('x'),
+            Escape,
+        ];
+        let does = |input: &Input| Key::Does(*input);
+        (first.iter().chain(&then).map(does))
+            .chain([Key::Repaint])
+            .chain(last.iter().map(does))
+            .collect()
+    }
+
+    #[test]
+    fn bytes_are_keys() {
+        assert_eq!(Keys::default().take(ALL), expected());
+    }
+
+    #[test]
+    fn a_cut_is_noticed_only_after_an_escape() {
+        for cut in 1..ALL.len() {
+            let (one, two) = ALL.split_at(cut);
+            let mut keys = Keys::default();
+            let mut taken = keys.take(one);
+            taken.extend(keys.take(two));
+            // What ends with an escape is the key of that name.
+            if one.last() != Some(&0x1b) {
+                assert_eq!(taken, expected(), "cut at {cut}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_no_key_is_passed_over() {
+        let mut keys = Keys::default();
+        assert_eq!(keys.take(b"\xff\xc3(\x80"), [Key::Does(Input::Char('('))]);
+        assert_eq!(keys.take(b"\x1b["), []);
+        keys.forget();
+        assert_eq!(keys.take(b"A"), [Key::Does(Input::Char('A'))]);
+    }
+}
