@@ -119,13 +119,7 @@ impl Ledger {
             };
             let now = enter.now.wall;
             let levels = reserve::resolve(tx, enter.levels, now)?;
-            // Without a word of its own a run may take the time that its timeout gives it.
-            let mut want = enter.want;
-            let total = enter.total.as_secs() + u64::from(enter.total.subsec_nanos() > 0);
-            let bounded = |level: &Level| level.cap.seconds.is_some() || level.level == PARENT;
-            if !levels.iter().any(bounded) {
-                want.seconds = want.seconds.or(Some(total));
-            }
+            let want = timed(enter.want, enter.total, &levels);
             let fits = reserve::fit(tx, want, &levels, now)?;
             let reserved = match admission::decide(enter.facts, fits, now) {
                 Decision::Admit(reserved) => reserved,
@@ -172,4 +166,14 @@ impl Ledger {
             }))
         })
     }
+}
+
+/// What is wanted, with its time: without a word of its own a run may take what its timeout gives it.
+pub(super) fn timed(mut want: Budget, total: Duration, levels: &[Level]) -> Budget {
+    let total = total.as_secs() + u64::from(total.subsec_nanos() > 0);
+    let bounded = |level: &Level| level.cap.seconds.is_some() || level.level == PARENT;
+    if !levels.iter().any(bounded) {
+        want.seconds = want.seconds.or(Some(total));
+    }
+    want
 }

@@ -21,7 +21,7 @@ use runner_engine::files::beneath;
 use runner_engine::git::Git;
 use runner_engine::ids::RunId;
 use runner_engine::ledger::{
-    Admission, Admitted, Enter, Ledger, Level, Origin, RunRow, RunState, Summary,
+    Admission, Admitted, Budget, Enter, Ledger, Level, Origin, RunRow, RunState, Summary,
 };
 use runner_engine::locks::{ContractLock, Holder, JobLock, LockError, job_lock_path};
 use runner_engine::outcome::{Class, Exit, Outcome};
@@ -271,6 +271,7 @@ fn locked(
         backends,
         confine,
         facts,
+        want,
         levels,
     } = Ready::of(home, ledger, setting, true)?;
     let cancel = cancel_token()?;
@@ -285,7 +286,7 @@ fn locked(
         run: &row.id,
         owner: me,
         facts: &facts,
-        want: setting.want(&backends.first.describe().kind),
+        want,
         levels: &levels,
         total: spec.total,
         staging: &staging,
@@ -319,6 +320,7 @@ struct Ready {
     backends: Backends,
     confine: Confine,
     facts: Facts,
+    want: Budget,
     levels: Vec<Level>,
 }
 
@@ -335,12 +337,14 @@ impl Ready {
         let confine = setting
             .confine(real_run)
             .map_err(|failure| refuse(Class::Environment, failure.to_string()))?;
-        let backends = setting.backends(ledger, &confine)?;
+        let mut backends = setting.backends(ledger, &confine)?;
         let facts = setting.facts(ledger, &git, backends.first.as_ref())?;
+        let held = setting.hold_chain(ledger, &mut backends, home.wall()?)?;
         Ok(Self {
             git,
             facts,
-            levels: setting.levels(ledger, backends.first.name(), home.wall()?)?,
+            want: held.want,
+            levels: held.levels,
             backends,
             confine,
         })

@@ -167,6 +167,7 @@ impl<'h> Stage<'h> {
             backends,
             confine: _,
             facts,
+            want,
             levels,
         } = Ready::of(self.home, &self.ledger, setting, false)?;
         let backend = backends.first;
@@ -175,7 +176,7 @@ impl<'h> Stage<'h> {
         let passed = backends.fell.into_iter();
         told.notes
             .extend(passed.map(|one| format!("is passed over: {one}")));
-        told.want = setting.want(&described.kind);
+        told.want = want;
         told.backend = Some(described);
         for level in &levels {
             told.levels.push(Left {

@@ -13,7 +13,7 @@ use runner_backends::chain::moves_on;
 use runner_backends::{Backend, BackendError, BackendSpec, Surroundings, build};
 use runner_engine::admission::Facts;
 use runner_engine::git::Git;
-use runner_engine::ledger::{Budget, Ledger, Level, Origin, RunRow, Streak};
+use runner_engine::ledger::{Budget, Chained, Ledger, Level, Origin, RunRow, Streak};
 use runner_engine::outcome::{Class, Outcome};
 use runner_engine::policy::{Overlap, quota};
 use runner_engine::tick::civil_date;
@@ -285,6 +285,39 @@ impl<'a> Setting<'a> {
         let here = &self.here;
         let accounts = budget::of_run(here, &self.row.job_name, backend, night.as_ref(), now);
         Ok(accounts.into_iter().map(|account| account.level).collect())
+    }
+
+    /// What it asks to hold: for the first of its chain, and for those that follow it; whoever
+    /// spends from accounts without room is taken out of the chain, and that is noted.
+    pub fn hold_chain(
+        &self,
+        ledger: &Ledger,
+        backends: &mut Backends,
+        now: Timestamp,
+    ) -> Result<Chained, Failure> {
+        let levels = |backend: &Arc<dyn Backend>| self.levels(ledger, backend.name(), now);
+        let first = levels(&backends.first)?;
+        let others = backends
+            .others
+            .iter()
+            .map(levels)
+            .collect::<Result<_, _>>()?;
+        let want = self.want(&backends.first.describe().kind);
+        let held = ledger.chained(want, self.spec.total, first, others, now)?;
+        let others = std::mem::take(&mut backends.others);
+        for (backend, short) in others.into_iter().zip(&held.short) {
+            let Some(short) = short else {
+                backends.others.push(backend);
+                continue;
+            };
+            let why = format!(
+                "is not asked: {} has {} {} left, this run may need {}",
+                short.level, short.left, short.unit, short.wanted
+            );
+            tracing::warn!(backend = backend.name(), why, "is left out");
+            backends.fell.push(format!("{}: {why}", backend.name()));
+        }
+        Ok(held)
     }
 
     /// How it pays who answers under this name.

@@ -383,3 +383,40 @@ fn a_ledger_of_format_1_goes_on_with_its_live_reservations() {
     assert_eq!((standing.used.calls, standing.left()[0]), (2, Some(11)));
     assert!(ledger.holders().unwrap().is_empty());
 }
+
+#[test]
+fn a_fallbacks_accounts_are_held_with_the_run_or_it_is_left_out() {
+    let mut house = house();
+    let day = Level::new(DAY, "p".to_owned(), "day".to_owned(), Budget::default());
+    let pool = pool_day(calls(5));
+    let hour = std::time::Duration::from_secs(7200);
+    let ask = |house: &House| {
+        house
+            .ledger
+            .chained(
+                calls(3),
+                hour,
+                vec![day.clone()],
+                vec![vec![day.clone()], vec![day.clone(), pool.clone()]],
+                now(),
+            )
+            .unwrap()
+    };
+    let held = ask(&house);
+    assert_eq!(held.short, [None, None]);
+    assert_eq!(held.levels, [day.clone(), pool.clone()]);
+    assert_eq!(held.want.seconds, Some(7200), "as without a fallback");
+    house.enters("dream", held.want, &held.levels).unwrap();
+    assert_eq!(
+        house.ledger.account(POOL_DAY, &pool.key).unwrap().calls,
+        3,
+        "held, whoever will be asked"
+    );
+    let held = ask(&house);
+    let short = held.short[1].as_ref().unwrap();
+    assert_eq!(
+        (held.short[0].as_ref(), short.left, short.wanted),
+        (None, 2, 3)
+    );
+    assert_eq!((held.want, held.levels), (calls(3), vec![day.clone()]));
+}

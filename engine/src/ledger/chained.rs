@@ -1,0 +1,84 @@
+//! What a run holds for those whom it may yet ask: the accounts of a fallback that spends from
+//! another pool than the first.
+//!
+//! ```text
+//! accounts of the first ──fit──> amounts ──> room for as much in a fallback's own accounts?
+//!                                              yes: they are held too · no: it is not asked
+//! ```
+//!
+//! All accounts that are held are charged all that the run used, whoever used it: too much is
+//! charged at times, too little never. Must never make the run smaller than it would be without its
+//! fallbacks, and never leave one in the chain whose accounts are not held.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use super::{Budget, Ledger, Level, Result, admit, reserve};
+use crate::admission::Shortfall;
+
+/// What a run with fallbacks asks to be admitted with.
+#[derive(Clone, Debug)]
+pub struct Chained {
+    /// The most it may spend.
+    pub want: Budget,
+    /// The accounts of the first and of those fallbacks that may be asked.
+    pub levels: Vec<Level>,
+    /// Of each fallback, in order, what its accounts have too little of; none where it may be asked.
+    pub short: Vec<Option<Shortfall>>,
+}
+
+impl Ledger {
+    /// Adds to the accounts of a run those of its fallbacks that have as much room as the run will
+    /// hold without them. `fallbacks` are all accounts of each. Holds nothing yet: `admit` does.
+    pub fn chained(
+        &self,
+        want: Budget,
+        total: Duration,
+        levels: Vec<Level>,
+        fallbacks: Vec<Vec<Level>>,
+        now: Timestamp,
+    ) -> Result<Chained> {
+        self.view(|db| {
+            let first = reserve::resolve(db, &levels, now)?;
+            let fits = reserve::fit(db, admit::timed(want, total, &first), &first, now)?;
+            let mut chained = Chained {
+                want,
+                levels,
+                short: Vec::with_capacity(fallbacks.len()),
+            };
+            for accounts in fallbacks {
+                let more: Vec<Level> = accounts
+                    .into_iter()
+                    .filter(|one| !chained.levels.contains(one))
+                    .collect();
+                // Where the first has no room either, the admission says so.
+                let short = match (&fits, more.is_empty()) {
+                    (_, true) => None,
+                    (Err(short), false) => Some(short.clone()),
+                    (Ok(amounts), false) => {
+                        let all = amounts.array().map(Some);
+                        let [calls, tokens, micros, seconds, ideas] = all;
+                        let all = Budget {
+                            calls,
+                            tokens,
+                            micros,
+                            seconds,
+                            ideas,
+                        };
+                        let here = reserve::resolve(db, &more, now)?;
+                        let short = reserve::fit(db, all, &here, now)?.err();
+                        if short.is_none() {
+                            // An account that bounds time must not change how much of it is meant.
+                            chained.want.seconds = seconds;
+                            chained.levels.extend(more);
+                        }
+                        short
+                    }
+                };
+                chained.short.push(short);
+            }
+            Ok(chained)
+        })
+    }
+}
