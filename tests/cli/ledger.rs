@@ -679,3 +679,51 @@ impl Drop for Tmpfs {
             .status();
     }
 }
+
+#[test]
+fn one_file_that_cannot_be_removed_keeps_nothing_else_and_makes_no_more_backups() {
+    let aged = old_house();
+    let runs = aged.house.state().join("runs");
+    // Not even root removes what is immutable.
+    let first = names(&runs)
+        .into_iter()
+        .find(|run| run.is_dir() && !run.is_symlink())
+        .unwrap();
+    let held = |how: &str| {
+        std::process::Command::new("chattr")
+            .args([how, first.to_str().unwrap()])
+            .output()
+            .is_ok_and(|done| done.status.success())
+    };
+    if !held("+i") {
+        tell("skipped 1: no file can be made immutable here");
+        return;
+    }
+    let before = aged.backups().len();
+    let last = names(&runs).len();
+    aged.run(&["tick"]).says("cannot remove");
+    let once = aged.backups().len();
+    aged.at("2026-12-01T14:00:00Z");
+    aged.run(&["tick"]).says("cannot remove");
+    let twice = aged.backups().len();
+    let left = names(&runs).len();
+    assert!(held("-i"));
+    assert_eq!(once, twice, "{before} before");
+    assert!(left < last, "{left} of {last}");
+    aged.at("2026-12-01T16:00:00Z");
+    aged.run(&["tick"]);
+    assert!(!first.exists());
+}
+
+#[test]
+fn a_dry_pruning_leaves_no_trace() {
+    let house = House::new();
+    let plan = Said::of(
+        house
+            .runner(&["ledger", "prune", "--dry-run"])
+            .output()
+            .unwrap(),
+    );
+    plan.ends(0).says("nothing to remove");
+    assert!(!house.state().exists());
+}
