@@ -727,3 +727,44 @@ fn a_dry_pruning_leaves_no_trace() {
     plan.ends(0).says("nothing to remove");
     assert!(!house.state().exists());
 }
+
+#[test]
+fn a_ledger_that_is_gone_is_never_made_anew_in_silence() {
+    let aged = Aged::new();
+    aged.run(&["run", "late"]).ends(0);
+    aged.run(&["ledger", "backup"]).ends(0);
+    for ending in ["", "-wal", "-shm"] {
+        let _absent = fs::remove_file(format!("{}{ending}", aged.ledger().display()));
+    }
+    let backups = aged.backups().len();
+    for command in [
+        &["tick"][..],
+        &["night"],
+        &["run", "late"],
+        &["daemon"],
+        &["init"],
+        &["status"],
+        &["ledger", "check"],
+        &["ledger", "prune"],
+    ] {
+        aged.run(command)
+            .ends(70)
+            .says("is gone")
+            .says("runner ledger restore")
+            .says("mkdir");
+        assert!(!aged.ledger().exists(), "{command:?}");
+    }
+    assert_eq!(aged.backups().len(), backups);
+    aged.run(&["ledger", "restore", "--yes"]).ends(0);
+    aged.run(&["tick"]).ends(0);
+    // Whoever wants to begin anew says so by putting aside what there was.
+    let state = aged.house.state();
+    for ending in ["", "-wal", "-shm"] {
+        let _absent = fs::remove_file(format!("{}{ending}", aged.ledger().display()));
+    }
+    for folder in ["backups", "runs"] {
+        fs::rename(state.join(folder), state.join(format!("{folder}.aside"))).unwrap();
+    }
+    aged.run(&["init"]).ends(0);
+    aged.run(&["tick"]).ends(0);
+}
