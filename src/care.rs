@@ -9,7 +9,8 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use jiff::Timestamp;
+use jiff::civil::Date;
+use jiff::{SignedDuration, Timestamp};
 use runner_engine::causes::whole;
 use runner_engine::files::beneath;
 use runner_engine::ids::RunId;
@@ -26,6 +27,9 @@ use crate::home::Home;
 pub fn retention(home: &Home) -> Result<Retention, Failure> {
     Ok(config::load(&home.stack(None))?.retention)
 }
+
+/// How often a part of the daily care is taken that went well, however the others went.
+const DAILY: SignedDuration = SignedDuration::from_hours(24);
 
 /// Takes the daily care if it is due and nobody else does; says what went wrong. Ends with the first
 /// damage.
@@ -52,22 +56,53 @@ pub fn daily(home: &Home, ledger: &mut Ledger) -> Result<Vec<String>, Failure> {
         })
         .collect();
     let rows = troubles.len();
-    let mut note = |what: &str, done: Result<(), Failure>| match done {
-        Err(failure) if !failure.is_damage() => troubles.push(format!("{what}: {failure}")),
-        _ => {}
-    };
-    let target = new_backup(home, now);
-    let copied = target.and_then(|target| Ok(ledger.backup(&target, now, &mut dying).map(drop)?));
-    note("the daily backup of the ledger", copied);
-    let pruned = retention(home)
-        .and_then(|retention| plan(home, ledger, &retention, now))
-        .and_then(|plan| carry_out(ledger, &plan, &mut dying));
-    note("pruning what is old", pruned);
+    let parts: [(&str, &str, Part); 2] = [
+        ("daily backup", "the daily backup of the ledger", back_up),
+        ("daily pruning", "pruning what is old", prune),
+    ];
+    for (task, what, part) in parts {
+        // Each by itself: while one fails, every hour, the other is not done again with it.
+        let done = ledger.cared_for(task)?;
+        if done.is_some_and(|done| now.duration_since(done).abs() < DAILY) {
+            continue;
+        }
+        match part(home, ledger, now, &mut dying) {
+            Ok(()) => ledger.cared(task, "", now)?,
+            Err(failure) if failure.is_damage() => {
+                home.mark_damage(Some(&failure));
+                return Err(failure);
+            }
+            Err(failure) => troubles.push(format!("{what}: {failure}")),
+        }
+    }
     // What rows lack does not mend itself by looking once an hour.
     if troubles.len() == rows {
         ledger.cared("daily", "", now)?;
     }
     Ok(troubles)
+}
+
+type Part = fn(&Home, &mut Ledger, Timestamp, &mut Steps) -> Result<(), Failure>;
+
+fn back_up(
+    home: &Home,
+    ledger: &mut Ledger,
+    now: Timestamp,
+    dying: &mut Steps,
+) -> Result<(), Failure> {
+    let target = new_backup(home, now)?;
+    ledger.backup(&target, now, dying)?;
+    Ok(())
+}
+
+fn prune(
+    home: &Home,
+    ledger: &mut Ledger,
+    now: Timestamp,
+    dying: &mut Steps,
+) -> Result<(), Failure> {
+    let plan = plan(home, ledger, &retention(home)?, now)?;
+    carry_out(ledger, &plan, dying)
 }
 
 /// Looks at the whole ledger and keeps the failmark in line with what it finds.
@@ -141,16 +176,7 @@ pub fn plan(
         for folder in folders {
             staging(ledger, root, &folder, &mut found)?;
         }
-        for name in entries_below(root, Path::new(report::FOLDER)) {
-            add(
-                &mut found,
-                Kind::Report,
-                root,
-                &Path::new(report::FOLDER).join(name),
-                None,
-                None,
-            );
-        }
+        reports(root, &mut found);
     }
     facts.files = found;
     Ok(retention.plan(facts, now))
@@ -214,6 +240,38 @@ fn staging(
     Ok(())
 }
 
+/// The folders that have a night's name. The newest one's is what a person looks for, however old.
+fn reports(root: &Path, found: &mut Vec<Found>) {
+    let folder = Path::new(report::FOLDER);
+    let mut nights: Vec<((Date, u32), PathBuf)> = entries_below(root, folder)
+        .into_iter()
+        .filter_map(|name| Some((night_named(&name)?, folder.join(name))))
+        .filter(|(_, below)| fs::symlink_metadata(root.join(below)).is_ok_and(|data| data.is_dir()))
+        .collect();
+    nights.sort();
+    nights.reverse();
+    for (place, (_, below)) in nights.iter().enumerate() {
+        let needed = (place == 0).then_some("the newest night of its project");
+        add(found, Kind::Report, root, below, None, needed);
+    }
+}
+
+/// The date and the number that a night's name says: `2026-01-31`, `2026-01-31-2`.
+fn night_named(name: &str) -> Option<(Date, u32)> {
+    let (date, rest) = name.split_at_checked(10)?;
+    let day: Date = date.parse().ok()?;
+    let number = match rest.strip_prefix('-') {
+        None if rest.is_empty() => 1,
+        None => return None,
+        Some(digits) => digits.parse().ok().filter(|number| *number > 1)?,
+    };
+    let written = match number {
+        1 => day.to_string(),
+        number => format!("{day}-{number}"),
+    };
+    (written == name).then_some((day, number))
+}
+
 /// Adds a real file or folder; `at` is its last change where nothing better is known.
 fn add(
     found: &mut Vec<Found>,
@@ -261,21 +319,28 @@ fn entries(folder: &Path) -> Vec<String> {
     names
 }
 
-/// Does what a plan says.
+/// Does what a plan says. A file that cannot be removed keeps no other from it.
+///
+/// # Errors
+/// The ledger could not be written; or the files that are still there, each with its reason.
 pub fn carry_out(ledger: &mut Ledger, plan: &PrunePlan, dying: &mut Steps) -> Result<(), Failure> {
     ledger.prune_rows(plan, dying)?;
+    let mut left = Vec::new();
     for file in &plan.files {
         dying.before("remove a file or a folder");
-        remove(file).map_err(|error| {
+        if let Err(error) = remove(file) {
             let path = file.root.join(&file.below);
-            Failure::cannot_write(format!(
+            left.push(format!(
                 "cannot remove {}: {}",
                 path.display(),
                 whole(&error)
-            ))
-        })?;
+            ));
+        }
     }
-    Ok(())
+    match left.is_empty() {
+        true => Ok(()),
+        false => Err(Failure::cannot_write(left.join("; "))),
+    }
 }
 
 /// Removes one file or folder and nothing that a link leads to.
@@ -288,5 +353,45 @@ fn remove(file: &OldFile) -> io::Result<()> {
     match done {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
         _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_night_s_folder_is_a_report_and_the_newest_is_needed() {
+        let root = tempfile::tempdir().unwrap();
+        let names = [
+            "2026-01-09",
+            "2026-01-09-2",
+            "2026-01-09-10",
+            "2026-01-09-1",
+            "2026-01-09-02",
+            "2026-01-32",
+            "notes",
+            "2026-01-09x",
+            "20260109",
+        ];
+        for name in names {
+            fs::create_dir_all(root.path().join(report::FOLDER).join(name)).unwrap();
+        }
+        fs::write(root.path().join(report::FOLDER).join("2027-01-01"), "").unwrap();
+        let mut found = Vec::new();
+        reports(root.path(), &mut found);
+        let found: Vec<(&str, bool)> = found
+            .iter()
+            .map(|one| {
+                let name = one.below.file_name().unwrap().to_str().unwrap();
+                (name, one.needed.is_some())
+            })
+            .collect();
+        let nights = [
+            ("2026-01-09-10", true),
+            ("2026-01-09-2", false),
+            ("2026-01-09", false),
+        ];
+        assert_eq!(found, nights);
     }
 }

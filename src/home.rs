@@ -23,7 +23,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use runner_engine::files::write_atomic;
-use runner_engine::ids::{OccurrenceId, ProjectId};
+use runner_engine::ids::{OccurrenceId, ProjectId, RunId};
 use runner_engine::ledger::{Ledger, LedgerError, Steps};
 use runner_engine::time::{Clock, Moment};
 use sd_notify::NotifyState;
@@ -112,12 +112,14 @@ impl Home {
     pub fn ledger(&self) -> Result<Ledger, Failure> {
         self.private_state()?;
         self.known_damage()?;
+        self.known_loss()?;
         Ok(Ledger::open(&self.ledger_path())?)
     }
 
     /// The ledger with nothing asked about what is known of it, for its own care.
     pub fn ledger_as_it_is(&self) -> Result<Ledger, Failure> {
         self.private_state()?;
+        self.known_loss()?;
         Ok(Ledger::open(&self.ledger_path())?)
     }
 
@@ -142,6 +144,44 @@ impl Home {
             path: self.ledger_path(),
             why: format!("it was found damaged, and no check has found it whole since: {said}"),
         })
+    }
+
+    /// A ledger that is gone is never made anew by itself: all that was done would be done again, and
+    /// after some days no backup would hold any of it.
+    fn known_loss(&self) -> Result<(), LedgerError> {
+        let path = self.ledger_path();
+        let holds = |folder: &Path, fits: fn(&str) -> bool| {
+            let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+            entries
+                .filter_map(|entry| entry.file_name().into_string().ok())
+                .any(|name| fits(&name))
+        };
+        if path.exists() {
+            return Ok(());
+        }
+        let backups = self.backups();
+        let runs = self.state.join("runs");
+        let mut what = Vec::new();
+        let mut left = Vec::new();
+        if holds(&backups, |name| {
+            name.starts_with("ledger-") && name.ends_with(".sqlite")
+        }) {
+            what.push("a backup");
+            left.push(backups);
+        }
+        if holds(&runs, |name| name.parse::<RunId>().is_ok()) {
+            what.push("the log of a run");
+            left.push(runs);
+        }
+        // Another process may have made it since, and one that is half restored is finished by opening.
+        match Ledger::read(&path) {
+            Err(LedgerError::Missing { .. }) if !left.is_empty() => Err(LedgerError::Lost {
+                path,
+                what: what.join(" and "),
+                left,
+            }),
+            _ => Ok(()),
+        }
     }
 
     /// What tells the ledger's file from another one at its place.
@@ -231,7 +271,10 @@ impl Home {
         self.known_damage()?;
         match Ledger::read(&self.ledger_path()) {
             Ok(ledger) => Ok(Some(ledger)),
-            Err(LedgerError::Missing { .. }) => Ok(None),
+            Err(LedgerError::Missing { .. }) => {
+                self.known_loss()?;
+                Ok(None)
+            }
             Err(error) => Err(error),
         }
     }
@@ -253,6 +296,7 @@ impl Home {
 
     /// A copy of the ledger in memory, to go through runs in.
     pub fn ledger_to_rehearse(&self) -> Result<Ledger, Failure> {
+        self.known_loss()?;
         Ok(Ledger::rehearsal(&self.ledger_path())?)
     }
 

@@ -160,6 +160,15 @@ impl From<LedgerError> for Failure {
             )),
             LedgerError::NotFound { .. } => Self::new(Exit::Data, what).mend("runner runs"),
             LedgerError::Missing { .. } => Self::new(Exit::Configuration, what).mend("runner init"),
+            LedgerError::Lost { path, left, .. } => {
+                let lost = path.with_file_name("lost");
+                let left: Vec<String> = left.iter().map(|it| it.display().to_string()).collect();
+                Self::new(Exit::Internal, what).mend(format!(
+                    "runner ledger restore   (or, to begin anew: mkdir {0} && mv {1} {0}/)",
+                    lost.display(),
+                    left.join(" ")
+                ))
+            }
             LedgerError::Changed { .. } => Self::new(Exit::TryLater, what).mend("runner projects"),
             LedgerError::Lock { .. } => Self::cannot_write(error.to_string()),
             LedgerError::StaleFence { .. }
@@ -172,7 +181,7 @@ impl From<LedgerError> for Failure {
 /// The command that puts a ledger aside, so that the next command makes a new one.
 fn aside(path: &Path) -> String {
     format!(
-        "mkdir {0}/damaged && mv {1}* {0}/damaged/   (history and accounts start anew; decisions are in your projects and stay)",
+        "mkdir {0}/damaged && mv {1}* {0}/runs {0}/backups {0}/damaged/   (history and accounts start anew; decisions are in your projects and stay)",
         path.parent().unwrap_or(path).display(),
         path.display()
     )

@@ -679,3 +679,92 @@ impl Drop for Tmpfs {
             .status();
     }
 }
+
+#[test]
+fn one_file_that_cannot_be_removed_keeps_nothing_else_and_makes_no_more_backups() {
+    let aged = old_house();
+    let runs = aged.house.state().join("runs");
+    // Not even root removes what is immutable.
+    let first = names(&runs)
+        .into_iter()
+        .find(|run| run.is_dir() && !run.is_symlink())
+        .unwrap();
+    let held = |how: &str| {
+        std::process::Command::new("chattr")
+            .args([how, first.to_str().unwrap()])
+            .output()
+            .is_ok_and(|done| done.status.success())
+    };
+    if !held("+i") {
+        tell("skipped 1: no file can be made immutable here");
+        return;
+    }
+    let before = aged.backups().len();
+    let last = names(&runs).len();
+    aged.run(&["tick"]).says("cannot remove");
+    let once = aged.backups().len();
+    aged.at("2026-12-01T14:00:00Z");
+    aged.run(&["tick"]).says("cannot remove");
+    let twice = aged.backups().len();
+    let left = names(&runs).len();
+    assert!(held("-i"));
+    assert_eq!(once, twice, "{before} before");
+    assert!(left < last, "{left} of {last}");
+    aged.at("2026-12-01T16:00:00Z");
+    aged.run(&["tick"]);
+    assert!(!first.exists());
+}
+
+#[test]
+fn a_dry_pruning_leaves_no_trace() {
+    let house = House::new();
+    let plan = Said::of(
+        house
+            .runner(&["ledger", "prune", "--dry-run"])
+            .output()
+            .unwrap(),
+    );
+    plan.ends(0).says("nothing to remove");
+    assert!(!house.state().exists());
+}
+
+#[test]
+fn a_ledger_that_is_gone_is_never_made_anew_in_silence() {
+    let aged = Aged::new();
+    aged.run(&["run", "late"]).ends(0);
+    aged.run(&["ledger", "backup"]).ends(0);
+    for ending in ["", "-wal", "-shm"] {
+        let _absent = fs::remove_file(format!("{}{ending}", aged.ledger().display()));
+    }
+    let backups = aged.backups().len();
+    for command in [
+        &["tick"][..],
+        &["night"],
+        &["run", "late"],
+        &["daemon"],
+        &["init"],
+        &["status"],
+        &["ledger", "check"],
+        &["ledger", "prune"],
+    ] {
+        aged.run(command)
+            .ends(70)
+            .says("is gone")
+            .says("runner ledger restore")
+            .says("mkdir");
+        assert!(!aged.ledger().exists(), "{command:?}");
+    }
+    assert_eq!(aged.backups().len(), backups);
+    aged.run(&["ledger", "restore", "--yes"]).ends(0);
+    aged.run(&["tick"]).ends(0);
+    // Whoever wants to begin anew says so by putting aside what there was.
+    let state = aged.house.state();
+    for ending in ["", "-wal", "-shm"] {
+        let _absent = fs::remove_file(format!("{}{ending}", aged.ledger().display()));
+    }
+    for folder in ["backups", "runs"] {
+        fs::rename(state.join(folder), state.join(format!("{folder}.aside"))).unwrap();
+    }
+    aged.run(&["init"]).ends(0);
+    aged.run(&["tick"]).ends(0);
+}

@@ -168,6 +168,16 @@ pub enum LedgerError {
         /// The file.
         path: PathBuf,
     },
+    /// There is no ledger, and what lies beside says that there was one.
+    #[error("the ledger {path} is gone, and {what} of it is still there")]
+    Lost {
+        /// The file.
+        path: PathBuf,
+        /// What is still there, in words.
+        what: String,
+        /// The folders that hold it.
+        left: Vec<PathBuf>,
+    },
     /// There is no copy to restore from.
     #[error("cannot read the backup {path}: {why}")]
     NoBackup {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use runner_engine::ledger::PrunePlan;
+use runner_engine::ledger::{PruneFacts, PrunePlan};
 use runner_engine::outcome::Exit;
 use serde::Serialize;
 
@@ -22,26 +22,33 @@ struct PruneJson<'a> {
 pub fn run(home: &Home, dry_run: bool, quiet: bool, listing: Listing) -> Result<Exit, Failure> {
     let now = home.wall()?;
     let retention = care::retention(home)?;
+    if dry_run {
+        // Looked at through a reader: not even a ledger is made, and none is brought to this format.
+        let plan = match home.ledger_to_read()? {
+            Some(ledger) => care::plan(home, &ledger, &retention, now)?,
+            None => retention.plan(PruneFacts::default(), now),
+        };
+        match listing.json {
+            true => tell(&plan, false),
+            false => show::out(&words(&plan)),
+        }
+        return Ok(Exit::Done);
+    }
     let mut ledger = home.ledger()?;
     let plan = care::plan(home, &ledger, &retention, now)?;
     if !listing.json {
-        let lines = words(&plan);
-        match dry_run {
-            true => show::out(&lines),
-            false => show::say(quiet, lines.trim_end()),
-        }
+        show::say(quiet, words(&plan).trim_end());
     }
-    if !dry_run {
-        care::carry_out(&mut ledger, &plan, &mut Home::dying())?;
-        ledger.cut_log(0)?;
-    }
+    care::carry_out(&mut ledger, &plan, &mut Home::dying())?;
+    ledger.cut_log(0)?;
     if listing.json {
-        show::json(&PruneJson {
-            done: !dry_run,
-            plan: &plan,
-        });
+        tell(&plan, true);
     }
     Ok(Exit::Done)
+}
+
+fn tell(plan: &PrunePlan, done: bool) {
+    show::json(&PruneJson { done, plan });
 }
 
 fn words(plan: &PrunePlan) -> String {

@@ -129,7 +129,7 @@ fn newest(home: &Home) -> Result<PathBuf, Failure> {
         home.backups().display()
     ))
     .mend(format!(
-        "mkdir {0}/damaged && mv {1}* {0}/damaged/   (history and accounts start anew; decisions are in your projects and stay)",
+        "mkdir {0}/damaged && mv {1}* {0}/runs {0}/backups {0}/damaged/   (history and accounts start anew; decisions are in your projects and stay)",
         home.state.display(),
         path.display()
     )))
