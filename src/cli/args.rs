@@ -341,6 +341,7 @@ pub enum Command {
         command: DreamCommand,
     },
     /// Who answers: list the backends, or look whether one is ready
+    #[command(after_help = "Example: runner backends check claude")]
     Backends {
         /// What to do
         #[command(subcommand)]
