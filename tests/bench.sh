@@ -96,7 +96,7 @@ for n in range(int(sys.argv[1])):
 P
     for project in p*; do "$runner" -C "$project" --quiet enqueue job0 --at 1h >/dev/null 2>&1; done
     "$sqlite" "$XDG_STATE_HOME/runner/ledger.sqlite" "
-        UPDATE runs SET state = 'settled', outcome = '{\"outcome\":\"cancelled\",\"why\":\"bench\"}', waits_for = NULL;
+        UPDATE runs SET state = 'settled', finished = requested, outcome = '{\"outcome\":\"cancelled\",\"why\":\"bench\"}', waits_for = NULL;
         UPDATE occurrences SET outcome = '{\"outcome\":\"cancelled\",\"why\":\"bench\"}', settled = recorded;
         INSERT INTO nights (project, name, opens, closes, closed) SELECT id, '2026-01-01', 0, 1, 1 FROM projects;
         INSERT INTO occurrences (id, job, key, due, recorded, origin, outcome, settled)
