@@ -68,10 +68,20 @@ impl Ledger {
                 path: path.to_owned(),
             });
         }
-        if !path.exists() {
-            return Err(LedgerError::Missing {
-                path: path.to_owned(),
-            });
+        match path.try_exists() {
+            Ok(true) => {}
+            Ok(false) => {
+                return Err(LedgerError::Missing {
+                    path: path.to_owned(),
+                });
+            }
+            // What cannot be looked at is not what is not there.
+            Err(error) => {
+                return Err(LedgerError::CannotWrite {
+                    path: path.to_owned(),
+                    why: format!("cannot read its folder: {error}"),
+                });
+            }
         }
         let db = connect(path, OpenFlags::SQLITE_OPEN_READ_ONLY).map_err(|f| f.at(path))?;
         let found = format::read(&db, path)?;
