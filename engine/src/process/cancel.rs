@@ -84,7 +84,7 @@ impl Cancel {
     }
 
     /// The same for something that costs with every second: what has not stopped within
-    /// [`AT_ONCE`] is killed.
+    /// `AT_ONCE` is killed.
     pub fn cancel_at_once(&self, why: impl Into<String>) {
         self.pull(why.into(), true);
     }

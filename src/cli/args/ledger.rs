@@ -43,7 +43,7 @@ pub enum LedgerCommand {
         #[command(flatten)]
         listing: Listing,
     },
-    /// Remove what is older than [retention] keeps; a tick does so once a day
+    /// Remove what is older than `[retention]` keeps; a tick does so once a day
     #[command(after_help = "Example: runner ledger prune --dry-run")]
     Prune {
         /// Only say what would go
