@@ -52,7 +52,7 @@ def examples():
 def taken_by_runner(text):
     """What `runner config check` says of it as a project's file; as the user's, with the daemon's table."""
     with tempfile.TemporaryDirectory() as folder:
-        users = "[daemon]" in text or "[retention]" in text
+        users = any(table in text for table in ("[daemon]", "[retention]", "[pools.", "[prices."))
         path = pathlib.Path(folder, ".config/runner/config.toml" if users else "runner.toml")
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
@@ -115,7 +115,7 @@ def main():
     jsonschema.Draft202012Validator.check_schema(schema)
     validator = jsonschema.Draft202012Validator(schema)
     default = (ROOT / "config/default.toml").read_text()
-    whole = re.sub(r"^# (\[[a-z.]+\]|[a-z_]+ = .*)$", r"\1", default, flags=re.M)
+    whole = re.sub(r"^# (\[[a-z0-9.-]+\]|[a-z_]+ = .*)$", r"\1", default, flags=re.M)
     assert whole.count("\n[jobs.") == 3, "the commented examples are found"
     good = {**GOOD, "config/default.toml": default, "all of its settings": whole, **dict(examples())}
     wrong = []
