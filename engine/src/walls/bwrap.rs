@@ -153,9 +153,9 @@ mod tests {
             inode: 0,
         };
         let real = Real {
-            write: vec![place("/work")],
-            keep: vec![place("/work/.git/hooks")],
-            missing: vec!["/work/.claude".into()],
+            write: vec![place("/tree")],
+            keep: vec![place("/tree/.git/hooks")],
+            missing: vec!["/tree/.claude".into()],
             hide: vec![place("/home/me/.local/state/runner")],
         };
         let view = View {
@@ -178,10 +178,10 @@ mod tests {
             "--bind /private /tmp",
             "--ro-bind /tmp/x/program /tmp/x/program",
             "--tmpfs /home/me/.local/state/runner",
-            "--bind /work /work",
-            "--ro-bind /work/.claude /work/.claude",
-            "--bind /work/.git /work/.git",
-            "--ro-bind /work/.git/hooks /work/.git/hooks",
+            "--bind /tree /tree",
+            "--ro-bind /tree/.claude /tree/.claude",
+            "--bind /tree/.git /tree/.git",
+            "--ro-bind /tree/.git/hooks /tree/.git/hooks",
         ];
         assert!(
             order.windows(2).all(|pair| at(pair[0]) < at(pair[1])),
