@@ -12,8 +12,9 @@
 mod acts;
 #[path = "budget_histories/history.rs"]
 mod history;
+// Shared with another suite, which uses more of it.
 #[path = "simulated_years/random.rs"]
-#[allow(dead_code)]
+#[allow(unused)]
 mod random;
 
 use std::io::Write as _;
