@@ -122,10 +122,6 @@ mod tests {
                     argument.get_id()
                 );
             }
-            assert!(
-                !words.iter().any(|word| word.contains('-')),
-                "a page's name is split at -"
-            );
         }
     }
 

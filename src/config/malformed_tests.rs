@@ -166,3 +166,18 @@ fn ten_megabytes_change_nothing() {
     assert_eq!(line_named(&error, "many keys"), 1);
     assert!(error.told().len() < 2_000, "the drawing is small");
 }
+
+#[test]
+fn a_number_of_any_size_is_told_in_our_words() {
+    for digits in 20..60 {
+        for sign in ["", "-"] {
+            let number = format!("{sign}{}", "9".repeat(digits));
+            let text = format!("[jobs.dream]\nkind = \"dream\"\nmax_ideas = {number}\n");
+            let error = resolved(text.as_bytes()).unwrap_err();
+            assert_eq!(line_named(&error, &text), 3, "{error}");
+            let said = error.to_string();
+            assert!(!said.contains("i128") && !said.contains("u128"), "{said}");
+            assert!(!said.contains("invalid type"), "{said}");
+        }
+    }
+}

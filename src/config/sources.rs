@@ -284,6 +284,11 @@ fn syntax(layer: &Layer, error: &toml::de::Error) -> Mistake {
         // The parser names the type that it tried.
         said if said.ends_with("value was too large") => "the number is too large".to_owned(),
         said if said.ends_with("value was too small") => "the number is too small".to_owned(),
+        // Beyond 64 bits it is read, and fits no value.
+        said if said.starts_with("invalid type: integer `-") => {
+            "the number is too small".to_owned()
+        }
+        said if said.starts_with("invalid type: integer `") => "the number is too large".to_owned(),
         said => said.replace('\n', ", "),
     };
     let span = error.span().unwrap_or(0..0);

@@ -25,7 +25,11 @@ use crate::digest::Digest;
 /// "rnnr": tells our files from any other SQLite database.
 pub(super) const APPLICATION_ID: i64 = 0x726e_6e72;
 /// What makes format 1, what makes format 2 of that, and so on.
-pub(super) const STEPS: &[&str] = &[include_str!("schema.sql"), include_str!("schema-2.sql")];
+pub(super) const STEPS: &[&str] = &[
+    include_str!("schema.sql"),
+    include_str!("schema-2.sql"),
+    include_str!("schema-3.sql"),
+];
 /// The present format.
 pub(super) const PRESENT: i64 = STEPS.len() as i64;
 
