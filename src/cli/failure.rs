@@ -178,11 +178,19 @@ impl From<LedgerError> for Failure {
     }
 }
 
-/// The command that puts a ledger aside, so that the next command makes a new one.
-fn aside(path: &Path) -> String {
+/// The command that puts a ledger aside with what belongs to it, so that the next command makes a new
+/// one. It names only what is there, for `mv` fails over anything else.
+pub fn aside(ledger: &Path) -> String {
+    let state = ledger.parent().unwrap_or(ledger);
+    let beside: String = ["runs", "backups"]
+        .iter()
+        .map(|name| state.join(name))
+        .filter(|path| path.exists())
+        .map(|path| format!(" {}", path.display()))
+        .collect();
     format!(
-        "mkdir {0}/damaged && mv {1}* {0}/runs {0}/backups {0}/damaged/   (history and accounts start anew; decisions are in your projects and stay)",
-        path.parent().unwrap_or(path).display(),
-        path.display()
+        "mkdir {0}/damaged && mv {1}*{beside} {0}/damaged/   (history and accounts start anew; decisions are in your projects and stay)",
+        state.display(),
+        ledger.display()
     )
 }

@@ -296,6 +296,12 @@ fn a_log_of_a_moved_ledger_is_not_replayed_onto_a_new_one() {
         house.state().join("ledger.sqlite-wal"),
     )
     .unwrap();
+    // The rest of a lost ledger is no reason to begin a new one in silence: a person says so.
+    let said = house.run(&["night"]).ends(70);
+    let anew = said.err.split("to begin anew: ").nth(1).unwrap();
+    let anew = anew.split(")\n").next().unwrap();
+    let moved = house.command("sh", &["-c", anew]).status().unwrap();
+    assert!(moved.success(), "{anew}");
     house.run(&["night"]).ends(0);
     let check: String = house
         .ledger()

@@ -84,7 +84,14 @@ fn each_shell_reads_its_completions() {
             "{shell}"
         );
         let file = house.root().join(format!("script.{shell}"));
-        fs::write(&file, &script).unwrap();
+        // What it is for is a terminal's: its editor's names are there in no other.
+        let editor = match shell {
+            "elvish" => {
+                "var edit: = (ns [&complex-candidate~={|@a| } &completion:=(ns [&arg-completer=[&]])])\n"
+            }
+            _ => "",
+        };
+        fs::write(&file, format!("{editor}{script}")).unwrap();
         if let Some([program, flag]) = how
             && there(program)
         {
