@@ -290,7 +290,29 @@ pub const ALL: &[Behaviour] = &[
     (
         "usage-huge",
         "an answer of more tokens than there are",
-        |t| spent(t, json!(u64::MAX), json!(u64::MAX), json!(1e300)),
+        |t| {
+            // Said with the answer: said before it, it would be ended there.
+            t.message(ANSWER, &Count::of(1, 1, 0.0));
+            let count = Count {
+                read: json!(u64::MAX),
+                written: json!(u64::MAX),
+                cost: json!(1e300),
+            };
+            t.done(ANSWER, &count);
+        },
+    ),
+    (
+        "usage-huge-before",
+        "more tokens than there are, and then it goes on",
+        |t| {
+            let count = Count {
+                read: json!(u64::MAX),
+                written: json!(u64::MAX),
+                cost: json!(1e300),
+            };
+            t.message("still thinking", &count);
+            forever();
+        },
     ),
     ("usage-negative", "an answer of fewer than none", |t| {
         spent(t, json!(-5), json!(-7), json!(-3.5))
