@@ -105,7 +105,11 @@ impl Here {
         if let Some((what, mend)) = standing.trouble(&self.root, &self.id) {
             return Err(Failure::configuration(what).mend(mend));
         }
-        if matches!(standing, Standing::New | Standing::Replaced) || is_displaced(known.as_ref()) {
+        let owned = self.own && known.as_ref().is_some_and(|known| !known.own);
+        if matches!(standing, Standing::New | Standing::Replaced)
+            || owned
+            || is_displaced(known.as_ref())
+        {
             let data = metadata(&self.root)?;
             if standing == Standing::Replaced {
                 tracing::info!(path = %self.root.display(), "another folder, the same project");
@@ -117,6 +121,7 @@ impl Here {
                     device: data.dev(),
                     inode: data.ino(),
                     config_stamp: String::new(),
+                    own: self.own,
                 },
                 now,
             )?;
@@ -162,9 +167,10 @@ pub fn standing_of(
             seen: match path == root {
                 // What is there is what we stand in.
                 true => Seen::Nothing,
-                false => look(&path, id, id_at),
+                false => look(&path, id, carried),
             },
             node: (known.device, known.inode),
+            own: known.own.then(|| id.clone()),
             path,
         }
     });
@@ -178,9 +184,10 @@ pub fn standing_of_row(known: &Project) -> Standing {
     }
     judge(
         Some(&Known {
-            seen: look(&known.path, &known.id, id_at),
+            seen: look(&known.path, &known.id, carried),
             path: known.path.clone(),
             node: (known.device, known.inode),
+            own: known.own.then(|| known.id.clone()),
         }),
         None,
     )
@@ -188,11 +195,17 @@ pub fn standing_of_row(known: &Project) -> Standing {
 
 /// The id of the folder at `root`, as far as it can be told without its whole configuration.
 pub fn id_at(root: &Path) -> Option<ProjectId> {
+    carried(root).map(|(id, _)| id)
+}
+
+/// The same, and whether it is the folder's own.
+pub fn carried(root: &Path) -> Option<(ProjectId, bool)> {
     if let Some(own) = identity::own(root).ok()? {
-        return Some(own);
+        return Some((own, true));
     }
     let (_, table) = config::file(&root.join(FILE)).ok()??;
-    table.get("project")?.get("id")?.as_str()?.parse().ok()
+    let seed = table.get("project")?.get("id")?.as_str()?.parse().ok()?;
+    Some((seed, false))
 }
 
 /// A project as the ledger keeps it: what looking and holding back need while its files are broken.
@@ -284,26 +297,45 @@ impl Stamps {
         }
     }
 
-    /// Of the project at `root`: a look at each of the two files that may set its jobs.
+    /// Of the project at `root`: a look at each of the two files that may set its jobs, and at what
+    /// tells this clone from another one.
     pub fn of_project(&self, root: &Path) -> String {
         format!(
-            "{} {} {}",
+            "{} {} {} {}",
             self.common,
             stat(&root.join(config::FOREIGN_FILE)),
-            stat(&root.join(FILE))
+            stat(&root.join(FILE)),
+            git(root),
         )
     }
 }
 
+/// Who may read it counts too: a file that nobody may read any more is no longer what was read.
 fn stat(path: &Path) -> String {
     match fs::metadata(path) {
         Ok(data) => format!(
-            "{}.{}.{}.{}",
+            "{}.{}.{}.{}.{:o}.{}.{}",
             data.ino(),
             data.size(),
             data.mtime(),
-            data.mtime_nsec()
+            data.mtime_nsec(),
+            data.mode(),
+            data.uid(),
+            data.gid(),
         ),
+        Err(_) => "-".to_owned(),
+    }
+}
+
+/// Of a git folder only which one it is: what is in it changes with every commit.
+fn git(root: &Path) -> String {
+    let path = root.join(".git");
+    match fs::metadata(&path) {
+        Ok(data) if data.is_dir() => format!("{}.{:o}", data.ino(), data.mode()),
+        // A worktree's may go with the repository that it is of, and the file that names it stays.
+        Ok(_) => identity::git_dir(root)
+            .and_then(|folder| fs::metadata(folder).ok())
+            .map_or_else(|| "-".to_owned(), |data| format!("{}", data.ino())),
         Err(_) => "-".to_owned(),
     }
 }

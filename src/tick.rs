@@ -40,6 +40,14 @@ pub struct Done {
     pub unreadable: BTreeMap<String, String>,
 }
 
+/// Brings the ledger to what the files of all projects say, so that what was changed counts from now
+/// on; says which could not be read, by path. Ticks nothing.
+pub fn reread(home: &Home, ledger: &mut Ledger) -> Result<BTreeMap<String, String>, Failure> {
+    let mut unreadable = BTreeMap::new();
+    refresh(home, ledger, Reread::WhatChanged, &mut unreadable)?;
+    Ok(unreadable)
+}
+
 /// Ticks once.
 pub fn once(home: &Home, ledger: &mut Ledger, me: &Owner, reread: Reread) -> Result<Done, Failure> {
     let mut unreadable = BTreeMap::new();

@@ -62,6 +62,7 @@ fn world() -> World {
                 device: 1,
                 inode: 1,
                 config_stamp: String::new(),
+                own: false,
             },
             now(),
         )

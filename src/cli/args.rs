@@ -1,6 +1,12 @@
 //! Every command and flag; their help is the reference documentation.
 
+mod budget;
+mod config;
+mod guard;
 mod ledger;
+mod projects;
+mod runs;
+mod schedule;
 mod setup;
 
 use std::ffi::OsString;
@@ -11,7 +17,13 @@ use clap_complete::Shell;
 use runner_engine::outcome::Exit;
 
 pub use super::dream::DreamCommand;
+pub use budget::BudgetCommand;
+pub use config::ConfigCommand;
+pub use guard::GuardCommand;
 pub use ledger::LedgerCommand;
+pub use projects::ProjectsCommand;
+pub use runs::RunsCommand;
+pub use schedule::{ScheduleCommand, What};
 pub use setup::SetupArgs;
 
 /// Reads a command line. Help and mistakes are printed here; the error is the exit code.
@@ -371,260 +383,6 @@ pub enum Command {
         /// What to ask
         #[command(subcommand)]
         command: GuardCommand,
-    },
-}
-
-/// Looks at accounts, or adds to one.
-#[derive(Debug, Subcommand)]
-pub enum BudgetCommand {
-    /// Each account: its cap, what is used, reserved and left, and when it begins anew
-    #[command(after_help = "Example: runner budget show")]
-    Show {
-        #[command(flatten)]
-        listing: Listing,
-    },
-    /// What was spent, added up
-    #[command(after_help = "Example: runner budget history --by job")]
-    History {
-        /// By what
-        #[arg(long, default_value = "day", value_parser = ["day", "night", "job", "backend", "pool"])]
-        by: String,
-        /// At most so many; 0 means all
-        #[arg(long, default_value_t = 20)]
-        limit: u32,
-        #[command(flatten)]
-        listing: Listing,
-    },
-    /// Add to one account, once; it ends with the account's period
-    #[command(
-        after_help = "Example: runner budget grant night money=2.50 calls=10 --reason 'the long audit'"
-    )]
-    Grant {
-        /// day, night, job:NAME, pool:NAME:day, pool:NAME:week or pool:NAME:window
-        account: String,
-        /// How much more: calls=N, tokens=N, money=DOLLARS, time=DURATION, ideas=N
-        #[arg(required = true, value_name = "UNIT=AMOUNT")]
-        amounts: Vec<String>,
-        /// Only until this moment, written as for `enqueue --at` [default: as long as the account]
-        #[arg(long, value_name = "WHEN")]
-        until: Option<String>,
-        /// What it is for
-        #[arg(long)]
-        reason: String,
-        #[command(flatten)]
-        listing: Listing,
-    },
-}
-
-/// Looks after the list of projects.
-#[derive(Debug, Subcommand)]
-pub enum ProjectsCommand {
-    /// List them: how each stands, its id, its path
-    #[command(after_help = "Example: runner projects list")]
-    List {
-        #[command(flatten)]
-        listing: Listing,
-    },
-    /// Tell that a project lies elsewhere now; its history goes with it
-    #[command(after_help = "Example: runner projects move /home/me/old-place /home/me/new-place")]
-    Move {
-        /// Where it was: its old path, or its id
-        old: PathBuf,
-        /// Where it is
-        new: PathBuf,
-        #[command(flatten)]
-        listing: Listing,
-    },
-    /// Take a project and its history out of the ledger; shows what, and does it with --yes
-    #[command(after_help = "Example: runner projects forget /home/me/finished --yes")]
-    Forget {
-        /// Its path, or its id
-        project: PathBuf,
-        /// Do it
-        #[arg(long)]
-        yes: bool,
-        #[command(flatten)]
-        listing: Listing,
-    },
-}
-
-/// Answers whether something may be written.
-#[derive(Debug, Subcommand)]
-pub enum GuardCommand {
-    /// The PreToolUse hook of an agent: its payload on standard input; exit code 2 refuses the tool
-    ///
-    /// It refuses early and says why; the walls hold whatever gets past it. What goes wrong in it
-    /// refuses too. Without any bounds everything that writes is refused.
-    #[command(after_help = "Example: runner guard hook --job licences < payload.json")]
-    Hook {
-        /// A folder or file that may be written (may be repeated)
-        #[arg(long, value_name = "PATH")]
-        write: Vec<PathBuf>,
-        /// One beneath those that may not (may be repeated)
-        #[arg(long, value_name = "PATH")]
-        keep: Vec<PathBuf>,
-        /// The bounds of this job
-        #[arg(long)]
-        job: Option<String>,
-    },
-    /// Whether a job may write each path; exit code 1 when one may not
-    #[command(
-        after_help = "Example: runner guard write-scope --job dream dreams/state.json .git/config"
-    )]
-    WriteScope {
-        /// The job's name in runner.toml
-        #[arg(long)]
-        job: String,
-        /// Paths, from the current folder
-        #[arg(required = true)]
-        paths: Vec<String>,
-        #[command(flatten)]
-        listing: Listing,
-    },
-    /// Whether what is written to each path stays out of git's history; exit code 1 when one might not
-    #[command(after_help = "Example: runner guard leak dreams/state.json")]
-    Leak {
-        /// Paths, from the project's folder
-        #[arg(required = true)]
-        paths: Vec<String>,
-        #[command(flatten)]
-        listing: Listing,
-    },
-}
-
-/// Looks at runs.
-#[derive(Debug, Subcommand)]
-pub enum RunsCommand {
-    /// Everything about one run
-    #[command(after_help = "Example: runner runs show 01KA5V7Q4B")]
-    Show {
-        /// Its id, or an unambiguous beginning of it
-        run: String,
-        #[command(flatten)]
-        listing: Listing,
-    },
-    /// The log of one run
-    #[command(after_help = "Example: runner runs logs 01KA5V7Q4B")]
-    Logs {
-        /// Its id, or an unambiguous beginning of it
-        run: String,
-        /// Print what is added, and what its program says, until the run is over
-        #[arg(long)]
-        follow: bool,
-    },
-}
-
-/// Looks at schedules; starts nothing.
-#[derive(Debug, Subcommand)]
-pub enum ScheduleCommand {
-    /// The next moments at which a job, or an expression, is due
-    #[command(
-        after_help = "Example: runner schedule next --cron '30 2 * * MON-FRI' --zone Europe/Berlin --from 2026-03-27"
-    )]
-    Next {
-        #[command(flatten)]
-        what: What,
-        /// From when on: RFC 3339, or a date or time in the zone [default: now]
-        #[arg(long, value_name = "T")]
-        from: Option<String>,
-        /// How many moments
-        #[arg(short = 'n', long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
-        count: u32,
-        #[command(flatten)]
-        listing: Listing,
-    },
-    /// When a job, or an expression, is due, in words
-    #[command(after_help = "Example: runner schedule explain --cron '0 9 1 * 5'")]
-    Explain {
-        #[command(flatten)]
-        what: What,
-        #[command(flatten)]
-        listing: Listing,
-    },
-    /// What would run, be caught up with or be missed: all enabled jobs of the project, or one
-    #[command(
-        after_help = "Example: runner schedule simulate --from 2026-11-20 --to 2026-11-24 --asleep 2026-11-20T20:00..2026-11-23T08:00"
-    )]
-    Simulate {
-        /// Only this job
-        job: Option<String>,
-        /// Its beginning: RFC 3339, or a date or time in the zone of the project's night
-        #[arg(long, value_name = "T")]
-        from: String,
-        /// Its end
-        #[arg(long, value_name = "T")]
-        to: String,
-        /// A time in which nothing ticks; its end is a tick (may be repeated)
-        #[arg(long, value_name = "FROM..TO")]
-        asleep: Vec<String>,
-        /// How often a host timer ticks
-        #[arg(long, value_name = "D", default_value = "15m")]
-        tick: String,
-        #[command(flatten)]
-        listing: Listing,
-    },
-}
-
-/// A job's schedule, or one to try.
-#[derive(Clone, Debug, clap::Args)]
-#[command(group(clap::ArgGroup::new("schedule").args(["job", "cron", "every", "daily"]).required(true)))]
-pub struct What {
-    /// A job of the project
-    pub job: Option<String>,
-    /// A cron expression: minute, hour, day of month, month, day of week
-    #[arg(long, value_name = "EXPR")]
-    pub cron: Option<String>,
-    /// An interval, like 15m
-    #[arg(long, value_name = "D")]
-    pub every: Option<String>,
-    /// A time of each day, like 02:30
-    #[arg(long, value_name = "T")]
-    pub daily: Option<String>,
-    /// The IANA zone [default: the job's, else that of the project's night, else this machine's]
-    #[arg(long)]
-    pub zone: Option<String>,
-}
-
-/// Looks at the settings, or changes one.
-#[derive(Debug, Subcommand)]
-pub enum ConfigCommand {
-    /// Print all settings as they are resolved, as TOML
-    #[command(after_help = "Example: runner config show --origin --config night.at=23:00")]
-    Show {
-        /// End each line with where its value is from: layer, file and line
-        #[arg(long)]
-        origin: bool,
-        #[command(flatten)]
-        listing: Listing,
-    },
-    /// Say "ok", or every mistake in the settings with its place
-    #[command(after_help = "Example: runner config check || $EDITOR runner.toml")]
-    Check {
-        #[command(flatten)]
-        listing: Listing,
-    },
-    /// Print the JSON schema of runner.toml, for editors
-    #[command(after_help = "Example: runner config schema > runner.schema.json")]
-    Schema,
-    /// Print one value; exit code 1 when it is not set
-    #[command(after_help = "Example: runner config get jobs.dream.timeout")]
-    Get {
-        /// Its dotted name
-        key: String,
-        #[command(flatten)]
-        listing: Listing,
-    },
-    /// Change one setting in the project's runner.toml; every other byte of it stays
-    #[command(after_help = "Example: runner config set night.at 23:30")]
-    Set {
-        /// Its dotted name
-        key: String,
-        /// As TOML, else as text: 3, 23:30, true, '["a", "b"]'
-        #[arg(allow_hyphen_values = true)]
-        value: String,
-        /// In the user's own file, for all projects
-        #[arg(long)]
-        user: bool,
     },
 }
 

@@ -33,7 +33,7 @@ impl Failure {
     fn new(exit: Exit, what: impl Into<String>) -> Self {
         Self {
             exit,
-            what: what.into(),
+            what: plain(what.into()),
             mend: None,
             drawing: None,
             damage: false,
@@ -105,11 +105,36 @@ impl Failure {
         text
     }
 
+    /// What is wrong, and the command that mends it.
+    pub fn parts(&self) -> (String, Option<String>) {
+        (self.what.clone(), self.mend.clone())
+    }
+
     /// With the command that mends it.
     pub fn mend(mut self, command: impl Into<String>) -> Self {
         self.mend = Some(command.into());
         self
     }
+}
+
+/// Without the numbers that the system's own words end with: they say nothing that the words do not.
+fn plain(text: String) -> String {
+    const NUMBER: &str = " (os error ";
+    let mut plain = String::with_capacity(text.len());
+    let mut rest = text.as_str();
+    while let Some(at) = rest.find(NUMBER) {
+        let behind = &rest[at + NUMBER.len()..];
+        let digits = behind.trim_start_matches(|it: char| it.is_ascii_digit());
+        let Some(after) = digits.strip_prefix(')') else {
+            plain.push_str(&rest[..at + NUMBER.len()]);
+            rest = behind;
+            continue;
+        };
+        plain.push_str(&rest[..at]);
+        rest = after;
+    }
+    plain.push_str(rest);
+    plain
 }
 
 impl fmt::Display for Failure {
@@ -193,4 +218,21 @@ pub fn aside(ledger: &Path) -> String {
         state.display(),
         ledger.display()
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_numbers_of_the_system_are_left_out() {
+        for (raw, told) in [
+            ("a: No such file (os error 2)", "a: No such file"),
+            ("No (os error 2); yes (os error 13)!", "No; yes!"),
+            ("as it is (os error x)", "as it is (os error x)"),
+            (" (os error ", " (os error "),
+        ] {
+            assert_eq!(Failure::data(raw).to_string(), told);
+        }
+    }
 }

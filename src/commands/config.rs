@@ -13,8 +13,10 @@ use crate::cli::Failure;
 use crate::cli::args::ConfigCommand;
 use crate::cli::show;
 use crate::config::{self, Edit, Entry, View, inline};
+use crate::daemon::client;
 use crate::home::Home;
 use crate::project;
+use crate::tick;
 
 /// The order in which people think of the tables.
 const ORDER: [&str; 10] = [
@@ -184,7 +186,25 @@ fn set(
     }
     write(&path, &old, &new)?;
     show::say(quiet, &format!("set {key} in {}", path.display()));
+    // What is mistaken elsewhere was told above; every tick tells it again.
+    if let (0, Err(failure)) = (rest, register(home)) {
+        show::complain(&format!(
+            "it counts from the next tick on: {}",
+            failure.told()
+        ));
+    }
     Ok(Exit::Done)
+}
+
+/// Lets a changed schedule count from now, not from whenever a tick reads it.
+fn register(home: &Home) -> Result<(), Failure> {
+    // Nobody to tell: what is registered later starts then.
+    if home.ledger_to_read()?.is_none() {
+        return Ok(());
+    }
+    tick::reread(home, &mut home.ledger()?)?;
+    client::wake(home);
+    Ok(())
 }
 
 /// Puts the new text in place of the old one, with the permissions it has.

@@ -93,10 +93,11 @@ pub fn run(home: &Home, here: &Path, manner: Manner, listing: Listing) -> Result
     if listing.json {
         show::json(&told);
     } else if reported {
+        let folder = ledger.report_folder(night.id)?;
         let path = project
             .root
             .join(report::FOLDER)
-            .join(&told.night)
+            .join(folder.as_ref().unwrap_or(&told.night))
             .join("report.md");
         show::say(
             manner.quiet,

@@ -71,7 +71,13 @@ fn list(home: &Home, listing: Listing) -> Result<Exit, Failure> {
                         "runner tick   (or, if it is another one: runner init --new-id)".to_owned(),
                     ),
                 ),
-                None => (None, None),
+                None => match identity::own(&path) {
+                    Ok(_) => (None, None),
+                    Err(failure) => {
+                        let (what, mend) = failure.parts();
+                        (Some(what), mend)
+                    }
+                },
             };
             found.push(ProjectJson {
                 shared: filesystem::shared(&path),
@@ -98,8 +104,11 @@ fn list(home: &Home, listing: Listing) -> Result<Exit, Failure> {
         .collect();
     for (line, it) in show::table(&rows).lines().zip(&found) {
         text.push_str(&format!("{line}\n"));
-        if let (Some(trouble), Some(mend)) = (&it.trouble, &it.mend) {
-            text.push_str(&format!("  {trouble}\n  to mend it: {mend}\n"));
+        if let Some(trouble) = &it.trouble {
+            text.push_str(&format!("  {trouble}\n"));
+        }
+        if let Some(mend) = &it.mend {
+            text.push_str(&format!("  to mend it: {mend}\n"));
         }
         if let Some(kind) = &it.shared {
             text.push_str(&format!(
@@ -179,6 +188,18 @@ fn relocate(
     let node = (data.dev(), data.ino());
     let same_folder = node == (known.device, known.inode);
     let carried = project::id_at(&root);
+    let other = ledger.project_at(&root)?.filter(|it| it.id != known.id);
+    if let (Some(other), false) = (&other, same_folder) {
+        return Err(Failure::data(format!(
+            "{} is a project of its own already ({}), with a history of its own",
+            root.display(),
+            other.id
+        ))
+        .mend(format!(
+            "runner projects   (to give up the history of that one: runner projects forget {})",
+            other.id
+        )));
+    }
     if carried.as_ref() != Some(&known.id) && !same_folder {
         let carries = carried.map_or_else(
             || "carries no id".to_owned(),
@@ -192,14 +213,25 @@ fn relocate(
         .mend(format!("runner init {}", root.display())));
     }
     if known.path == root {
+        if listing.json {
+            show::json(&MovedJson {
+                id: &known.id,
+                from: known.path.display().to_string(),
+                to: root.display().to_string(),
+            });
+        }
         show::say(
             quiet || listing.json,
             &format!("{} is there already", root.display()),
         );
         return Ok(Exit::Done);
     }
-    let still = look(&known.path, &known.id, project::id_at);
-    if let (Seen::Project { same_id: true, .. }, false) = (&still, same_folder) {
+    let still = look(&known.path, &known.id, project::carried);
+    let has_it = identity::own(&root).ok().flatten().as_ref() == Some(&known.id);
+    if let (Seen::Project { same_id: true, own, .. }, false) = (&still, same_folder)
+        // A clone with the seed alone at the old place is not the project.
+        && (*own || !has_it)
+    {
         return Err(Failure::data(format!(
             "{} is still there: {} is a copy or another clone of it",
             known.path.display(),

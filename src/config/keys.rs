@@ -4,92 +4,15 @@
 //!
 //! It must never be what reads a value: the reader judges, this describes.
 
+mod policy;
+mod shape;
+mod spending;
+
 use super::job::KINDS;
+use policy::{POLICY, WALLS};
 use runner_backends::registry::KINDS as BACKENDS;
-
-/// What a value looks like.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Shape {
-    /// Text.
-    Text,
-    /// true or false.
-    Flag,
-    /// A whole number within these bounds.
-    Whole(i64, i64),
-    /// A number from 0 to this.
-    Number(u32),
-    /// A whole number of at least 0, or "unlimited".
-    CountCap,
-    /// A number of at least 0, or "unlimited".
-    MoneyCap,
-    /// A duration, or "unlimited".
-    TimeCap,
-    /// A list of texts.
-    Texts,
-    /// "8h"; more than nothing.
-    Duration,
-    /// The same, or "0s".
-    Wait,
-    /// A duration, or "none".
-    Limit,
-    /// "90d".
-    Age,
-    /// The same, or "none".
-    AgeLimit,
-    /// A list of waits.
-    Waits,
-    /// "02:30".
-    Time,
-    /// "22:00-06:00", or "none".
-    Hours,
-    /// An IANA zone or "system".
-    Zone,
-    /// "512KB".
-    Size,
-    /// What makes a job due.
-    Trigger,
-    /// One of these words.
-    OneOf(&'static [&'static str]),
-    /// `[{ from, to }]`.
-    Artifacts,
-    /// A ULID.
-    Id,
-}
-
-impl Shape {
-    /// What a value of this shape is, for people: "it must be …".
-    pub(super) fn words(self) -> String {
-        let fixed = match self {
-            Self::Whole(least, most) if most >= i64::from(u32::MAX) => {
-                return format!("a whole number of at least {least}");
-            }
-            Self::Whole(least, most) => return format!("a whole number from {least} to {most}"),
-            Self::OneOf(words) => {
-                let words: Vec<String> = words.iter().map(|word| format!("{word:?}")).collect();
-                return format!("one of {}", words.join(", "));
-            }
-            Self::Text | Self::Id => "text in quotes",
-            Self::Flag => "true or false",
-            Self::Number(_) => "a number of at least 0",
-            Self::CountCap => "a whole number of at least 0, or \"unlimited\"",
-            Self::MoneyCap => "a number of at least 0, or \"unlimited\"",
-            Self::TimeCap => "a duration, like \"8h\", or \"unlimited\"",
-            Self::Age => "an age, like \"90d\"",
-            Self::AgeLimit => "an age, like \"90d\", or \"none\"",
-            Self::Texts => "a list of texts, like [\"a\", \"b\"]",
-            Self::Duration | Self::Wait => "a duration, like \"8h\"",
-            Self::Limit => "a duration, like \"8h\", or \"none\"",
-            Self::Waits => "a list of durations, like [\"1m\", \"5m\"]",
-            Self::Time => "a time of day, like \"02:30\"",
-            Self::Hours => "hours, like \"22:00-06:00\", or \"none\"",
-            Self::Zone => "a time zone, like \"Europe/Berlin\"",
-            Self::Size => "a size, like \"512KB\"",
-            Self::Trigger => "a trigger, like \"daily 02:30\"",
-            Self::Artifacts => "a list like [{ from = \"a.txt\", to = \"notes/a.txt\" }]",
-        };
-        fixed.to_owned()
-    }
-}
+pub(super) use shape::Shape;
+use spending::{BUDGET, CAPS, POOL, PRICE, WINDOW};
 
 /// The keys that only jobs of this kind have.
 pub(super) fn own_of(kind: &str) -> impl Iterator<Item = &'static str> {
@@ -122,8 +45,8 @@ pub(super) struct Key {
 }
 
 use Shape::{
-    Age, AgeLimit, Artifacts, CountCap, Duration, Flag, Hours, Id, Limit, MoneyCap, Number, OneOf,
-    Size, Text, Texts, Time, TimeCap, Trigger, Wait, Waits, Whole, Zone,
+    Age, AgeLimit, Artifacts, Duration, Flag, Id, OneOf, Size, Text, Texts, Time, Trigger, Wait,
+    Whole, Zone,
 };
 
 type Row = (&'static str, Shape, &'static str);
@@ -289,129 +212,6 @@ const BACKEND: &[Row] = &[
     ),
 ];
 
-const BUDGET: &[Row] = &[
-    ("calls", Whole(0, MOST), "Model calls."),
-    ("tokens", Whole(0, MOST), "Tokens, asked and answered."),
-    ("money", Number(u32::MAX), "Dollars."),
-    ("time", Duration, "Time of runs."),
-    ("ideas", Whole(0, MOST), "Ideas shown to a model."),
-];
-
-const CAPS: &[Row] = &[
-    ("calls", CountCap, "Model calls."),
-    ("tokens", CountCap, "Tokens, asked and answered."),
-    ("money", MoneyCap, "Dollars."),
-    ("time", TimeCap, "Time of runs."),
-    ("ideas", CountCap, "Ideas shown to a model."),
-];
-
-const POOL: &[Row] = &[
-    ("zone", Zone, "The zone of its days and weeks."),
-    (
-        "overage",
-        Flag,
-        "Whether what is billed beyond the subscription is wanted; else such an answer is stopped.",
-    ),
-    (
-        "unlimited",
-        Flag,
-        "Says that it bounds nothing, which is never so by accident.",
-    ),
-];
-
-const WINDOW: &[Row] = &[(
-    "length",
-    Duration,
-    "How long a window lasts from its first use. Default: 5h.",
-)];
-
-const PRICE: &[Row] = &[
-    (
-        "input_cost_per_token",
-        Number(1),
-        "Dollars for a token read.",
-    ),
-    (
-        "output_cost_per_token",
-        Number(1),
-        "Dollars for a token written.",
-    ),
-    (
-        "cache_read_input_token_cost",
-        Number(1),
-        "Dollars for a token read out of a cache; without it as any token read.",
-    ),
-];
-
-const POLICY: &[Row] = &[
-    (
-        "catch_up",
-        OneOf(&["none", "last", "all"]),
-        "Which of the moments that passed while nothing ran are run.",
-    ),
-    (
-        "catch_up_window",
-        Duration,
-        "Only moments no later than this are caught up; older ones are missed.",
-    ),
-    (
-        "catch_up_cap",
-        Whole(1, U32),
-        "The most moments that \"all\" runs.",
-    ),
-    (
-        "stagger",
-        Wait,
-        "Late ones are spread over this long; \"0s\" starts them at once.",
-    ),
-    (
-        "overlap",
-        OneOf(&["skip", "queue", "replace"]),
-        "What becomes of a moment while the job still runs.",
-    ),
-    (
-        "start_within",
-        Limit,
-        "What has not begun so long after it was due is skipped.",
-    ),
-    (
-        "quiet",
-        Hours,
-        "Hours in which it is not started but waits; may span midnight.",
-    ),
-    (
-        "min_interval",
-        Limit,
-        "Due sooner than this after it last began, it is skipped.",
-    ),
-    (
-        "min_battery",
-        Whole(0, 100),
-        "On battery below this many percent it waits.",
-    ),
-    (
-        "max_load",
-        Number(1000),
-        "Above this load of a minute per core it waits; 0: never.",
-    ),
-    ("group", Text, "Whose slots it shares."),
-    (
-        "priority",
-        Whole(i32::MIN as i64, i32::MAX as i64),
-        "Higher goes first among those that wait.",
-    ),
-    (
-        "retries",
-        Whole(0, U32),
-        "How often it is tried again after a failure that may mend itself.",
-    ),
-    (
-        "backoff",
-        Waits,
-        "The longest wait before each further attempt; it is drawn from nothing up to that.",
-    ),
-];
-
 const JOB: &[Row] = &[
     ("kind", OneOf(&KINDS), "What it is."),
     (
@@ -430,25 +230,6 @@ const JOB: &[Row] = &[
         "zone",
         Zone,
         "The zone of its times; a job of the night has the night's.",
-    ),
-];
-
-const WALLS: &[Row] = &[
-    (
-        "sandbox",
-        OneOf(&["on", "off"]),
-        "Whether children start behind walls; every report says when they do not.",
-    ),
-    (
-        "network",
-        Flag,
-        "Whether children may use the network. Default: true for a backend's, false for a command's.",
-    ),
-    ("max_file", Size, "The largest file that a child can write."),
-    (
-        "max_folder",
-        Size,
-        "The most that may lie in a run's own folder; a child that goes beyond is ended.",
     ),
 ];
 

@@ -23,6 +23,9 @@ use crate::cli::Failure;
 /// More than this is no configuration, in bytes.
 const LARGEST: u64 = 64 << 20;
 
+/// How a mistake begins that is no matter of what stands in the file.
+const UNREADABLE: &str = "cannot read it";
+
 /// More mistakes in one file's syntax than these help nobody.
 const SYNTAX: usize = 20;
 
@@ -130,10 +133,16 @@ impl From<Failure> for Told {
 
 impl From<Mistake> for Failure {
     fn from(mistake: Mistake) -> Self {
-        let failure = match mistake.exit {
+        let mut failure = match mistake.exit {
             Exit::Usage => Self::usage(mistake.said),
             _ => Self::configuration(mistake.said),
         };
+        if let (true, Some(place)) = (mistake.why.starts_with(UNREADABLE), &mistake.place) {
+            failure = failure.mend(format!(
+                "ls -l {}   (you must be able to read it)",
+                place.0.display()
+            ));
+        }
         match mistake.drawing {
             Some(drawing) => failure.drawn(drawing),
             None => failure,
@@ -216,8 +225,7 @@ pub(super) struct Sources {
 
 /// Reads the text of one layer; `None` where there is no such file.
 pub(super) fn read(path: &Path) -> Result<Option<String>, Mistake> {
-    let cannot =
-        |error: std::io::Error| Mistake::of_file(path, &format!("cannot read it: {error}"));
+    let cannot = |error: std::io::Error| Mistake::of_file(path, &format!("{UNREADABLE}: {error}"));
     match fs::metadata(path) {
         Ok(data) if !data.is_file() => return Err(Mistake::of_file(path, "it is not a file")),
         Ok(data) if data.len() > LARGEST => {

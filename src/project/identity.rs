@@ -34,11 +34,32 @@ pub fn git_dir(root: &Path) -> Option<PathBuf> {
 /// The id that this clone has for itself.
 ///
 /// # Errors
-/// The file is there and cannot be read or holds no id.
+/// The file is there and cannot be read or holds no id; or there is no git folder to ask: what a folder
+/// is cannot be told then, and its seed must not be taken for its id.
 pub fn own(root: &Path) -> Result<Option<ProjectId>, Failure> {
-    let Some(path) = git_dir(root).map(|folder| folder.join(FILE)) else {
-        return Ok(None);
+    let here = root.display();
+    let Some(folder) = git_dir(root) else {
+        // A folder within a repository is known by its seed.
+        return match root.ancestors().any(|it| it.join(".git").exists()) {
+            true => Ok(None),
+            false => Err(Failure::environment(format!(
+                "{here} is in no git repository any more: there is no .git"
+            ))
+            .mend(format!(
+                "put {here}/.git back, or begin a new repository: git init {here}"
+            ))),
+        };
     };
+    if root.join(".git").is_file() && !folder.is_dir() {
+        return Err(Failure::environment(format!(
+            "{here} is a git worktree, and its repository is not at {} any more",
+            repository(&folder).display()
+        ))
+        .mend(format!(
+            "git -C WHERE-THE-REPOSITORY-IS-NOW worktree repair {here}"
+        )));
+    }
+    let path = folder.join(FILE);
     let wrong = |why: String| {
         Failure::configuration(format!("{}: {why}", path.display()))
             .mend(format!("runner init --new-id {}", root.display()))
@@ -58,6 +79,16 @@ pub fn own(root: &Path) -> Result<Option<ProjectId>, Failure> {
         }
         Err(error) => Err(wrong(error.to_string())),
     }
+}
+
+/// The repository whose `.git/worktrees/NAME` this is.
+fn repository(worktree: &Path) -> &Path {
+    let named = worktree
+        .parent()
+        .filter(|it| it.ends_with(".git/worktrees"));
+    named
+        .and_then(|it| it.parent()?.parent())
+        .unwrap_or(worktree)
 }
 
 /// Writes the id that this clone has for itself.
@@ -83,16 +114,20 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path();
         assert_eq!(git_dir(root), None);
-        assert_eq!(own(root).unwrap(), None);
+        let why = |root: &Path| own(root).unwrap_err().to_string();
+        assert!(why(root).contains("no git repository any more"));
         fs::write(root.join(".git"), "gitdir: ../main/.git/worktrees/w\n").unwrap();
         assert_eq!(
             git_dir(root),
             Some(root.join("../main/.git/worktrees/w")),
             "relative to the work tree"
         );
-        assert_eq!(own(root).unwrap(), None, "a folder that is not there");
+        let said = why(root);
+        assert!(said.contains("../main any more"), "{said}");
+        assert!(said.contains("worktree repair"), "{said}");
         fs::write(root.join(".git"), "nonsense").unwrap();
         assert_eq!(git_dir(root), None);
+        assert_eq!(own(root).unwrap(), None);
         fs::remove_file(root.join(".git")).unwrap();
         fs::create_dir(root.join(".git")).unwrap();
         let id = ProjectId::new(jiff::Timestamp::UNIX_EPOCH);

@@ -4,11 +4,13 @@
 //!  the folder's id is   at its own path                 at another path, and there is
 //!  unknown              new (recloned, if the path      ─
 //!                       is known by another id)
-//!  known                known, replaced (another inode) the same inode: the same folder, by another name
+//!  known                known, replaced (another inode; the same inode: the same folder, by another name
+//!                       recloned, where the ledger's was
+//!                       a clone's own and this is a seed)
 //!                                                       nothing, no project, or one with another id: moved
 //!                                                       one with this id: copied or cloned
 //!                                                       something that cannot be looked at: unsure
-//!  a row alone          known, replaced, vanished, emptied, unreadable, overtaken
+//!  a row alone          known, replaced, recloned, vanished, emptied, unreadable, overtaken
 //! ```
 //!
 //! [`judge`] is pure; [`look`] only looks. Nothing here changes anything.
@@ -40,6 +42,9 @@ pub struct Known {
     pub path: PathBuf,
     /// Device and inode that it had.
     pub node: (u64, u64),
+    /// The id, where it is known to have been that clone's own and not only a seed: no other clone
+    /// is taken for it then.
+    pub own: Option<ProjectId>,
     /// What is at that path now.
     pub seen: Seen,
 }
@@ -59,6 +64,8 @@ pub enum Seen {
         node: (u64, u64),
         /// Whether it carries the id in question.
         same_id: bool,
+        /// Whether the id that it carries is its own.
+        own: bool,
     },
 }
 
@@ -76,7 +83,7 @@ pub enum Standing {
     },
     /// The same id at the same path in another folder: restored, or cloned again.
     Replaced,
-    /// A new clone without an id of its own, where the ledger knows a project of such an id.
+    /// A new clone without an id of its own, where the ledger knows a project that has one.
     Recloned {
         /// That project.
         was: ProjectId,
@@ -130,9 +137,10 @@ pub fn judge(known: Option<&Known>, found: Option<&Found>) -> Standing {
         (Some(known), Some(found)) => (known, found),
     };
     if found.path == known.path {
-        return match found.node == known.node {
-            true => Standing::Known,
-            false => Standing::Replaced,
+        return match (found.node == known.node, &known.own) {
+            (true, _) => Standing::Known,
+            (false, Some(was)) if !found.own => Standing::Recloned { was: was.clone() },
+            (false, _) => Standing::Replaced,
         };
     }
     let of = || known.path.clone();
@@ -140,6 +148,12 @@ pub fn judge(known: Option<&Known>, found: Option<&Found>) -> Standing {
         Seen::Project { node, .. } if *node == found.node => Standing::Alias { of: of() },
         // What is at the old place came there later.
         _ if found.node == known.node => Standing::Moved { from: of() },
+        // A clone came in its place; the id that was its own is here.
+        Seen::Project {
+            same_id: true,
+            own: false,
+            ..
+        } if known.own.is_some() && found.own => Standing::Moved { from: of() },
         Seen::Project { same_id: true, .. } => match &found.other_here {
             Some(was) if !found.own => Standing::Recloned { was: was.clone() },
             _ if found.own => Standing::Copied { of: of() },
@@ -160,7 +174,10 @@ fn judge_row(known: &Known) -> Standing {
         Seen::Unreadable(why) => Standing::Unreadable { why: why.clone() },
         Seen::Project { same_id: false, .. } => Standing::Overtaken,
         Seen::Project { node, .. } if *node == known.node => Standing::Known,
-        Seen::Project { .. } => Standing::Replaced,
+        Seen::Project { own, .. } => match &known.own {
+            Some(was) if !own => Standing::Recloned { was: was.clone() },
+            _ => Standing::Replaced,
+        },
     }
 }
 
@@ -195,7 +212,9 @@ impl Standing {
                 format!(
                     "{here} is another clone than the one that was known here: it has no id of its own yet"
                 ),
-                format!("runner init {here}   (it goes on as {was})"),
+                format!(
+                    "runner init {here}   (it goes on as {was}; if that one is elsewhere: runner projects move {was} ITS-NEW-PLACE)"
+                ),
             ),
             Self::Moved { from } => (
                 format!("{here} is the project that was at {}", from.display()),
@@ -248,15 +267,23 @@ impl Standing {
     }
 }
 
-/// What is at `path`, in regard to `id`; `id_of` reads a folder's id.
-pub fn look(path: &Path, id: &ProjectId, id_of: impl FnOnce(&Path) -> Option<ProjectId>) -> Seen {
+/// What is at `path`, in regard to `id`; `id_of` reads a folder's id and tells whether it is its own.
+pub fn look(
+    path: &Path,
+    id: &ProjectId,
+    id_of: impl FnOnce(&Path) -> Option<(ProjectId, bool)>,
+) -> Seen {
     match fs::metadata(path.join(super::FILE)) {
         Ok(data) if data.is_file() => match fs::metadata(path) {
-            Ok(folder) => Seen::Project {
-                node: (folder.dev(), folder.ino()),
-                // One that cannot be read is given the benefit of the doubt: it stays where it was.
-                same_id: id_of(path).is_none_or(|found| found == *id),
-            },
+            Ok(folder) => {
+                let found = id_of(path);
+                Seen::Project {
+                    node: (folder.dev(), folder.ino()),
+                    // One that cannot be read is given the benefit of the doubt: it stays where it was.
+                    same_id: found.as_ref().is_none_or(|(found, _)| found == id),
+                    own: found.is_none_or(|(_, own)| own),
+                }
+            }
             Err(error) => Seen::Unreadable(error.to_string()),
         },
         Ok(_) => Seen::NoProject,
@@ -285,7 +312,11 @@ mod tests {
     #[test]
     fn every_combination_has_its_own_judgement() {
         let old = PathBuf::from("/old");
-        let is = |node, same_id| Seen::Project { node, same_id };
+        let is = |node, same_id| Seen::Project {
+            node,
+            same_id,
+            own: true,
+        };
         let no = || Seen::Unreadable("no".to_owned());
         let (moved, copied, cloned) = ("moved", "copied", "cloned");
         // What is at the known path; alone; and for a folder elsewhere: of the known inode and of
@@ -323,8 +354,25 @@ mod tests {
                 path: old.clone(),
                 node: ONE,
                 seen: seen.clone(),
+                own: None,
             };
             assert_eq!(judge(Some(&known), None).word(), alone, "{seen:?}");
+            let sure = |own| {
+                let mut sure = known.clone();
+                sure.own = Some(id());
+                if let Seen::Project { own: seen, .. } = &mut sure.seen {
+                    *seen = own;
+                }
+                sure
+            };
+            // A clone with the seed alone is not what was known by an id of its own.
+            assert_eq!(judge(Some(&sure(true)), None).word(), alone, "{seen:?}");
+            let by_seed = if alone == "replaced" {
+                "recloned"
+            } else {
+                alone
+            };
+            assert_eq!(judge(Some(&sure(false)), None).word(), by_seed, "{seen:?}");
             let cases = [(ONE, true), (ONE, false), (TWO, true), (TWO, false)];
             for ((node, own), expected) in cases.into_iter().zip(elsewhere) {
                 let mut found = Found {
@@ -335,6 +383,12 @@ mod tests {
                 };
                 let standing = judge(Some(&known), Some(&found));
                 assert_eq!(standing.word(), expected, "{seen:?}, {node:?}, own {own}");
+                let standing = judge(Some(&sure(true)), Some(&found));
+                assert_eq!(standing.word(), expected, "{seen:?}, {node:?}, own {own}");
+                // What has the id for its own is the one, not the clone at its old place.
+                let by_seed = if expected == copied { moved } else { expected };
+                let standing = judge(Some(&sure(false)), Some(&found));
+                assert_eq!(standing.word(), by_seed, "{seen:?}, {node:?}, own {own}");
                 // A clone that came in the place of another project goes on as that one.
                 found.other_here = Some(id());
                 let standing = judge(Some(&known), Some(&found)).word();
@@ -348,6 +402,11 @@ mod tests {
                 found.path.clone_from(&old);
                 let expected = if node == ONE { "known" } else { "replaced" };
                 assert_eq!(judge(Some(&known), Some(&found)).word(), expected);
+                let expected = match (expected, own) {
+                    ("replaced", false) => "recloned",
+                    _ => expected,
+                };
+                assert_eq!(judge(Some(&sure(true)), Some(&found)).word(), expected);
             }
         }
         for own in [true, false] {
@@ -415,18 +474,18 @@ mod tests {
     fn what_is_at_a_path_is_told_apart() {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path();
-        let seen = |path: &Path, found: Option<ProjectId>| look(path, &id(), |_| found);
+        let seen = |path: &Path, found: Option<(ProjectId, bool)>| look(path, &id(), |_| found);
         assert_eq!(seen(&root.join("none"), None), Seen::Nothing);
         assert_eq!(seen(root, None), Seen::NoProject);
         fs::write(root.join("runner.toml"), "").unwrap();
         let data = fs::metadata(root).unwrap();
         let node = (data.dev(), data.ino());
-        for (found, same_id) in [(None, true), (Some(id()), true)] {
-            assert_eq!(seen(root, found), Seen::Project { node, same_id });
-        }
+        let is = |same_id, own| Seen::Project { node, same_id, own };
+        assert_eq!(seen(root, None), is(true, true));
+        assert_eq!(seen(root, Some((id(), true))), is(true, true));
+        assert_eq!(seen(root, Some((id(), false))), is(true, false));
         let other = "01KA5V7Q4B0000000000000001".parse().unwrap();
-        let same_id = false;
-        assert_eq!(seen(root, Some(other)), Seen::Project { node, same_id });
+        assert_eq!(seen(root, Some((other, true))), is(false, true));
         // A file in the place of the folder.
         assert_eq!(seen(&root.join("runner.toml"), None), Seen::Nothing);
     }

@@ -350,3 +350,37 @@ fn a_broken_file_keeps_init_from_writing_anything() {
         .ends(0)
         .says("09:00");
 }
+
+#[test]
+fn a_schedule_that_is_set_counts_from_then_on() {
+    let house = House::with(
+        "[jobs.dream]\nenabled = false\n[jobs.tidy]\nkind = \"command\"\nprogram = \"true\"\ntrigger = \"every 1h\"\n",
+    );
+    let clock = house.root().join("clock");
+    let at = |now: &str, args: &[&str]| {
+        std::fs::write(&clock, now).unwrap();
+        let mut command = house.runner(args);
+        let done = command.env("RUNNER_TEST_CLOCK", &clock).output().unwrap();
+        crate::house::Said::of(done).ends(0)
+    };
+    let next = || house.count("SELECT next_due / 60000 FROM jobs WHERE name = 'tidy'");
+    at("2030-01-10T10:00:00Z", &["tick"]);
+    let hourly = next();
+    at(
+        "2030-01-10T10:10:00Z",
+        &["config", "set", "jobs.tidy.trigger", "every 20m"],
+    );
+    assert_eq!(
+        next(),
+        hourly - 30,
+        "twenty minutes from then, not from the next tick"
+    );
+    // In the user's own file it counts for all projects.
+    at(
+        "2030-01-10T10:12:00Z",
+        &["config", "set", "--user", "defaults.catch_up", "none"],
+    );
+    let kept = "SELECT count(*) FROM jobs WHERE name = 'tidy' AND policy LIKE '%none%'";
+    assert_eq!(house.count(kept), 1);
+    assert_eq!(next(), hourly - 30, "the schedule is the same");
+}

@@ -773,3 +773,34 @@ fn a_ledger_that_is_gone_is_never_made_anew_in_silence() {
     aged.run(&["init"]).ends(0);
     aged.run(&["tick"]).ends(0);
 }
+
+#[test]
+fn a_night_after_a_restore_does_not_write_over_the_report_of_one_that_was_lost() {
+    let house = House::with(
+        "[jobs.dream]\nenabled = false\n[jobs.tidy]\nkind = \"command\"\nprogram = \"true\"\n",
+    );
+    house.run(&["tick"]).ends(0);
+    house.run(&["ledger", "backup"]).ends(0);
+    house.run(&["night"]).ends(0);
+    let reports = house.path(".runner/reports");
+    let first = names(&reports);
+    let [lost] = first.as_slice() else {
+        panic!("{first:?}")
+    };
+    let told = fs::read(lost.join("report.json")).unwrap();
+    house.run(&["ledger", "restore", "--yes"]).ends(0);
+    let said = house.run(&["night"]).ends(0);
+    assert_eq!(fs::read(lost.join("report.json")).unwrap(), told);
+    let both = names(&reports);
+    assert_eq!(both.len(), 2, "{both:?}");
+    let new = both.iter().find(|path| *path != lost).unwrap();
+    assert!(said.err.contains(new.to_str().unwrap()), "{said:?}");
+    let status = house.run(&["status", "--json"]).ends(0).json();
+    let night = &status["projects"][0]["last_night"];
+    assert_eq!(
+        night["report"].as_str(),
+        new.join("report.md").to_str(),
+        "{night}"
+    );
+    assert_eq!(night["worst"], "succeeded", "{night}");
+}

@@ -254,7 +254,7 @@ fn a_move_that_is_none_is_refused() {
     house
         .run(&["projects", "move", old, &to])
         .ends(65)
-        .says("is another project than");
+        .says("a project of its own already");
     house
         .run(&["projects", "move", "/nowhere", &to])
         .ends(65)
@@ -278,6 +278,102 @@ fn a_folder_that_was_replaced_goes_on_as_the_same_project() {
     house.run(&["status"]).ends(0);
     house.run(&["tick"]).ends(0);
     assert_eq!(standings(&house), pairs(&[("project", "known")]));
+}
+
+#[test]
+fn a_clone_at_the_place_of_a_project_that_moved_is_not_taken_for_it() {
+    let house = committed();
+    house.run(&["tick"]).ends(0);
+    let (project, moved) = (house.project(), house.root().join("moved"));
+    fs::rename(&project, &moved).unwrap();
+    fs::create_dir_all(&project).unwrap();
+    house.git(&["clone", "--quiet", moved.to_str().unwrap(), "."]);
+    at(&house, &moved, &["tick"])
+        .ends(78)
+        .says("another clone than the one")
+        .says("runner projects move");
+    assert_eq!(standings(&house), pairs(&[("project", "recloned")]));
+    at(&house, &moved, &["night"])
+        .ends(78)
+        .says("runner projects move");
+    let (from, to) = (project.to_str().unwrap(), moved.to_str().unwrap());
+    at(&house, &moved, &["projects", "move", from, to]).ends(0);
+    assert_eq!(standings(&house), pairs(&[("moved", "known")]));
+    at(&house, &moved, &["tick"]).ends(0);
+    house.run(&["init"]).ends(0);
+    assert_eq!(
+        standings(&house),
+        pairs(&[("moved", "known"), ("project", "known")])
+    );
+    // What is a project of its own is no place to move to.
+    house
+        .run(&["projects", "move", to, from])
+        .ends(65)
+        .says("a project of its own already");
+}
+
+#[test]
+fn a_worktree_whose_repository_moved_is_told_to_be_repaired() {
+    let house = committed();
+    let tree = house.root().join("tree");
+    house.git(&["worktree", "add", "--quiet", tree.to_str().unwrap()]);
+    house.run(&["tick"]).ends(0);
+    at(&house, &tree, &["init"]).ends(0);
+    at(&house, &tree, &["tick"]).ends(0);
+    let moved = house.root().join("moved");
+    fs::rename(house.project(), &moved).unwrap();
+    let repair = format!("worktree repair {}", tree.display());
+    let outside = |args: &[&str]| {
+        let mut command = house.runner(&["-C", tree.to_str().unwrap()]);
+        Said::of(
+            command
+                .args(args)
+                .current_dir(house.root())
+                .output()
+                .unwrap(),
+        )
+    };
+    let said = outside(&["tick"]).ends(78).says(&repair);
+    assert!(!said.err.contains("forget 01"), "{said:?}");
+    for looking in ["status", "projects", "doctor"] {
+        let said = outside(&[looking]);
+        assert!(
+            format!("{}{}", said.out, said.err).contains(&repair),
+            "{looking}: {said:?}"
+        );
+    }
+    outside(&["night"]).ends(78).says(&repair);
+    fs::create_dir(house.project()).unwrap();
+    house.git(&[
+        "-C",
+        moved.to_str().unwrap(),
+        "worktree",
+        "repair",
+        tree.to_str().unwrap(),
+    ]);
+    outside(&["night"]).ends(0);
+}
+
+#[test]
+fn a_project_without_its_git_folder_is_in_trouble() {
+    let house = committed();
+    house.run(&["tick"]).ends(0);
+    let (git, aside) = (house.path(".git"), house.root().join("aside"));
+    fs::rename(&git, &aside).unwrap();
+    house
+        .run(&["tick"])
+        .ends(78)
+        .says("there is no .git")
+        .says("to mend it");
+    house
+        .run(&["status"])
+        .ends(0)
+        .says("TROUBLE")
+        .says("there is no .git");
+    house.run(&["projects"]).ends(0).says("there is no .git");
+    fs::rename(&aside, &git).unwrap();
+    house.run(&["tick"]).ends(0);
+    assert!(!house.run(&["status"]).ends(0).out.contains("TROUBLE"));
 }
 
 #[test]
@@ -367,6 +463,13 @@ fn a_folder_that_cannot_be_looked_at_is_told_from_one_that_is_gone() {
     fs::set_permissions(house.project(), fs::Permissions::from_mode(0o755)).unwrap();
     outside(&["tick"]).ends(0);
     outside(&["projects"]).ends(0).says("known");
+    // The same file, which nobody may read any more.
+    let file = house.path("runner.toml");
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o000)).unwrap();
+    outside(&["tick"]).ends(78).says("runner.toml");
+    outside(&["status"]).ends(0).says("TROUBLE").says("ls -l");
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).unwrap();
+    outside(&["tick"]).ends(0);
 }
 
 #[test]

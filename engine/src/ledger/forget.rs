@@ -123,7 +123,7 @@ impl Ledger {
                 return changed("it has runs that are not over".to_owned());
             }
             tx.execute(
-                "UPDATE projects SET path = ?2, device = ?3, inode = ?4, config_stamp = '' WHERE id = ?1",
+                "UPDATE projects SET path = ?2, device = ?3, inode = ?4, own = 1, config_stamp = '' WHERE id = ?1",
                 params![
                     project.as_str(),
                     path,

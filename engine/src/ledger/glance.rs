@@ -68,6 +68,8 @@ pub struct Reported {
     pub headline: String,
     /// The word of the worst outcome.
     pub worst: String,
+    /// The name of the folder that it lies in, where that was kept.
+    pub folder: Option<String>,
 }
 
 /// Only the zone of a schedule: the rest need not be looked at.
@@ -183,11 +185,14 @@ impl Ledger {
         self.view(|db| {
             let mut statement = db.prepare_cached(
                 "SELECT n.id, n.project, n.name, n.opens, n.closes, n.closed,
+                   n.headline, n.worst, n.folder,
+                   -- Of a report of before the night kept it, what its run said.
+                   CASE WHEN n.worst IS NULL THEN
                    (SELECT r.summary FROM jobs j
                     JOIN occurrences o ON o.job = j.id AND o.key = 'night-' || n.id
                     JOIN runs r ON r.occurrence = o.id
                     WHERE j.project = n.project AND j.name = 'report' AND o.outcome ->> 'outcome' = 'succeeded'
-                    ORDER BY r.attempt DESC LIMIT 1)
+                    ORDER BY r.attempt DESC LIMIT 1) END
                  FROM projects p JOIN nights n ON n.id = (
                    SELECT id FROM nights WHERE project = p.id AND name >=
                      (SELECT substr(max(name), 1, 10) FROM nights WHERE project = p.id)
@@ -306,17 +311,24 @@ fn last_night(row: &Row<'_>) -> Result<LastNight, Fault> {
         closes: moment(row.get(4)?)?,
         closed: moment_opt(row.get(5)?)?,
     };
-    let summary: Option<String> = row.get(6)?;
-    let reported = match summary {
-        Some(summary) => {
+    let (headline, worst): (Option<String>, Option<String>) = (row.get(6)?, row.get(7)?);
+    let summary: Option<String> = row.get(9)?;
+    let reported = match (headline, worst, summary) {
+        (Some(headline), Some(worst), _) => Some(Reported {
+            headline,
+            worst,
+            folder: row.get(8)?,
+        }),
+        (_, _, Some(summary)) => {
             let summary: Summary = from_json(&summary)?;
             let worst = summary.facts.get("worst").and_then(|worst| worst.as_str());
             worst.map(|worst| Reported {
                 worst: worst.to_owned(),
                 headline: summary.headline.clone(),
+                folder: None,
             })
         }
-        None => None,
+        _ => None,
     };
     Ok(LastNight { night, reported })
 }

@@ -3,8 +3,9 @@
 use jiff::Timestamp;
 use rusqlite::{OptionalExtension as _, Row, Transaction, params};
 
-use super::{Fault, Ledger, Result, id, millis, moment, moment_opt};
+use super::{Fault, Ledger, Result, Summary, id, millis, moment, moment_opt};
 use crate::ids::ProjectId;
+use crate::tick::REPORT_JOB;
 
 /// The row number of a night.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -49,6 +50,18 @@ impl Ledger {
         })
     }
 
+    /// The folder that the report of a night lies in, as the run that made it said; absent while there is
+    /// none, and for reports of before that was kept, which lie in the folder of the night's name.
+    pub fn report_folder(&self, night: NightId) -> Result<Option<String>> {
+        self.view(|db| {
+            Ok(db
+                .prepare_cached("SELECT folder FROM nights WHERE id = ?1")?
+                .query_row([night.0], |row| row.get(0))
+                .optional()?
+                .flatten())
+        })
+    }
+
     /// The nights of a project, newest first.
     pub fn nights(&self, project: &ProjectId, limit: u32) -> Result<Vec<Night>> {
         self.view(|db| {
@@ -76,6 +89,32 @@ impl Ledger {
             rows.map(|row| night(row?)).collect()
         })
     }
+}
+
+/// Keeps of a report that was made what a look at the night tells: `worst`, the facts of its run say,
+/// and `folder`. Does nothing for a run that made no report.
+pub(super) fn reported(
+    tx: &Transaction<'_>,
+    occurrence: &str,
+    summary: &Summary,
+) -> Result<(), Fault> {
+    let fact = |name: &str| summary.facts.get(name).and_then(|it| it.as_str());
+    let (Some(worst), Some(folder)) = (fact("worst"), fact("folder")) else {
+        return Ok(());
+    };
+    tx.prepare_cached(
+        "UPDATE nights SET headline = ?2, worst = ?3, folder = ?4 WHERE id =
+           (SELECT o.night FROM occurrences o JOIN jobs j ON j.id = o.job
+            WHERE o.id = ?1 AND j.name = ?5)",
+    )?
+    .execute(params![
+        occurrence,
+        summary.headline,
+        worst,
+        folder,
+        REPORT_JOB
+    ])?;
+    Ok(())
 }
 
 pub(super) fn open(

@@ -22,6 +22,8 @@ pub struct Project {
     pub inode: u64,
     /// The stat of the files that its jobs were read from; empty before the first reading.
     pub config_stamp: String,
+    /// The id was seen in its own git folder: it is not only the seed that every clone is born with.
+    pub own: bool,
 }
 
 /// How the stamp of a project begins whose folder was not there when it was last looked for; behind it
@@ -63,13 +65,14 @@ impl Ledger {
             tx.prepare_cached("UPDATE projects SET path = path || ' was ' || id, config_stamp = ?3
                  WHERE path = ?2 AND id <> ?1")?.execute(params![project.id.as_str(), path, GONE],
             )?;
-            tx.prepare_cached("INSERT INTO projects (id, path, device, inode, created) VALUES (?1, ?2, ?3, ?4, ?5)
-                 ON CONFLICT (id) DO UPDATE SET path = ?2, device = ?3, inode = ?4")?.execute(params![
+            tx.prepare_cached("INSERT INTO projects (id, path, device, inode, created, own) VALUES (?1, ?2, ?3, ?4, ?5, ?6)
+                 ON CONFLICT (id) DO UPDATE SET path = ?2, device = ?3, inode = ?4, own = max(own, ?6)")?.execute(params![
                     project.id.as_str(),
                     path,
                     project.device.cast_signed(),
                     project.inode.cast_signed(),
-                    millis(now)
+                    millis(now),
+                    project.own
                 ],
             )?;
             Ok(())
@@ -90,7 +93,7 @@ impl Ledger {
     pub fn projects(&self) -> Result<Vec<Project>> {
         self.view(|db| {
             let mut statement = db.prepare(
-                "SELECT id, path, device, inode, config_stamp FROM projects
+                "SELECT id, path, device, inode, config_stamp, own FROM projects
                  WHERE path NOT LIKE '% was ' || id ORDER BY path",
             )?;
             let rows = statement.query_map([], raw)?;
@@ -124,7 +127,7 @@ impl Ledger {
     pub fn every_project(&self) -> Result<Vec<Project>> {
         self.view(|db| {
             let mut statement = db.prepare(
-                "SELECT id, path, device, inode, config_stamp FROM projects ORDER BY path",
+                "SELECT id, path, device, inode, config_stamp, own FROM projects ORDER BY path",
             )?;
             let rows = statement.query_map([], raw)?;
             rows.map(|row| project(row?)).collect()
@@ -138,7 +141,7 @@ impl Ledger {
         };
         self.view(|db| {
             db.prepare_cached(
-                "SELECT id, path, device, inode, config_stamp FROM projects WHERE path = ?1",
+                "SELECT id, path, device, inode, config_stamp, own FROM projects WHERE path = ?1",
             )?
             .query_row([path], raw)
             .optional()?
@@ -151,7 +154,7 @@ impl Ledger {
     pub fn project(&self, wanted: &ProjectId) -> Result<Option<Project>> {
         self.view(|db| {
             db.prepare_cached(
-                "SELECT id, path, device, inode, config_stamp FROM projects WHERE id = ?1",
+                "SELECT id, path, device, inode, config_stamp, own FROM projects WHERE id = ?1",
             )?
             .query_row([wanted.as_str()], raw)
             .optional()?
@@ -161,7 +164,7 @@ impl Ledger {
     }
 }
 
-type Raw = (String, String, i64, i64, String);
+type Raw = (String, String, i64, i64, String, bool);
 
 fn raw(row: &Row<'_>) -> rusqlite::Result<Raw> {
     Ok((
@@ -170,16 +173,18 @@ fn raw(row: &Row<'_>) -> rusqlite::Result<Raw> {
         row.get(2)?,
         row.get(3)?,
         row.get(4)?,
+        row.get(5)?,
     ))
 }
 
-fn project((name, path, device, inode, config_stamp): Raw) -> Result<Project, Fault> {
+fn project((name, path, device, inode, config_stamp, own): Raw) -> Result<Project, Fault> {
     Ok(Project {
         id: id(name)?,
         path: PathBuf::from(path),
         device: device.cast_unsigned(),
         inode: inode.cast_unsigned(),
         config_stamp,
+        own,
     })
 }
 

@@ -133,6 +133,7 @@ mod tests {
             device: 1,
             inode: 2,
             config_stamp: String::new(),
+            own: false,
         }
     }
 

@@ -93,6 +93,9 @@ pub(super) fn close(
          WHERE id = ?1",
     )?
     .execute(params![run.as_str(), to_json(&outcome), to_json(summary), millis(now)])?;
+    if matches!(outcome, Outcome::Succeeded) {
+        super::nights::reported(tx, &occurrence, summary)?;
+    }
     if let Some(started) = started {
         let seconds = (millis(now) - started)
             .max(0)

@@ -172,6 +172,7 @@ impl History {
                 device: 1,
                 inode: project as u64,
                 config_stamp: String::new(),
+                own: false,
             };
             ledger.register(&row, now).unwrap();
             let rows: Vec<NewJob> = (0..JOBS)

@@ -128,6 +128,7 @@ impl Year {
             device: 1,
             inode: 1,
             config_stamp: String::new(),
+            own: false,
         };
         ledger.register(&registered, begins).unwrap();
         let mut year = Self {

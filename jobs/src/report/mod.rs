@@ -9,6 +9,10 @@ mod model;
 pub use markdown::render as markdown;
 pub use model::{NightReport, RunLine, gather};
 
+use std::fs;
+use std::path::Path;
+
+use jiff::Timestamp;
 use runner_engine::outcome::Class;
 use runner_engine::scope::Expect;
 use serde_json::json;
@@ -17,6 +21,35 @@ use crate::{Context, Finished, JobError};
 
 /// Where the reports of a project lie.
 pub const FOLDER: &str = ".runner/reports";
+
+/// The name of the folder below [`FOLDER`] for the report of a night that opened then: the night's own
+/// name; or, where another night's report lies there, the first name of the same date that is free. A
+/// ledger that was restored from a backup gives names a second time, and what the lost night reported
+/// is a person's to keep. Only looks.
+pub fn place(root: &Path, night: &str, opened: Timestamp) -> String {
+    let date = night.get(..10).unwrap_or(night);
+    let further = (2..=FURTHER).map(|number| format!("{date}-{number}"));
+    std::iter::once(night.to_owned())
+        .chain(further)
+        .find(|name| {
+            let folder = root.join(FOLDER).join(name);
+            match fs::read(folder.join("report.json")) {
+                Ok(text) => serde_json::from_slice::<Opened>(&text)
+                    .is_ok_and(|there| there.opened == opened),
+                Err(_) => folder.join("report.md").symlink_metadata().is_err(),
+            }
+        })
+        .unwrap_or_else(|| night.to_owned())
+}
+
+/// More nights than this have no date in common.
+const FURTHER: u32 = 10_000;
+
+/// All that tells one night's report from another's.
+#[derive(serde::Deserialize)]
+struct Opened {
+    opened: Timestamp,
+}
 
 /// Makes the report of the night that this run belongs to.
 ///
@@ -30,7 +63,8 @@ pub fn run(ctx: &mut Context<'_>) -> Result<Finished, JobError> {
         ));
     };
     let report = gather(ctx.ledger, night, ctx.root, ctx.now)?;
-    let folder = format!("{FOLDER}/{}", report.night);
+    let name = place(ctx.root, &report.night, report.opened);
+    let folder = format!("{FOLDER}/{name}");
     let mut json = serde_json::to_vec_pretty(&report).map_err(|error| {
         JobError::failed(
             Class::Internal,
@@ -55,5 +89,38 @@ pub fn run(ctx: &mut Context<'_>) -> Result<Finished, JobError> {
     finished
         .facts
         .insert("worst".to_owned(), json!(report.worst));
+    finished.facts.insert("folder".to_owned(), json!(name));
     Ok(finished)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn another_night_s_report_is_never_written_over() {
+        let root = tempfile::tempdir().unwrap();
+        let at = |second| Timestamp::from_second(second).unwrap();
+        let tell = |name: &str, opened| {
+            let folder = root.path().join(FOLDER).join(name);
+            fs::create_dir_all(&folder).unwrap();
+            let text = json!({ "opened": at(opened), "night": name }).to_string();
+            fs::write(folder.join("report.json"), text).unwrap();
+        };
+        let place = |night: &str, opened| place(root.path(), night, at(opened));
+        assert_eq!(place("2026-01-10", 1), "2026-01-10");
+        tell("2026-01-10", 1);
+        assert_eq!(place("2026-01-10", 1), "2026-01-10", "made again");
+        assert_eq!(place("2026-01-10", 2), "2026-01-10-2");
+        tell("2026-01-10-2", 2);
+        assert_eq!(place("2026-01-10", 2), "2026-01-10-2", "made again");
+        assert_eq!(place("2026-01-10-2", 3), "2026-01-10-3");
+        // One that says nothing of itself is somebody's all the same.
+        let folder = root.path().join(FOLDER).join("2026-01-10-3");
+        fs::create_dir_all(&folder).unwrap();
+        fs::write(folder.join("report.md"), "kept").unwrap();
+        assert_eq!(place("2026-01-10-3", 3), "2026-01-10-4");
+        fs::write(folder.join("report.json"), "{").unwrap();
+        assert_eq!(place("2026-01-10-3", 3), "2026-01-10-4");
+    }
 }

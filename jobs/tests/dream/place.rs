@@ -63,6 +63,7 @@ impl Place {
             device: 1,
             inode: 1,
             config_stamp: String::new(),
+            own: false,
         };
         ledger.register(&known, start()).unwrap();
         let job = NewJob {

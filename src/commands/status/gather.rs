@@ -339,10 +339,11 @@ impl<'a> All<'a> {
             return Ok(None);
         };
         let night = &last.night;
+        let folder = last.reported.as_ref().and_then(|it| it.folder.as_ref());
         let path = known
             .path
             .join(report::FOLDER)
-            .join(&night.name)
+            .join(folder.unwrap_or(&night.name))
             .join("report.md");
         let there = path.is_file();
         if night.closed.is_some() && !there {

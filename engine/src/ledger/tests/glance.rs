@@ -208,6 +208,7 @@ fn a_project_is_bound_to_another_folder_only_where_none_is() {
         device: 1,
         inode: 2,
         config_stamp: String::new(),
+        own: false,
     };
     house.ledger.register(&other, now()).unwrap();
     let to = |house: &mut House, path: &str| house.ledger.relocate(&project, Path::new(path), 3, 4);

@@ -71,6 +71,7 @@ fn furnished(folder: tempfile::TempDir, mut ledger: Ledger) -> House {
         device: u64::MAX,
         inode: 7,
         config_stamp: String::new(),
+        own: false,
     };
     ledger.register(&row, now()).unwrap();
     let jobs = [job("dream", Schedule::manual()), job("tidy", every(15))];

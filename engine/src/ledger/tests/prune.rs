@@ -332,6 +332,7 @@ fn what_was_granted_to_a_forgotten_project_is_granted_to_no_other() {
         device: 1,
         inode: 9,
         config_stamp: String::new(),
+        own: false,
     };
     house.ledger.register(&row, now()).unwrap();
     let next = house

@@ -50,6 +50,7 @@ fn slots_hold_over_all_projects_and_count_what_a_person_runs() {
         device: 1,
         inode: 8,
         config_stamp: String::new(),
+        own: false,
     };
     house.ledger.register(&row, now()).unwrap();
     house

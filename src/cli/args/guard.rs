@@ -1,0 +1,51 @@
+//! `runner guard`: its commands and flags.
+
+use std::path::PathBuf;
+
+use clap::Subcommand;
+
+use super::Listing;
+
+/// Answers whether something may be written.
+#[derive(Debug, Subcommand)]
+pub enum GuardCommand {
+    /// The PreToolUse hook of an agent: its payload on standard input; exit code 2 refuses the tool
+    ///
+    /// It refuses early and says why; the walls hold whatever gets past it. What goes wrong in it
+    /// refuses too. Without any bounds everything that writes is refused.
+    #[command(after_help = "Example: runner guard hook --job licences < payload.json")]
+    Hook {
+        /// A folder or file that may be written (may be repeated)
+        #[arg(long, value_name = "PATH")]
+        write: Vec<PathBuf>,
+        /// One beneath those that may not (may be repeated)
+        #[arg(long, value_name = "PATH")]
+        keep: Vec<PathBuf>,
+        /// The bounds of this job
+        #[arg(long)]
+        job: Option<String>,
+    },
+    /// Whether a job may write each path; exit code 1 when one may not
+    #[command(
+        after_help = "Example: runner guard write-scope --job dream dreams/state.json .git/config"
+    )]
+    WriteScope {
+        /// The job's name in runner.toml
+        #[arg(long)]
+        job: String,
+        /// Paths, from the current folder
+        #[arg(required = true)]
+        paths: Vec<String>,
+        #[command(flatten)]
+        listing: Listing,
+    },
+    /// Whether what is written to each path stays out of git's history; exit code 1 when one might not
+    #[command(after_help = "Example: runner guard leak dreams/state.json")]
+    Leak {
+        /// Paths, from the project's folder
+        #[arg(required = true)]
+        paths: Vec<String>,
+        #[command(flatten)]
+        listing: Listing,
+    },
+}
