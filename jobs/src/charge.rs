@@ -113,21 +113,36 @@ pub(crate) fn charge(
             note: "not installed".to_owned(),
         },
         // Refused at the door: a call, and nothing was read or written.
-        Err(error @ (BackendError::RateLimited { .. } | BackendError::Auth { .. }))
-            if !heard.spoke && heard.usage.is_none() =>
-        {
-            Charge {
-                spent: Spent::Known(Amounts {
-                    calls: 1,
-                    ..Amounts::default()
-                }),
-                money: None,
-                note: error.to_string(),
-            }
-        }
+        Err(error) if !heard.spoke && used_nothing(error, heard) => Charge {
+            spent: Spent::Known(Amounts {
+                calls: 1,
+                ..Amounts::default()
+            }),
+            money: None,
+            note: error.to_string(),
+        },
         Err(error) => unknown(match &heard.breach {
             Some(breach) => breach.to_string(),
             None => error.to_string(),
         }),
+    }
+}
+
+/// Whether a request that failed used nothing: it was refused before anything was done, or whoever
+/// failed said so in the end. One that was cut off while it went on has said nothing for good.
+fn used_nothing(error: &BackendError, heard: &Heard) -> bool {
+    let stated = heard
+        .usage
+        .map(|usage| meter::tokens(&usage) == 0 && usage.cost_micros.unwrap_or(0) == 0);
+    match error {
+        BackendError::RateLimited { .. } | BackendError::Auth { .. } => stated.unwrap_or(true),
+        BackendError::Unavailable { .. }
+        | BackendError::Malformed { .. }
+        | BackendError::Rejected { .. }
+        | BackendError::OverBudget { .. } => stated.unwrap_or(false),
+        BackendError::NotInstalled { .. }
+        | BackendError::Silent { .. }
+        | BackendError::Cancelled { .. }
+        | BackendError::Crash { .. } => false,
     }
 }

@@ -74,6 +74,8 @@ pub struct Context<'a> {
     pub(crate) backend: Arc<dyn Backend>,
     /// Who is asked next when the backend cannot answer.
     fallbacks: Chain<(Arc<dyn Backend>, Spending)>,
+    /// Who was not asked, and why.
+    passed: Vec<String>,
     /// Who did not answer, and why.
     fell: Vec<String>,
     spending: Spending,
@@ -164,6 +166,7 @@ impl<'a> Context<'a> {
             ledger,
             backend,
             fallbacks: Chain::new([]),
+            passed: Vec::new(),
             fell: Vec::new(),
             spending: Spending::default(),
             asked: false,
@@ -182,17 +185,22 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// With others to ask, in order, when the backend cannot answer; `fell` are those that were passed
-    /// over before, with the reason.
+    /// With others to ask, in order, when the backend cannot answer; `passed` are those that were
+    /// passed over and are never asked, with the reason.
     #[must_use]
     pub fn with_fallbacks(
         mut self,
         others: Vec<(Arc<dyn Backend>, Spending)>,
-        fell: Vec<String>,
+        passed: Vec<String>,
     ) -> Self {
         self.fallbacks = Chain::new(others);
-        self.fell = fell;
+        self.passed = passed;
         self
+    }
+
+    /// Who was asked nothing although the chain names it, and why.
+    pub fn passed(&self) -> &[String] {
+        &self.passed
     }
 
     /// Who did not answer so that another was asked, and why.
@@ -288,6 +296,7 @@ impl<'a> Context<'a> {
         let (request_id, want) = self.reserve(request, ideas)?;
         let described = self.backend.describe();
         self.asked = true;
+        let asked = self.wall();
         let price = described
             .model
             .and_then(|model| self.spending.prices.of(&model));
@@ -297,7 +306,7 @@ impl<'a> Context<'a> {
         let (at, spent) = (self.wall(), charge.spent);
         self.ledger
             .settle_request(request_id, spent, charge.money, &note, at)?;
-        self.conclude(answer, heard)
+        self.conclude(answer, heard, asked)
     }
 
     /// Reserves what a request is charged at most, and says how much that is.
@@ -401,6 +410,7 @@ impl<'a> Context<'a> {
         &mut self,
         answer: Result<Reply, BackendError>,
         heard: Heard,
+        asked: Timestamp,
     ) -> Result<Reply, AskError> {
         let limit = heard.limit.filter(|limit| limit.reached);
         match (answer, heard.breach) {
@@ -415,7 +425,10 @@ impl<'a> Context<'a> {
                 match limit {
                     Some(limit) => self.note_limit(limit.until, "the limit is reached")?,
                     None if self.spending.pool.is_empty() => {}
-                    None => self.ledger.clear_limit(&self.spending.pool)?,
+                    None => {
+                        let now = self.wall();
+                        self.ledger.clear_limit(&self.spending.pool, asked, now)?;
+                    }
                 }
                 Ok(reply)
             }
