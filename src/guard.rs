@@ -5,3 +5,4 @@
 pub mod hook;
 pub mod reach;
 pub mod shell;
+pub mod tools;

@@ -146,6 +146,22 @@ pub enum Level {
     Off,
 }
 
+/// How much walls would cover on this host, and what of: by looking, nothing is raised. What a run
+/// really got it says itself; the two differ where bubblewrap is there and may not make namespaces.
+/// Nothing where there is nothing to make walls of.
+pub fn at_hand() -> Option<(Level, Vec<&'static str>)> {
+    of(bwrap::find().is_some(), landlock::is_there())
+}
+
+fn of(bubblewrap: bool, landlock: bool) -> Option<(Level, Vec<&'static str>)> {
+    match (bubblewrap, landlock) {
+        (true, true) => Some((Level::Full, vec!["bubblewrap", "landlock"])),
+        (true, false) => Some((Level::Full, vec!["bubblewrap"])),
+        (false, true) => Some((Level::FilesOnly, vec!["landlock"])),
+        (false, false) => None,
+    }
+}
+
 /// What a child really got.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Containment {
@@ -239,4 +255,17 @@ pub enum WallError {
     /// The kernel refused.
     #[error("cannot raise the walls: {0}")]
     Kernel(String),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_level_at_hand_is_what_there_is_to_make_walls_of() {
+        assert_eq!(of(true, true).map(|it| it.0), Some(Level::Full));
+        assert_eq!(of(true, false).map(|it| it.0), Some(Level::Full));
+        assert_eq!(of(false, true), Some((Level::FilesOnly, vec!["landlock"])));
+        assert_eq!(of(false, false), None);
+    }
 }

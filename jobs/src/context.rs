@@ -8,7 +8,7 @@ use runner_backends::chain::moves_on;
 use runner_backends::{Backend, BackendError, Chain, Phase, Reply, Request};
 use runner_engine::admission::Shortfall;
 use runner_engine::git::Git;
-use runner_engine::ledger::{Admitted, Amounts, Ledger, LedgerError, Money, RequestId, Spent};
+use runner_engine::ledger::{Admitted, Amounts, Ledger, LedgerError, RequestId};
 use runner_engine::locks::JobLock;
 use runner_engine::policy::quota;
 use runner_engine::process::Cancel;
@@ -17,7 +17,8 @@ use runner_engine::time::{Clock, Moment};
 use runner_engine::walls::{Confine, Containment};
 use runner_text::redact::Redactor;
 
-use crate::meter::{self, Breach, Heard, Meter};
+use crate::charge::{charge, most};
+use crate::meter::{Breach, Heard, Meter};
 use crate::prices::{Price, Prices};
 use crate::telemetry::Telemetry;
 
@@ -73,6 +74,8 @@ pub struct Context<'a> {
     pub(crate) backend: Arc<dyn Backend>,
     /// Who is asked next when the backend cannot answer.
     fallbacks: Chain<(Arc<dyn Backend>, Spending)>,
+    /// Who was not asked, and why.
+    passed: Vec<String>,
     /// Who did not answer, and why.
     fell: Vec<String>,
     spending: Spending,
@@ -163,6 +166,7 @@ impl<'a> Context<'a> {
             ledger,
             backend,
             fallbacks: Chain::new([]),
+            passed: Vec::new(),
             fell: Vec::new(),
             spending: Spending::default(),
             asked: false,
@@ -181,17 +185,22 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// With others to ask, in order, when the backend cannot answer; `fell` are those that were passed
-    /// over before, with the reason.
+    /// With others to ask, in order, when the backend cannot answer; `passed` are those that were
+    /// passed over and are never asked, with the reason.
     #[must_use]
     pub fn with_fallbacks(
         mut self,
         others: Vec<(Arc<dyn Backend>, Spending)>,
-        fell: Vec<String>,
+        passed: Vec<String>,
     ) -> Self {
         self.fallbacks = Chain::new(others);
-        self.fell = fell;
+        self.passed = passed;
         self
+    }
+
+    /// Who was asked nothing although the chain names it, and why.
+    pub fn passed(&self) -> &[String] {
+        &self.passed
     }
 
     /// Who did not answer so that another was asked, and why.
@@ -287,6 +296,7 @@ impl<'a> Context<'a> {
         let (request_id, want) = self.reserve(request, ideas)?;
         let described = self.backend.describe();
         self.asked = true;
+        let asked = self.wall();
         let price = described
             .model
             .and_then(|model| self.spending.prices.of(&model));
@@ -296,7 +306,7 @@ impl<'a> Context<'a> {
         let (at, spent) = (self.wall(), charge.spent);
         self.ledger
             .settle_request(request_id, spent, charge.money, &note, at)?;
-        self.conclude(answer, heard)
+        self.conclude(answer, heard, asked)
     }
 
     /// Reserves what a request is charged at most, and says how much that is.
@@ -400,6 +410,7 @@ impl<'a> Context<'a> {
         &mut self,
         answer: Result<Reply, BackendError>,
         heard: Heard,
+        asked: Timestamp,
     ) -> Result<Reply, AskError> {
         let limit = heard.limit.filter(|limit| limit.reached);
         match (answer, heard.breach) {
@@ -414,7 +425,10 @@ impl<'a> Context<'a> {
                 match limit {
                     Some(limit) => self.note_limit(limit.until, "the limit is reached")?,
                     None if self.spending.pool.is_empty() => {}
-                    None => self.ledger.clear_limit(&self.spending.pool)?,
+                    None => {
+                        let now = self.wall();
+                        self.ledger.clear_limit(&self.spending.pool, asked, now)?;
+                    }
                 }
                 Ok(reply)
             }
@@ -472,126 +486,6 @@ impl<'a> Context<'a> {
             .read()
             .map(|Moment { wall, .. }| wall)
             .unwrap_or(self.now)
-    }
-}
-
-/// About how many tokens a request has: four bytes a token.
-pub(crate) fn tokens_of(request: &Request) -> u64 {
-    serde_json::to_vec(request).map_or(0, |text| text.len() as u64) / 4
-}
-
-/// The most that one request may use, and is charged where nobody says what it used: the call, and
-/// of tokens and money an even share of what the run has left, which is never nothing; of tokens at
-/// least its text and its longest answer (four bytes a token). A backend that is `free` asks nobody.
-/// Nothing is clamped to what is left: a request that may need more is refused before it is made.
-pub fn most(request: &Request, left: Amounts, ideas: u64, free: bool) -> Amounts {
-    let needed = tokens_of(request).saturating_add(request.limits.max_output_tokens);
-    let share = |left: u64, calls: u64| left / calls.max(1);
-    Amounts {
-        calls: 1,
-        tokens: if free {
-            0
-        } else {
-            share(left.tokens, left.calls).max(needed)
-        },
-        micros: if free {
-            0
-        } else {
-            share(left.micros, left.calls).max(1)
-        },
-        seconds: 0,
-        ideas,
-    }
-}
-
-/// What a request is charged, and why so.
-struct Charge {
-    spent: Spent,
-    money: Option<Money>,
-    note: String,
-}
-
-/// What a request is charged for which `want` was reserved. What was heard on the way counts where
-/// it is more than what was said in the end.
-fn charge(
-    answer: &Result<Reply, BackendError>,
-    heard: &Heard,
-    want: Amounts,
-    price: Option<Price>,
-) -> Charge {
-    let amounts = |usage: &runner_backends::Usage| {
-        let (micros, money) = match meter::micros(usage, price) {
-            Some((micros, true)) => (micros, Money::Stated),
-            Some((micros, false)) => (micros, Money::Priced),
-            // Money that nobody knows is charged as it was reserved.
-            None if want.micros == 0 => (0, Money::Stated),
-            None => (want.micros, Money::Reserved),
-        };
-        let tokens = meter::tokens(usage);
-        let known = Amounts {
-            calls: 1,
-            tokens,
-            micros,
-            seconds: 0,
-            ideas: want.ideas,
-        };
-        (known, money)
-    };
-    let unknown = |note: String| match &heard.usage {
-        // More than was reserved was heard of: no less than that.
-        Some(usage) => Charge {
-            spent: Spent::AtLeast(amounts(usage).0),
-            money: None,
-            note,
-        },
-        None => Charge {
-            spent: Spent::Unknown,
-            money: None,
-            note,
-        },
-    };
-    match answer {
-        Ok(reply) => match reply.usage {
-            Some(stated) => {
-                let whole = heard
-                    .usage
-                    .map_or(stated, |heard| meter::most(heard, stated));
-                let (known, money) = amounts(&whole);
-                let note = match money {
-                    Money::Reserved => "answered, its price is not known",
-                    Money::Stated | Money::Priced => "answered",
-                };
-                Charge {
-                    spent: Spent::Known(known),
-                    money: Some(money),
-                    note: note.to_owned(),
-                }
-            }
-            None => unknown("answered, usage unknown".to_owned()),
-        },
-        // Nothing was asked of anyone: the program was not there to be started.
-        Err(BackendError::NotInstalled { .. }) => Charge {
-            spent: Spent::Known(Amounts::default()),
-            money: None,
-            note: "not installed".to_owned(),
-        },
-        // Refused at the door: a call, and nothing was read or written.
-        Err(error @ (BackendError::RateLimited { .. } | BackendError::Auth { .. }))
-            if !heard.spoke && heard.usage.is_none() =>
-        {
-            Charge {
-                spent: Spent::Known(Amounts {
-                    calls: 1,
-                    ..Amounts::default()
-                }),
-                money: None,
-                note: error.to_string(),
-            }
-        }
-        Err(error) => unknown(match &heard.breach {
-            Some(breach) => breach.to_string(),
-            None => error.to_string(),
-        }),
     }
 }
 

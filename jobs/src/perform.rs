@@ -66,8 +66,9 @@ pub fn perform(mut ctx: Context<'_>, spec: &JobSpec) -> Result<Settled, PerformE
         ..Summary::default()
     };
     let gaps = ctx.held.take().map(|(_, gaps)| gaps).unwrap_or_default();
-    let (fell, by_rule) = (ctx.fell().to_vec(), described.kind == "builtin");
-    let done = done.map(|finished| with_fallback(finished, fell, by_rule));
+    let chain = (ctx.passed().to_vec(), ctx.fell().to_vec());
+    let by_rule = described.kind == "builtin";
+    let done = done.map(|finished| with_fallback(finished, chain, by_rule));
     let now = ctx.wall();
     let Context {
         admitted,
@@ -136,15 +137,22 @@ fn recorded(ledger: &mut Ledger, run: &RunId, error: &PlaceError) -> bool {
         && !matches!(log.manifest(run), Ok(None))
 }
 
-/// Says who did not answer; the answer by rule in the place of a model's is less than was wanted.
-fn with_fallback(mut finished: Finished, fell: Vec<String>, by_rule: bool) -> Finished {
-    if let (true, Some(last)) = (by_rule, fell.last()) {
+/// Says who was not asked and who did not answer; the answer by rule in the place of a model's is less
+/// than was wanted.
+fn with_fallback(
+    mut finished: Finished,
+    (passed, fell): (Vec<String>, Vec<String>),
+    by_rule: bool,
+) -> Finished {
+    if let (true, Some(last)) = (by_rule, fell.last().or(passed.last())) {
         let why = format!("answered by rule: {last}");
         finished.degraded.get_or_insert(why);
     }
-    finished
-        .lines
-        .extend(fell.into_iter().map(|one| format!("did not answer: {one}")));
+    let passed = passed
+        .into_iter()
+        .map(|one| format!("was not asked: {one}"));
+    let fell = fell.into_iter().map(|one| format!("did not answer: {one}"));
+    finished.lines.extend(passed.chain(fell));
     finished
 }
 

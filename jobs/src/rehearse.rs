@@ -11,7 +11,7 @@ use runner_engine::ledger::Amounts;
 use runner_engine::process::find_program;
 use serde::Serialize;
 
-use crate::context::tokens_of;
+use crate::charge::tokens_of;
 use crate::{Context, JobError, JobSpec, KindSpec, command, dream, prompt, report};
 
 /// What a run would do.

@@ -13,6 +13,7 @@ use super::perform::slots_folder;
 use crate::cli::Failure;
 use crate::cli::args::{BackendsCommand, Listing};
 use crate::cli::show;
+use crate::doctor;
 use crate::home::{self, Home};
 use crate::project::Here;
 
@@ -116,6 +117,7 @@ fn check(home: &Home, here: &Here, name: &str, listing: Listing) -> Result<Exit,
     let marker = home::marker()?;
     let mut findings = among(home, spec, |around| check::check(spec, around, &marker));
     findings.push(state(home));
+    findings.push(walls(&spec.kind));
     let worst = findings.iter().find_map(|finding| finding.problem);
     if listing.json {
         show::json(&Checked {
@@ -156,5 +158,18 @@ fn state(home: &Home) -> Finding {
             Err(error) => format!("{} cannot be written: {error}", there.display()),
         },
         problem: writable.err().map(|_| Class::Environment),
+    }
+}
+
+/// What a run's walls would be made of. A backend within this program starts nothing.
+fn walls(kind: &str) -> Finding {
+    let (said, missing) = match doctor::walls_in_words() {
+        Ok(said) => (said, false),
+        Err(why) => (why, true),
+    };
+    Finding {
+        what: "walls",
+        problem: (missing && kind != "builtin").then_some(Class::Environment),
+        said,
     }
 }

@@ -19,12 +19,19 @@ use crate::project::Here;
 /// Carries out one of them.
 pub fn run(home: &Home, here: &Path, command: &GuardCommand) -> Result<Exit, Failure> {
     match command {
-        GuardCommand::Hook { write, keep, job } => {
-            // Only this code refuses, so whatever goes wrong ends with it.
-            let judged = refusal(home, here, write, keep, job.as_deref());
+        GuardCommand::Hook {
+            write,
+            keep,
+            job,
+            reads,
+        } => {
+            let judged = refusal(home, here, write, keep, job.as_deref(), reads);
             Ok(match judged {
                 Ok(()) => Exit::Done,
                 Err(why) => {
+                    // Only this code refuses, so whatever goes wrong ends with it; the decision is
+                    // for those who read it rather than the code.
+                    show::json(&decision(&why));
                     show::complain(&why);
                     Exit::Usage
                 }
@@ -36,12 +43,12 @@ pub fn run(home: &Home, here: &Path, command: &GuardCommand) -> Result<Exit, Fai
             listing,
         } => {
             let bounds = bounds_of(home, here, job)?;
-            answer(paths, *listing, |path| bounds.allow(here, path))
+            answer(paths, *listing, SCOPE, |path| bounds.allow(here, path))
         }
         GuardCommand::Leak { paths, listing } => {
             let here = Here::load(home, here)?;
             let git = Git::new(&here.root, &home::child_environment(), &home::marker()?);
-            answer(paths, *listing, |path| {
+            answer(paths, *listing, LEAK, |path| {
                 let beneath = Path::new(path)
                     .strip_prefix(&here.root)
                     .ok()
@@ -58,6 +65,7 @@ fn refusal(
     write: &[PathBuf],
     keep: &[PathBuf],
     job: Option<&str>,
+    reads: &[String],
 ) -> Result<(), String> {
     let payload =
         hook::read(io::stdin().lock()).map_err(|error| format!("the payload: {error}"))?;
@@ -69,6 +77,7 @@ fn refusal(
         let path = here.join(path);
         std::fs::canonicalize(&path).unwrap_or(path)
     };
+    bounds.reads.extend(reads.iter().cloned());
     bounds.write.extend(write.iter().map(whole));
     bounds.keep.extend(keep.iter().map(whole));
     let children = home::child_environment();
@@ -83,9 +92,30 @@ fn bounds_of(home: &Home, here: &Path, job: &str) -> Result<Bounds, Failure> {
     Ok(Bounds {
         write,
         keep,
+        reads: Vec::new(),
         home: None,
     })
 }
+
+/// A refusal in the form that an agent's hook may print.
+fn decision(why: &str) -> serde_json::Value {
+    serde_json::json!({
+        "hookSpecificOutput": {
+            "hookEventName": "PreToolUse",
+            "permissionDecision": "deny",
+            "permissionDecisionReason": why,
+        }
+    })
+}
+
+/// The words for a path that passes, and for one that does not.
+type Words = (&'static str, &'static str);
+
+const SCOPE: Words = ("may be written", "must not be written");
+const LEAK: Words = (
+    "stays out of git: nothing written there can leak",
+    "could leak",
+);
 
 /// What is said of one path.
 #[derive(Serialize)]
@@ -98,6 +128,7 @@ struct Answer<'a> {
 fn answer(
     paths: &[String],
     listing: Listing,
+    (good, bad): Words,
     judge: impl Fn(&str) -> Result<(), String>,
 ) -> Result<Exit, Failure> {
     let answers: Vec<Answer<'_>> = paths
@@ -116,8 +147,8 @@ fn answer(
     } else {
         for answer in &answers {
             match &answer.why {
-                None => show::out(&format!("{}: yes\n", answer.path)),
-                Some(why) => show::out(&format!("{}: no: {why}\n", answer.path)),
+                None => show::out(&format!("{}: {good}\n", answer.path)),
+                Some(why) => show::out(&format!("{}: {bad}: {why}\n", answer.path)),
             }
         }
     }

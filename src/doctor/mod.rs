@@ -8,6 +8,8 @@ mod projects;
 mod surroundings;
 pub mod timers;
 
+pub use surroundings::walls_in_words;
+
 use std::path::Path;
 
 use serde::Serialize;

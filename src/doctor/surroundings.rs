@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use jiff::tz::TimeZone;
+use runner_engine::walls::{Level, at_hand};
 use rustix::fs::{Access, access, statvfs};
 
 use super::Finding;
@@ -124,31 +125,39 @@ pub fn room_at(path: &Path) -> Option<Finding> {
     })
 }
 
+/// What walls would be made of here, for all who tell of it.
+///
+/// # Errors
+/// There is nothing, with what mends it.
+pub fn walls_in_words() -> Result<String, String> {
+    match at_hand() {
+        Some((level, parts)) => Ok(format!("{level} ({})", parts.join(", "))),
+        None => Err(format!(
+            "neither bubblewrap nor a kernel with Landlock is here, so no job's program is started; {BUBBLEWRAP}"
+        )),
+    }
+}
+
+/// What mends it.
+const BUBBLEWRAP: &str = "apt-get install bubblewrap";
+
 /// Whether the kernel can confine what jobs start.
 fn walls() -> Vec<Finding> {
-    let modules = std::fs::read_to_string("/sys/kernel/security/lsm").unwrap_or_default();
-    let path = home::setting("PATH").unwrap_or_default();
-    let bubblewrap = home::find_program("bwrap", &path).is_some();
-    match (modules.contains("landlock"), bubblewrap) {
-        (true, true) => Vec::new(),
-        (true, false) => vec![
+    match at_hand() {
+        Some((Level::FilesOnly, _)) => vec![
             Finding::note(
                 "walls",
-                "bubblewrap is not installed: sockets and the network stay open to jobs",
+                "bubblewrap is not installed: walls are files-only, and docs/guide/walls.md says what that leaves open",
             )
-            .mend("apt-get install bubblewrap"),
+            .mend(BUBBLEWRAP),
         ],
-        // Securityfs is often not mounted in containers: no word of Landlock proves nothing.
-        (false, true) => vec![Finding::note(
-            "walls",
-            "the kernel does not say that it has Landlock",
-        )],
-        (false, false) => vec![
+        Some(_) => Vec::new(),
+        None => vec![
             Finding::warning(
                 "walls",
-                "neither Landlock nor bubblewrap is seen here, so jobs cannot be confined",
+                "neither Landlock nor bubblewrap is here, so jobs cannot be confined and are refused",
             )
-            .mend("apt-get install bubblewrap"),
+            .mend(BUBBLEWRAP),
         ],
     }
 }

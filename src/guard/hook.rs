@@ -1,8 +1,10 @@
 //! `runner guard hook`: whether a tool that an agent is about to use would write out of bounds.
 //!
 //! ```text
-//! payload on standard input ──parse──> tool ──> paths that it would write ──> resolved ──> in bounds?
-//!      garbage, too long, any error of ours: refused                      yes: silence · no: refused
+//! payload ──parse──> tool ─┬─ known to write nothing ─────────────────────────────> silence
+//!                          ├─ a shell: what its line names as written ─┐
+//!                          └─ any other: every path in its input ──────┴> resolved ─> all in bounds?
+//!      garbage, too long, no path at all, any error of ours: refused      yes: silence · no: refused
 //! ```
 //!
 //! Claude Code runs it before each tool (`PreToolUse`) and goes by its exit code: only 2 refuses, and
@@ -17,7 +19,8 @@ use std::path::{Component, Path, PathBuf};
 
 use serde_json::Value;
 
-use super::shell::{self, Word};
+use super::shell::{self, Act, Word};
+use super::tools;
 
 /// No tool's input is longer.
 pub const LONGEST: u64 = 8 * 1024 * 1024;
@@ -29,6 +32,8 @@ pub struct Bounds {
     pub write: Vec<PathBuf>,
     /// And yet not these.
     pub keep: Vec<PathBuf>,
+    /// Tools beside the known ones that write nothing; one that ends in `*` names all that begin so.
+    pub reads: Vec<String>,
     /// What `~` and `$HOME` are.
     pub home: Option<PathBuf>,
 }
@@ -65,40 +70,30 @@ pub fn judge(payload: &[u8], bounds: &Bounds) -> Result<(), String> {
     let input = payload["tool_input"]
         .as_object()
         .ok_or("the payload has no tool_input")?;
-    let mut named = false;
-    for key in ["file_path", "notebook_path"] {
-        let writes = !["Read", "NotebookRead", "LS", "Glob", "Grep"].contains(&tool);
-        match input.get(key) {
-            Some(Value::String(path)) if writes => {
-                named = true;
-                bounds.allow(cwd, path)?;
-            }
-            Some(Value::String(_)) | None => {}
-            Some(_) => return Err(format!("{tool}: {key} is not text")),
-        }
+    if tools::reads(tool, &bounds.reads) {
+        return Ok(());
     }
-    match tool {
-        "Write" | "Edit" | "MultiEdit" | "NotebookEdit" if !named => {
-            Err(format!("{tool} names no file"))
-        }
-        "Bash" => {
-            let command = input.get("command").and_then(Value::as_str);
-            command_line(command.ok_or("Bash has no command")?, cwd, bounds)
-        }
-        _ => Ok(()),
+    if tool == "Bash" {
+        let command = input.get("command").and_then(Value::as_str);
+        return command_line(command.ok_or("Bash has no command")?, cwd, bounds);
     }
+    for path in tools::named(tool, input)? {
+        bounds.allow_named(cwd, path)?;
+    }
+    Ok(())
 }
 
 /// Every place that a command line names as one to write.
 fn command_line(line: &str, cwd: &Path, bounds: &Bounds) -> Result<(), String> {
     for word in shell::written(line)? {
         match word {
-            Word::Plain(path) => bounds.allow(cwd, &path)?,
-            Word::Home(rest) => {
+            Word::Plain(act, path) => bounds.allow_act(act, cwd, &path)?,
+            Word::Home(act, rest) => {
                 let home = bounds.home.as_deref().ok_or("~ means nothing here")?;
-                bounds.allow(home, &rest)?;
+                bounds.allow_act(act, home, &rest)?;
             }
             Word::Unknown(text) => {
+                let text: String = text.chars().take(80).collect();
                 return Err(format!(
                     "what {text:?} stands for cannot be known before it runs; name the path itself"
                 ));
@@ -114,20 +109,56 @@ impl Bounds {
     /// # Errors
     /// The reason.
     pub fn allow(&self, cwd: &Path, path: &str) -> Result<(), String> {
-        if path.contains('\0') || path.is_empty() {
-            return Err(format!("{path:?} is no path"));
+        self.inside(&place(cwd, path)?)
+    }
+
+    /// The same for a path as a tool takes it: blanks at its ends do not count, `~` is the home.
+    fn allow_named(&self, cwd: &Path, path: &str) -> Result<(), String> {
+        let path = path.trim_matches(|c: char| c.is_whitespace() || c == '\u{feff}');
+        let path = path.strip_prefix("file://").unwrap_or(path);
+        match path.strip_prefix('~') {
+            None => self.allow(cwd, path),
+            Some(rest) if rest.is_empty() || rest.starts_with('/') => {
+                let home = self.home.as_deref().ok_or("~ means nothing here")?;
+                self.allow(home, &format!(".{rest}"))
+            }
+            Some(_) => Err(format!("whose home {path:?} is cannot be known")),
         }
-        let whole = resolve(&cwd.join(path))?;
-        if ["/dev/null", "/dev/stdout", "/dev/stderr", "/dev/tty"]
-            .contains(&whole.to_str().unwrap_or(""))
-        {
+    }
+
+    /// Whether a command may do this to a place.
+    fn allow_act(&self, act: Act, cwd: &Path, path: &str) -> Result<(), String> {
+        let whole = place(cwd, path)?;
+        match act {
+            Act::Write => self.inside(&whole),
+            Act::Sweep => {
+                // The place itself, also where it is a link: that is what goes.
+                self.inside(&unfollowed(cwd, path)?)?;
+                self.inside(&whole)?;
+                match self.keep.iter().find(|keep| beneath(keep, &whole)) {
+                    None => Ok(()),
+                    Some(kept) => Err(format!(
+                        "{} holds what this job never writes ({})",
+                        whole.display(),
+                        kept.display()
+                    )),
+                }
+            }
+            Act::Commit => {
+                let mut folders = whole.ancestors();
+                let found = folders.find(|folder| folder.join(".git").symlink_metadata().is_ok());
+                self.inside(&found.unwrap_or(&whole).join(".git"))
+            }
+        }
+    }
+
+    /// Whether a real path is in bounds.
+    fn inside(&self, whole: &Path) -> Result<(), String> {
+        let known = ["/dev/null", "/dev/stdout", "/dev/stderr", "/dev/tty"];
+        if whole.to_str().is_some_and(|whole| known.contains(&whole)) {
             return Ok(());
         }
-        let kept = self
-            .keep
-            .iter()
-            .find(|keep| beneath(&whole, keep) || beneath(keep, &whole));
-        if let Some(kept) = kept.filter(|kept| beneath(&whole, kept)) {
+        if let Some(kept) = self.keep.iter().find(|keep| beneath(whole, keep)) {
             return Err(format!(
                 "{} belongs to what this job never writes ({})",
                 whole.display(),
@@ -141,6 +172,23 @@ impl Bounds {
             "{} is outside of what this job may write",
             whole.display()
         ))
+    }
+}
+
+/// The real path that `path` names, seen from `cwd`.
+fn place(cwd: &Path, path: &str) -> Result<PathBuf, String> {
+    if path.contains('\0') || path.is_empty() {
+        return Err(format!("{path:?} is no path"));
+    }
+    resolve(&cwd.join(path))
+}
+
+/// The same without following a link at its end.
+fn unfollowed(cwd: &Path, path: &str) -> Result<PathBuf, String> {
+    let path = cwd.join(path);
+    match (path.parent(), path.file_name()) {
+        (Some(parent), Some(name)) => Ok(resolve(parent)?.join(name)),
+        _ => resolve(&path),
     }
 }
 
@@ -197,6 +245,7 @@ mod tests {
         let bounds = Bounds {
             write: vec![root.join("work")],
             keep: vec![root.join("work/.claude"), root.join("work/.git/config")],
+            reads: vec!["mcp__wiki__*".to_owned()],
             home: Some(root.clone()),
         };
         let ask = |tool: &str, input: Value| {

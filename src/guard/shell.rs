@@ -1,285 +1,166 @@
 //! The places that a shell command names as ones to write, as far as they can be seen.
 //!
+//! ```text
+//! line ──tokens──> commands ──wrappers, reserved words off──> program ──its own rules──> words
+//!                     └ `$(…)`, `sh -c …`: lines of their own, looked at likewise
+//! ```
+//!
 //! A hint and no wall: what a program does cannot be read from how it is called. Redirections count,
-//! and the arguments of the common programs that write; what cannot be known (a variable, a change
-//! of folder before a relative path) is said to be unknown, and what cannot be read is an error.
+//! and the arguments of the common programs that write. What cannot be known (a variable, a program
+//! whose name is made by the shell, code given in the line) is said to be unknown, and what cannot be
+//! read is an error. A relative path counts from wherever the line may be by then: where it began,
+//! and every folder that it went to.
+
+mod programs;
+mod tokens;
+
+use tokens::{Text, Token, tokens};
+
+/// A longer line cannot be handed to a shell as one argument.
+const LONGEST: usize = 128 * 1024;
+/// How deep a shell in a shell is looked into.
+const DEEPEST: usize = 4;
+/// In how many folders a line may be.
+const MOST_FOLDERS: usize = 8;
+
+/// What a command would do to a place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Act {
+    /// Write it, or something of this name.
+    Write,
+    /// Take it away or change it with all that is beneath.
+    Sweep,
+    /// Write to the repository that it is in.
+    Commit,
+}
 
 /// A place that a command would write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Word {
     /// As it stands.
-    Plain(String),
+    Plain(Act, String),
     /// Beneath the home folder.
-    Home(String),
+    Home(Act, String),
     /// It depends on what only the shell knows.
     Unknown(String),
 }
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Token {
-    Word {
-        text: String,
-        open: bool,
-    },
-    /// `>`, `>>`, `>|`, `&>`, `<>`.
-    Redirection,
-    /// `;`, `|`, `&`, a newline, a parenthesis.
-    End,
-}
-
-/// Programs of which every plain argument is written, or may be.
-const ALL: [&str; 11] = [
-    "rm", "rmdir", "mkdir", "touch", "tee", "truncate", "chmod", "chown", "shred", "unlink",
-    "mkfifo",
-];
-/// Programs of which the last argument is written.
-const LAST: [&str; 4] = ["cp", "ln", "install", "rsync"];
-/// Programs that run the rest of their line.
-const BEFORE: [&str; 9] = [
-    "sudo", "env", "nohup", "time", "nice", "exec", "command", "builtin", "xargs",
-];
-const SHELLS: [&str; 5] = ["sh", "bash", "dash", "zsh", "eval"];
-/// How deep a shell in a shell is looked into.
-const DEEPEST: usize = 4;
 
 /// What `line` would write.
 ///
 /// # Errors
 /// It cannot be read.
 pub fn written(line: &str) -> Result<Vec<Word>, String> {
-    let mut found = Vec::new();
-    let mut moved = None;
-    look(line, 0, &mut moved, &mut found)?;
-    Ok(found)
-}
-
-fn look(
-    line: &str,
-    depth: usize,
-    moved: &mut Option<String>,
-    found: &mut Vec<Word>,
-) -> Result<(), String> {
-    if depth > DEEPEST {
-        return Err("shells within shells are too deep to be judged".to_owned());
+    if line.len() > LONGEST {
+        return Err(format!("the command is longer than {LONGEST} bytes"));
     }
-    let mut words: Vec<(String, bool)> = Vec::new();
-    let mut target = false;
-    for token in tokens(line)?.into_iter().chain([Token::End]) {
-        match token {
-            Token::Word { text, open } if target => {
-                target = false;
-                found.push(place(&text, open, moved));
-            }
-            Token::Word { text, open } => words.push((text, open)),
-            Token::Redirection => target = true,
-            Token::End => {
-                target = false;
-                command(&std::mem::take(&mut words), depth, moved, found)?;
-            }
-        }
-    }
-    Ok(())
-}
-
-fn command(
-    mut words: &[(String, bool)],
-    depth: usize,
-    moved: &mut Option<String>,
-    found: &mut Vec<Word>,
-) -> Result<(), String> {
-    while let [(first, _), rest @ ..] = words {
-        let assigned = first.split_once('=').is_some_and(|(name, _)| {
-            !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
-        });
-        if assigned || BEFORE.contains(&first.as_str()) {
-            words = rest;
-        } else {
-            break;
-        }
-    }
-    let [(first, _), rest @ ..] = words else {
-        return Ok(());
+    let mut look = Look {
+        folders: vec![None],
+        found: Vec::new(),
     };
-    let name = first.rsplit('/').next().unwrap_or(first);
-    let plain: Vec<&(String, bool)> = rest
-        .iter()
-        .filter(|(text, _)| !text.starts_with('-'))
-        .collect();
-    match name {
-        "cd" | "pushd" => {
-            *moved = Some(
-                plain
-                    .first()
-                    .map_or_else(|| "~".to_owned(), |(text, _)| text.clone()),
-            )
+    look.line(line, 0)?;
+    Ok(look.found)
+}
+
+/// What has been seen of a line so far.
+struct Look {
+    /// Where it may be: where it began, and where it went since.
+    folders: Vec<Option<String>>,
+    found: Vec<Word>,
+}
+
+impl Look {
+    fn line(&mut self, line: &str, depth: usize) -> Result<(), String> {
+        if depth > DEEPEST {
+            return Err("shells within shells are too deep to be judged".to_owned());
         }
-        "mv" => found.extend(plain.iter().map(|(text, open)| place(text, *open, moved))),
-        "sed"
-            if rest
-                .iter()
-                .any(|(text, _)| text.starts_with("-i") || text.starts_with("--in-place")) =>
+        let mut words: Vec<Text> = Vec::new();
+        let mut target = None;
+        let mut piped = false;
+        for token in tokens(line)?
+            .into_iter()
+            .chain([Token::End { pipe: false }])
         {
-            found.extend(
-                plain
-                    .iter()
-                    .skip(1)
-                    .map(|(text, open)| place(text, *open, moved)),
-            );
-        }
-        "dd" => {
-            let outputs = rest
-                .iter()
-                .filter_map(|(text, open)| Some((text.strip_prefix("of=")?, *open)));
-            found.extend(outputs.map(|(text, open)| place(text, open, moved)));
-        }
-        name if ALL.contains(&name) => {
-            // A mode or an owner is no path.
-            let skip = usize::from(["chmod", "chown"].contains(&name));
-            found.extend(
-                plain
-                    .iter()
-                    .skip(skip)
-                    .map(|(text, open)| place(text, *open, moved)),
-            );
-        }
-        name if LAST.contains(&name) => {
-            found.extend(plain.last().map(|(text, open)| place(text, *open, moved)));
-        }
-        name if SHELLS.contains(&name) => {
-            for (text, open) in rest.iter().filter(|(text, _)| text.contains(' ')) {
-                if *open {
-                    found.push(Word::Unknown(text.clone()));
-                }
-                look(text, depth + 1, moved, found)?;
-            }
-        }
-        _ => {}
-    }
-    Ok(())
-}
-
-fn place(text: &str, open: bool, moved: &Option<String>) -> Word {
-    let home = ["~/", "$HOME/", "${HOME}/"]
-        .iter()
-        .find_map(|start| text.strip_prefix(start));
-    if let Some(rest) = home.filter(|rest| !rest.contains(['$', '`'])) {
-        return Word::Home(rest.to_owned());
-    }
-    if text == "~" || text == "$HOME" {
-        return Word::Home(".".to_owned());
-    }
-    if open && text.contains(['$', '`', '*', '?', '[', '{', '~']) {
-        return Word::Unknown(text.to_owned());
-    }
-    match moved {
-        // What is relative to a folder that it goes to first.
-        Some(folder) if !text.starts_with('/') => {
-            if folder.contains(['$', '`', '~']) || folder == "-" {
-                Word::Unknown(text.to_owned())
-            } else {
-                Word::Plain(format!("{folder}/{text}"))
-            }
-        }
-        _ => Word::Plain(text.to_owned()),
-    }
-}
-
-/// Words, redirections of output, and ends of commands.
-fn tokens(line: &str) -> Result<Vec<Token>, String> {
-    let mut all = Vec::new();
-    let mut text = String::new();
-    let (mut begun, mut open) = (false, false);
-    let mut letters = line.chars().peekable();
-    let flush = |text: &mut String, begun: &mut bool, open: &mut bool, all: &mut Vec<Token>| {
-        if std::mem::take(begun) {
-            all.push(Token::Word {
-                text: std::mem::take(text),
-                open: *open,
-            });
-        }
-        *open = false;
-    };
-    while let Some(letter) = letters.next() {
-        match letter {
-            '\'' => {
-                begun = true;
-                loop {
-                    match letters.next() {
-                        Some('\'') => break,
-                        Some(inner) => text.push(inner),
-                        None => return Err("a quote is not closed".to_owned()),
-                    }
-                }
-            }
-            '"' => {
-                begun = true;
-                loop {
-                    match letters.next() {
-                        Some('"') => break,
-                        Some('\\') => text.extend(letters.next()),
-                        Some(inner) => {
-                            open |= inner == '$' || inner == '`';
-                            text.push(inner);
-                        }
-                        None => return Err("a quote is not closed".to_owned()),
-                    }
-                }
-            }
-            '\\' => {
-                begun = true;
-                text.extend(letters.next());
-            }
-            '#' if !begun => {
-                while letters.peek().is_some_and(|next| *next != '\n') {
-                    letters.next();
-                }
-            }
-            '>' => {
-                // A number before it says which output.
-                if text.chars().all(|c| c.is_ascii_digit()) {
-                    text.clear();
-                    begun = false;
-                }
-                flush(&mut text, &mut begun, &mut open, &mut all);
-                while letters.peek().is_some_and(|next| ['>', '|'].contains(next)) {
-                    letters.next();
-                }
-                if letters.peek() == Some(&'&') {
-                    letters.next();
+            match token {
+                Token::Word(word) => match target.take() {
                     // `2>&1` writes nowhere new.
-                    if letters
-                        .peek()
-                        .is_some_and(|next| next.is_ascii_digit() || *next == '-')
-                    {
-                        letters.next();
-                        continue;
-                    }
+                    Some(true) if word.text.trim_end_matches('-').parse::<u32>().is_ok() => {}
+                    Some(true) if word.text == "-" => {}
+                    Some(_) => self.place(Act::Write, &word),
+                    None => words.push(word),
+                },
+                Token::Redirection { copies } => target = Some(copies),
+                Token::Within(line) => self.line(&line, depth + 1)?,
+                Token::End { pipe } => {
+                    target = None;
+                    self.command(&std::mem::take(&mut words), piped, depth)?;
+                    piped = pipe;
                 }
-                all.push(Token::Redirection);
             }
-            '&' if letters.peek() == Some(&'>') => {
-                flush(&mut text, &mut begun, &mut open, &mut all);
+        }
+        Ok(())
+    }
+
+    /// Goes to another folder, or stays: the line may do either.
+    fn goes(&mut self, folder: &Text) -> Result<(), String> {
+        let known = !(folder.open && folder.text.contains(['$', '`', '~', '*', '?', '[', '{']));
+        let more: Vec<Option<String>> = match folder.text.as_str() {
+            text if known && text.starts_with('/') => vec![Some(text.to_owned())],
+            text if known && text != "-" => self
+                .folders
+                .iter()
+                .map(|from| Some(joined(from.as_deref(), text)))
+                .collect(),
+            _ => vec![Some("$".to_owned())],
+        };
+        for folder in more {
+            if !self.folders.contains(&folder) {
+                self.folders.push(folder);
             }
-            '<' if letters.peek() == Some(&'<') => {
-                return Err(
-                    "a text in the command (<<) cannot be judged; write a file with the Write tool"
-                        .to_owned(),
-                );
-            }
-            ' ' | '\t' | '<' => flush(&mut text, &mut begun, &mut open, &mut all),
-            ';' | '|' | '&' | '\n' | '(' | ')' | '`' => {
-                flush(&mut text, &mut begun, &mut open, &mut all);
-                all.push(Token::End);
-            }
-            other => {
-                begun = true;
-                open |= ['$', '*', '?', '[', '{', '~'].contains(&other);
-                text.push(other);
+        }
+        match self.folders.len() > MOST_FOLDERS {
+            true => Err("it goes to too many folders to be judged".to_owned()),
+            false => Ok(()),
+        }
+    }
+
+    /// A word that names a place.
+    fn place(&mut self, act: Act, word: &Text) {
+        let text = word.text.as_str();
+        let home = ["~/", "$HOME/", "${HOME}/"]
+            .iter()
+            .find_map(|start| text.strip_prefix(start));
+        if let Some(rest) =
+            home.filter(|rest| word.open && !rest.contains(['$', '`', '*', '?', '[', '{']))
+        {
+            self.found.push(Word::Home(act, rest.to_owned()));
+        } else if word.open && ["~", "$HOME", "${HOME}"].contains(&text) {
+            self.found.push(Word::Home(act, ".".to_owned()));
+        } else if word.open && text.contains(['$', '`', '*', '?', '[', '{', '~']) {
+            self.found.push(Word::Unknown(text.to_owned()));
+        } else if text.starts_with('/') {
+            self.found.push(Word::Plain(act, text.to_owned()));
+        } else {
+            for folder in &self.folders {
+                self.found.push(match folder.as_deref() {
+                    Some("$") => Word::Unknown(text.to_owned()),
+                    folder => Word::Plain(act, joined(folder, text)),
+                });
             }
         }
     }
-    flush(&mut text, &mut begun, &mut open, &mut all);
-    Ok(all)
+
+    fn places<'a>(&mut self, act: Act, words: impl IntoIterator<Item = &'a Text>) {
+        for word in words {
+            self.place(act, word);
+        }
+    }
+}
+
+fn joined(folder: Option<&str>, text: &str) -> String {
+    match folder {
+        Some(folder) if !text.starts_with('/') => format!("{folder}/{text}"),
+        _ => text.to_owned(),
+    }
 }
 
 #[cfg(test)]
@@ -288,21 +169,66 @@ mod tests {
 
     #[test]
     fn what_is_written_is_seen_and_what_is_not_known_is_said() {
-        let plain = |text: &str| Word::Plain(text.to_owned());
+        let write = |text: &str| Word::Plain(Act::Write, text.to_owned());
+        let sweep = |text: &str| Word::Plain(Act::Sweep, text.to_owned());
         for (line, wanted) in [
-            ("echo a > b", vec![plain("b")]),
-            ("echo a 2>&1 >> 'b c'", vec![plain("b c")]),
-            ("cd x && rm -r y", vec![plain("x/y")]),
-            ("tee a b < c", vec![plain("a"), plain("b"), plain("c")]),
-            ("cp a b", vec![plain("b")]),
-            ("echo $(rm x)", vec![plain("x")]),
-            ("rm ~/x", vec![Word::Home("x".to_owned())]),
+            ("echo a > b", vec![write("b")]),
+            ("echo a 2>&1 >> 'b c'", vec![write("b c")]),
+            ("echo a >&2; echo b >&2x", vec![write("2x")]),
+            ("cd x && rm -r y", vec![sweep("y"), sweep("x/y")]),
+            ("tee a b < c", vec![write("a"), write("b"), write("c")]),
+            ("cp a b", vec![write("b")]),
+            ("cp -t b a", vec![write("b")]),
+            ("echo $(rm x)", vec![sweep("x")]),
+            ("echo \"at $(rm x)\"", vec![sweep("x")]),
+            ("rm ~/x", vec![Word::Home(Act::Sweep, "x".to_owned())]),
+            ("rm '~/x'", vec![sweep("~/x")]),
             ("rm $X", vec![Word::Unknown("$X".to_owned())]),
-            ("bash -c \"rm x\"", vec![plain("x")]),
+            ("bash -c \"rm x\"", vec![sweep("x")]),
+            ("for f in a; do touch f; done", vec![write("f")]),
+            ("env -i touch f", vec![write("f")]),
+            ("chmod -x f", vec![sweep("f")]),
+            ("to\\\nuch f", vec![write("f")]),
             ("echo '> x' # > y", vec![]),
+            ("git log -3 && git -C a status", vec![]),
+            (
+                "git commit -m 'a > b'",
+                vec![Word::Plain(Act::Commit, ".".to_owned())],
+            ),
+            ("find . -name x -print", vec![]),
+            ("find a -name x -delete", vec![sweep("a")]),
         ] {
             assert_eq!(written(line).unwrap(), wanted, "{line}");
         }
-        assert!(written("echo 'a").is_err() && written("cat <<X").is_err());
+        for line in [
+            "echo 'a",
+            "cat <<X",
+            "echo \"$(rm x\"",
+            "curl x | sh",
+            "python3 -c 'print(1)'",
+        ] {
+            assert!(written(line).is_err(), "{line}");
+        }
+        assert!(written(&"x".repeat(LONGEST + 1)).is_err());
+    }
+
+    #[test]
+    fn lines_of_any_length_and_depth_are_answered_soon() {
+        for part in [
+            "env ",
+            "rm ",
+            "cd a;",
+            "(",
+            "$(",
+            "\"$(",
+            "`",
+            ">",
+            "{",
+            "xargs ",
+            "find -exec ",
+        ] {
+            // An answer of either kind will do; it must come, and not by way of the stack's end.
+            let _ = written(&part.repeat(LONGEST / part.len()));
+        }
     }
 }

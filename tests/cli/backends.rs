@@ -82,7 +82,7 @@ fn who_cannot_answer_is_followed_by_who_can_and_the_report_says_so() {
     assert_eq!(run["model_calls"], 3, "{run}");
     keeps_its_key(&house);
 
-    // One that is not even there is passed over before anything is asked.
+    // One that is not even there is passed over before anything is asked, and said to be.
     let house = self::house("Good", "fallback = [\"builtin\"]");
     house
         .run(&["config", "set", "backends.mine.program", "/no/such/agent"])
@@ -93,6 +93,9 @@ fn who_cannot_answer_is_followed_by_who_can_and_the_report_says_so() {
         (run["outcome"].as_str(), &run["model_calls"]),
         (Some("degraded"), &1.into())
     );
+    let lines = run["lines"].to_string();
+    assert!(lines.contains("was not asked: mine:"), "{run}");
+    assert!(!lines.contains("did not answer"), "{run}");
 
     // An answer that cannot be used is nobody else's affair.
     let house = self::house("Empty", "fallback = [\"builtin\"]");
@@ -133,6 +136,18 @@ fn a_check_says_what_is_there_and_ends_with_what_is_missing() {
         .run(&["backends", "check", "mine"])
         .ends(0)
         .says("ANTHROPIC_API_KEY is set");
+    let walls = house.run(&["backends", "check", "mine"]).out;
+    let walls = walls.lines().find(|line| line.contains("walls")).unwrap();
+    let status = house.run(&["status", "--json"]).ends(0).json();
+    let level = status["walls"].as_str().unwrap();
+    assert!(
+        walls.contains("ok") && walls.contains(level),
+        "{walls} {level}"
+    );
+    house
+        .run(&["status"])
+        .ends(0)
+        .says(&format!("walls {level}"));
     house.run(&["backends", "check", "builtin"]).ends(0);
     house
         .run(&["backends", "check", "mind"])
@@ -177,4 +192,49 @@ fn fallbacks_that_lead_nowhere_are_refused_with_their_place() {
         let house = house("Good", &format!("fallback = {fallback}"));
         house.run(&["config", "check"]).ends(78).says(why);
     }
+}
+
+#[test]
+fn a_fallback_whose_pool_has_no_room_is_not_asked() {
+    let house = house("NoAuth", "pool = \"local\"\nfallback = [\"other\"]");
+    let keys = house.root().join("other-keys");
+    let calls = house.root().join("other-calls");
+    let text = format!(
+        "CODEX_API_KEY=k\nSITUATION=Good\nCALLS={}\n",
+        calls.display()
+    );
+    fs::write(&keys, text).unwrap();
+    fs::set_permissions(&keys, Permissions::from_mode(0o600)).unwrap();
+    // Two calls a run, one of each: the second run does not fit into what the first one left.
+    house.configure(&format!(
+        "[backends.other]\ntype = \"codex\"\nprogram = \"{FAKES}/codex\"\nenv_file = \"{}\"\n\
+         pool = \"max\"\n[jobs.ask.budget]\ncalls = 2\n",
+        keys.display()
+    ));
+    let user = house.root().join("config/runner/config.toml");
+    fs::create_dir_all(user.parent().unwrap()).unwrap();
+    fs::write(
+        &user,
+        "[pools.local]\nunlimited = true\n[pools.max.week]\ncalls = 3\n",
+    )
+    .unwrap();
+    let asked = || fs::read_to_string(&calls).map_or(0, |text| text.lines().count());
+    house.run(&["run", "ask"]);
+    assert_eq!((asked(), &last(&house)["model_calls"]), (1, &2.into()));
+    let dry = house.run(&["run", "ask", "--dry-run"]);
+    assert!(
+        dry.out.contains("is not asked: other: pool max"),
+        "{}{}",
+        dry.out,
+        dry.err
+    );
+    let said = house.run(&["run", "ask"]).ends(77);
+    let run = last(&house);
+    assert_eq!(asked(), 1, "the pool has one call left, the run needs two");
+    assert_eq!(
+        (run["class"].as_str(), &run["model_calls"]),
+        (Some("auth"), &1.into()),
+        "{run}{}",
+        said.err
+    );
 }

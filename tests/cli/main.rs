@@ -23,6 +23,7 @@ mod dream_bench;
 mod dry;
 mod dst;
 mod following;
+mod hook;
 mod house;
 mod kills;
 mod ledger;

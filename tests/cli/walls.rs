@@ -292,7 +292,7 @@ fn scopes_and_leaks_are_answered() {
             "dreams/state.json",
         ])
         .ends(0)
-        .says("dreams/state.json: yes");
+        .says("dreams/state.json: may be written");
     house
         .run(&[
             "guard",
@@ -303,7 +303,7 @@ fn scopes_and_leaks_are_answered() {
             "README.md",
         ])
         .ends(1)
-        .says("README.md: no");
+        .says("README.md: must not be written");
     let json = house
         .run(&["guard", "leak", "--json", "dreams/state.json", "README.md"])
         .ends(1)

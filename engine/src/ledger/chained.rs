@@ -6,6 +6,11 @@
 //!                                              yes: they are held too · no: it is not asked
 //! ```
 //!
+//! They are held when the run begins and not when a fallback's turn comes: then the run has spent time
+//! and money already, other runs have taken the room in between, and a run that cannot go on is a worse
+//! end than a pool that was held for nothing until it was settled. What is held in vain is given back
+//! with the run, but for what was spent.
+//!
 //! All accounts that are held are charged all that the run used, whoever used it: too much is
 //! charged at times, too little never. Must never make the run smaller than it would be without its
 //! fallbacks, and never leave one in the chain whose accounts are not held.

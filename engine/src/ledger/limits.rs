@@ -86,14 +86,16 @@ impl Ledger {
         })
     }
 
-    /// Forgets the limit of a pool: it answers. Writes nothing where none is noted.
-    pub fn clear_limit(&mut self, pool: &str) -> Result<()> {
+    /// Forgets the limit of a pool that answered a request of the moment `asked`: what was refused
+    /// since then may be newer than that answer, and stays. One that was noted later than `now` was
+    /// noted before the clock was set back. Writes nothing where none is noted.
+    pub fn clear_limit(&mut self, pool: &str, asked: Timestamp, now: Timestamp) -> Result<()> {
         if self.view(|db| noted(db, pool))?.is_none() {
             return Ok(());
         }
         self.write(|tx| {
-            tx.prepare_cached("DELETE FROM limits WHERE pool = ?1")?
-                .execute([pool])?;
+            tx.prepare_cached("DELETE FROM limits WHERE pool = ?1 AND (noted < ?2 OR noted > ?3)")?
+                .execute(params![pool, millis(asked), millis(now)])?;
             Ok(())
         })
     }

@@ -18,8 +18,7 @@ use std::process::Child;
 use std::sync::{Mutex, MutexGuard};
 
 use rustix::process::{
-    Pid, Signal, WaitId, WaitIdOptions, getpgrp, getpid, kill_process_group, set_child_subreaper,
-    waitid,
+    Pid, Signal, WaitId, WaitIdOptions, getpid, kill_process_group, set_child_subreaper, waitid,
 };
 
 use super::supervisor::Status;
@@ -231,8 +230,11 @@ fn reap_adopted(children: &BTreeMap<u32, String>) {
     }
 }
 
+/// The process group of this process; 0 where it began outside of this process namespace, which is
+/// also what the kernel says of every other process of that group here.
 fn own_group() -> u32 {
-    getpgrp().as_raw_nonzero().get().unsigned_abs()
+    // `getpgrp` takes it for granted that there is a number.
+    tree::stat(std::process::id()).map_or(0, |stat| stat.group)
 }
 
 #[cfg(test)]

@@ -226,6 +226,54 @@ fn tokens_are_priced_and_without_a_price_money_is_charged_as_reserved() {
 }
 
 #[test]
+fn a_failure_that_states_that_it_used_nothing_is_charged_its_call() {
+    let nothing = Event::Usage(usage(0, Some(0)));
+    let cannot = End::Fails(BackendError::Unavailable {
+        why: "overloaded".to_owned(),
+    });
+    for (events, end, free) in [
+        (&[nothing][..], cannot.clone(), true),
+        // Nobody stated anything.
+        (&[], cannot.clone(), false),
+        // Something was used, and what was answered in part is not known to be all.
+        (&[Event::Usage(usage(3, None))], cannot.clone(), false),
+        (&[nothing, Event::Text("on it")], cannot, false),
+        // It was cut off: what it had said so far was not its last word.
+        (
+            &[nothing],
+            End::Fails(BackendError::Cancelled {
+                why: "stopped".to_owned(),
+            }),
+            false,
+        ),
+    ] {
+        let mut place = place();
+        let (settled, row) = pass(&mut place, events, end);
+        assert!(!settled.outcome.placed(), "{settled:?}");
+        let spent = place.ledger.spent_by(&row.id).unwrap();
+        assert_eq!(
+            (spent.calls, spent.tokens == 0),
+            (1, free),
+            "{events:?}: {spent:?}"
+        );
+    }
+}
+
+#[test]
+fn an_answer_forgets_no_refusal_that_came_after_its_question() {
+    let mut place = place();
+    let now = at(1);
+    place
+        .ledger
+        .note_limit("max", Some(at(9)), "others met it", now)
+        .unwrap();
+    let (settled, _) = pass(&mut place, &[], End::Answers(Some(usage(1, Some(1)))));
+    assert!(settled.outcome.placed(), "{settled:?}");
+    let limit = place.ledger.limit("max", at(2)).unwrap();
+    assert_eq!(limit.map(|limit| limit.until), Some(at(9)));
+}
+
+#[test]
 fn what_is_billed_beyond_the_subscription_is_stopped_and_holds_the_pool() {
     let mut place = place();
     let reset = at(5);
@@ -271,7 +319,7 @@ fn a_refusal_defers_by_its_time_costs_a_call_and_is_forgotten_at_the_next_answer
     assert_eq!((spent.calls, spent.tokens, spent.micros), (1, 0, 0));
     assert_eq!(place.ledger.limit("max", at(8)).unwrap().unwrap().streak, 1);
     // No time, or one that is past: it waits, and longer each time that its wait was for nothing.
-    place.ledger.clear_limit("max").unwrap();
+    place.ledger.clear_limit("max", at(9), at(9)).unwrap();
     let mut waits = Vec::new();
     for said in [None, Some(at(1)), None] {
         let (settled, row) = pass(&mut place, &[], limited(said));

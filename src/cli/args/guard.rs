@@ -12,7 +12,8 @@ pub enum GuardCommand {
     /// The PreToolUse hook of an agent: its payload on standard input; exit code 2 refuses the tool
     ///
     /// It refuses early and says why; the walls hold whatever gets past it. What goes wrong in it
-    /// refuses too. Without any bounds everything that writes is refused.
+    /// refuses too, and so does a tool that is not known and names no path. Without any bounds
+    /// everything that writes is refused.
     #[command(after_help = "Example: runner guard hook --job licences < payload.json")]
     Hook {
         /// A folder or file that may be written (may be repeated)
@@ -24,6 +25,10 @@ pub enum GuardCommand {
         /// The bounds of this job
         #[arg(long)]
         job: Option<String>,
+        /// A tool beside the known ones that writes nothing: a name, or its beginning and * (may be
+        /// repeated)
+        #[arg(long, value_name = "TOOL")]
+        reads: Vec<String>,
     },
     /// Whether a job may write each path; exit code 1 when one may not
     #[command(

@@ -444,7 +444,7 @@ impl Work {
             self.backends.first,
         )
         .paying(spending)
-        .with_fallbacks(others, self.backends.fell);
+        .with_fallbacks(others, self.backends.passed);
         match perform(context, spec) {
             Ok(settled) => Ok(settled.outcome),
             Err(error @ (PerformError::TakenOver | PerformError::Unfinished(_))) => {

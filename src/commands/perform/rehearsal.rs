@@ -173,9 +173,9 @@ impl<'h> Stage<'h> {
         let backend = backends.first;
         let described = backend.describe();
         told.backend_name = backend.name().to_owned();
-        let passed = backends.fell.into_iter();
+        let passed = backends.passed.into_iter();
         told.notes
-            .extend(passed.map(|one| format!("is passed over: {one}")));
+            .extend(passed.map(|one| format!("is not asked: {one}")));
         told.want = want;
         told.backend = Some(described);
         for level in &levels {

@@ -56,16 +56,16 @@ pub(super) struct Backends {
     pub first: Arc<dyn Backend>,
     /// Who is asked when it cannot answer, in order.
     pub others: Vec<Arc<dyn Backend>>,
-    /// Who was passed over, and why.
-    pub fell: Vec<String>,
+    /// Who was passed over and is never asked, and why.
+    pub passed: Vec<String>,
 }
 
 impl Backends {
-    fn only(first: Arc<dyn Backend>, fell: Vec<String>) -> Self {
+    fn only(first: Arc<dyn Backend>, passed: Vec<String>) -> Self {
         Self {
             first,
             others: Vec::new(),
-            fell,
+            passed,
         }
     }
 }
@@ -150,7 +150,7 @@ impl<'a> Setting<'a> {
             clock: &self.home.clock,
         };
         let mut left: VecDeque<_> = chain(&self.spec, &self.here).into();
-        let mut fell = Vec::new();
+        let mut passed = Vec::new();
         while let Some(spec) = left.pop_front() {
             let built = build(spec, &around);
             let ready = built.as_ref().map_err(Clone::clone);
@@ -163,7 +163,7 @@ impl<'a> Setting<'a> {
             match (built, ready) {
                 // The last one's preflight is told of at admission.
                 (Ok(first), Err(error)) if left.is_empty() || !moves_on(&error) => {
-                    return Ok(Backends::only(first, fell));
+                    return Ok(Backends::only(first, passed));
                 }
                 (Err(error), _) if left.is_empty() || !moves_on(&error) => {
                     return Err(refuse(error.class(), error.to_string()));
@@ -171,7 +171,7 @@ impl<'a> Setting<'a> {
                 (_, Err(error)) => {
                     let why = self.redactor.redact(&error.to_string()).into_owned();
                     tracing::warn!(backend = spec.name, why, "is passed over");
-                    fell.push(format!("{}: {why}", spec.name));
+                    passed.push(format!("{}: {why}", spec.name));
                 }
                 (Ok(first), Ok(())) => {
                     let others = left.into_iter().map(|spec| build(spec, &around));
@@ -186,7 +186,7 @@ impl<'a> Setting<'a> {
                     return Ok(Backends {
                         first,
                         others,
-                        fell,
+                        passed,
                     });
                 }
                 (Err(_), Ok(())) => unreachable!("what was not made is not ready"),
@@ -311,11 +311,11 @@ impl<'a> Setting<'a> {
                 continue;
             };
             let why = format!(
-                "is not asked: {} has {} {} left, this run may need {}",
+                "{} has {} {} left, and this run may need {}",
                 short.level, short.left, short.unit, short.wanted
             );
             tracing::warn!(backend = backend.name(), why, "is left out");
-            backends.fell.push(format!("{}: {why}", backend.name()));
+            backends.passed.push(format!("{}: {why}", backend.name()));
         }
         Ok(held)
     }

@@ -19,6 +19,8 @@ pub(super) struct StatusJson {
     pub(super) paused: Option<PausedJson>,
     pub(super) daemon: Option<DaemonJson>,
     pub(super) ticks: TicksJson,
+    /// What a run's walls would be made of on this host; absent where there is nothing.
+    pub(super) walls: Option<String>,
     /// Requested and running, of all projects, whoever started them.
     pub(super) live_runs: usize,
     pub(super) projects: Vec<ProjectJson>,

@@ -21,12 +21,20 @@ pub(super) fn text(status: &StatusJson) -> String {
     if let Some(trouble) = &status.ticks.trouble {
         out.push_str(&format!("NO TICKS: {trouble}\n"));
     }
+    if status.walls.is_none() {
+        out.push_str(
+            "NO WALLS: programs of jobs are refused here; `runner doctor` says what mends it\n",
+        );
+    }
     for project in &status.projects {
         out.push_str(&format!("{}\n", project.path));
         out.push_str(&show::table(&rows(status, project)));
     }
     if let Some(pause) = &status.paused {
         out.push_str(&format!("everything is paused {}\n", words(pause)));
+    }
+    if let Some(walls) = &status.walls {
+        out.push_str(&format!("walls {walls}\n"));
     }
     out.push_str(&daemon(status));
     out

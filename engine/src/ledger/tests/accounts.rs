@@ -294,7 +294,15 @@ fn a_limit_holds_for_its_pool_and_grows_only_after_its_wait() {
         assert!(limit.why.contains("which has passed"), "{}", limit.why);
         at = limit.until;
     }
-    ledger.clear_limit("max").unwrap();
+    // An answer to what was asked before the last refusal says nothing of it.
+    let noted = later(61 + 10 + 20);
+    ledger.clear_limit("max", noted, at).unwrap();
+    assert!(ledger.limit("max", later(92)).unwrap().is_some());
+    ledger.clear_limit("max", later(92), at).unwrap();
+    assert_eq!(ledger.limit("max", later(92)).unwrap(), None);
+    assert_eq!(ledger.note_limit("max", None, "", at).unwrap().streak, 1);
+    // One that a clock noted which was ahead is no newer.
+    ledger.clear_limit("max", now(), now()).unwrap();
     assert_eq!(ledger.note_limit("max", None, "", at).unwrap().streak, 1);
     // A clock set back for a year does not make it hold for a year.
     let past = later(-365 * 24 * 60);

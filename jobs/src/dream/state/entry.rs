@@ -1,0 +1,152 @@
+//! One entry of `dreams/state.json` as it is written: what a pass or an act changes of it, and
+//! everything else byte for byte as it was.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use jiff::Timestamp;
+use serde::de::{MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
+use serde_json::value::RawValue;
+use serde_json::{Value, to_string};
+
+use super::{Change, Mark};
+
+/// The keys of an entry with their values, as they are written.
+#[derive(Default)]
+pub(super) struct Keys<'a>(Vec<(Cow<'a, str>, Cow<'a, str>)>);
+
+impl<'a> Keys<'a> {
+    /// Those of an entry that [`State::parse`] has read.
+    pub(super) fn of(entry: &'a str) -> Self {
+        // Both pass over what they need not know in the same way, so what one reads the other does.
+        serde_json::from_str(entry).expect("the entry was read as an object before")
+    }
+
+    /// A key's value, as it is written.
+    pub(super) fn get(&self, key: &str) -> Option<&str> {
+        let named =
+            |name: &str| serde_json::from_str::<Cow<'_, str>>(name).is_ok_and(|name| name == key);
+        let found = self.0.iter().find(|(name, _)| named(name));
+        found.map(|(_, value)| value.as_ref())
+    }
+
+    /// Adds an element to a list; whatever else stands there stays as it is.
+    fn push(&mut self, key: &str, element: &Value) {
+        let element = to_string(element).expect("a history has string keys only");
+        let Some(old) = self.get(key) else {
+            let list = format!("[{element}]");
+            self.0.push((format!("{key:?}").into(), list.into()));
+            return;
+        };
+        let Some(open) = old
+            .trim_end()
+            .strip_suffix(']')
+            .filter(|_| old.starts_with('['))
+        else {
+            return;
+        };
+        let comma = if open.trim_start_matches('[').trim().is_empty() {
+            ""
+        } else {
+            ","
+        };
+        let list = format!("{}{comma}{element}]", open.trim_end());
+        for (name, value) in &mut self.0 {
+            if serde_json::from_str::<Cow<'_, str>>(name).is_ok_and(|name| name == key) {
+                *value = list.clone().into();
+            }
+        }
+    }
+
+    /// Gives a key this value; one that is there keeps its own unless `always`.
+    fn set(&mut self, key: &str, value: Value, always: bool) {
+        let written = |value: &Value| to_string(value).expect("a text or a number is JSON");
+        let mut known = false;
+        for (name, old) in &mut self.0 {
+            // A key may be written with escapes.
+            if serde_json::from_str::<Cow<'_, str>>(name).is_ok_and(|name| name == key) {
+                known = true;
+                if always {
+                    *old = written(&value).into();
+                }
+            }
+        }
+        if !known {
+            self.0
+                .push((written(&key.into()).into(), written(&value).into()));
+        }
+    }
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for Keys<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Raw;
+        impl<'de> Visitor<'de> for Raw {
+            type Value = Keys<'de>;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+                let mut keys = Vec::new();
+                while let Some((key, value)) = map.next_entry::<&RawValue, &RawValue>()? {
+                    keys.push((key.get().into(), value.get().into()));
+                }
+                Ok(Keys(keys))
+            }
+        }
+        deserializer.deserialize_map(Raw)
+    }
+}
+
+/// One element as it stands in the array, indented by two.
+pub(super) fn element(mut keys: Keys<'_>, path: &str, change: &Change) -> String {
+    let known = !keys.0.is_empty();
+    keys.set("path", path.into(), !known);
+    match &change.triaged {
+        Some(triaged) => {
+            keys.set("hash", triaged.hash.to_string().into(), true);
+            keys.set("last_modified", triaged.modified.to_string().into(), true);
+            keys.set("last_surfaced", change.surfaced.to_string().into(), true);
+            keys.set("merit", triaged.merit.into(), true);
+        }
+        None => {
+            keys.set("hash", "".into(), false);
+            // Never triaged: the form wants a time, this one is before all.
+            let never = Timestamp::UNIX_EPOCH.to_string();
+            keys.set("last_modified", never.into(), false);
+            keys.set("last_surfaced", change.surfaced.to_string().into(), true);
+            keys.set("merit", 0.0.into(), false);
+        }
+    }
+    if !known {
+        keys.set("status", "active".into(), true);
+    }
+    written(&keys)
+}
+
+/// One element after an act.
+pub(super) fn marked_element(mut keys: Keys<'_>, path: &str, mark: &Mark) -> String {
+    if keys.0.is_empty() {
+        let never = Timestamp::UNIX_EPOCH.to_string();
+        keys.set("path", path.into(), true);
+        keys.set("hash", "".into(), true);
+        keys.set("last_modified", never.clone().into(), true);
+        keys.set("last_surfaced", never.into(), true);
+        keys.set("merit", 0.0.into(), true);
+    }
+    if let Some(hash) = &mark.hash {
+        keys.set("hash", hash.as_str().into(), true);
+    }
+    keys.set("status", mark.status.as_str().into(), true);
+    keys.push("history", &mark.happened);
+    written(&keys)
+}
+
+/// An element's lines, indented by two.
+fn written(keys: &Keys<'_>) -> String {
+    let lines: Vec<String> = (keys.0.iter())
+        .map(|(key, value)| format!("    {key}: {value}"))
+        .collect();
+    format!("{{\n{}\n  }}", lines.join(",\n"))
+}

@@ -1,0 +1,597 @@
+//! What the common programs write, by their arguments. Must never claim that a program that it does
+//! not know writes nothing: such a one is passed over, and meets the walls.
+
+use super::tokens::Text;
+use super::{Act, Look, Word};
+
+/// Of these every plain argument is written, or may be.
+const ALL: [&str; 19] = [
+    "mkdir", "touch", "tee", "truncate", "mkfifo", "mknod", "sponge", "split", "csplit", "patch",
+    "gzip", "gunzip", "bzip2", "xz", "zstd", "zip", "ed", "ex", "mktemp",
+];
+/// Of these every plain argument is taken away or changed, with all beneath.
+const SWEEP: [&str; 12] = [
+    "rm", "rmdir", "mv", "shred", "unlink", "chmod", "chown", "chgrp", "chattr", "setfacl", "ln",
+    "link",
+];
+/// Of these the last argument is written.
+const LAST: [&str; 4] = ["cp", "install", "rsync", "scp"];
+/// These run the rest of their line.
+const BEFORE: [&str; 22] = [
+    "sudo", "doas", "env", "nohup", "time", "nice", "ionice", "exec", "command", "builtin",
+    "timeout", "setsid", "stdbuf", "flock", "strace", "unshare", "chroot", "coproc", "busybox",
+    "toybox", "xargs", "parallel",
+];
+/// These words of the shell stand before a command.
+const RESERVED: [&str; 9] = [
+    "!", "{", "if", "then", "else", "elif", "do", "while", "until",
+];
+const SHELLS: [&str; 10] = [
+    "sh", "bash", "dash", "zsh", "ksh", "fish", "ash", "su", "watch", "script",
+];
+/// Options of interpreters that are followed by code.
+const CODE: [(&str, &[&str]); 9] = [
+    ("python", &["-c"]),
+    ("pypy", &["-c"]),
+    ("perl", &["-e", "-E", "-i", "-pe", "-ne", "-pi"]),
+    ("ruby", &["-e", "-i", "-pe", "-ne", "-pi"]),
+    ("node", &["-e", "-p", "--eval", "--print", "-pe"]),
+    ("deno", &["eval"]),
+    ("bun", &["-e", "--eval"]),
+    ("php", &["-r"]),
+    ("lua", &["-e"]),
+];
+/// Options that name a file to be written, by program.
+const OUTPUT: [(&str, &[&str]); 8] = [
+    (
+        "curl",
+        &[
+            "-o",
+            "--output",
+            "-D",
+            "--dump-header",
+            "-c",
+            "--cookie-jar",
+            "--output-dir",
+        ],
+    ),
+    (
+        "wget",
+        &[
+            "-O",
+            "--output-document",
+            "-P",
+            "--directory-prefix",
+            "-o",
+            "-a",
+        ],
+    ),
+    ("tar", &["-C", "--directory", "-f", "--file"]),
+    ("unzip", &["-d"]),
+    ("sort", &["-o", "--output"]),
+    ("gcc", &["-o"]),
+    ("cc", &["-o"]),
+    ("rustc", &["-o", "--out-dir"]),
+];
+/// Subcommands of git that write nothing, or only what git itself keeps of what it saw.
+const GIT_READS: [&str; 26] = [
+    "status",
+    "log",
+    "diff",
+    "show",
+    "rev-parse",
+    "rev-list",
+    "ls-files",
+    "ls-tree",
+    "ls-remote",
+    "blame",
+    "annotate",
+    "grep",
+    "cat-file",
+    "check-ignore",
+    "check-attr",
+    "describe",
+    "shortlog",
+    "merge-base",
+    "name-rev",
+    "for-each-ref",
+    "show-ref",
+    "whatchanged",
+    "diff-tree",
+    "var",
+    "version",
+    "help",
+];
+/// Those that write to the repository and leave the work tree alone.
+const GIT_COMMITS: [&str; 10] = [
+    "add",
+    "commit",
+    "tag",
+    "branch",
+    "fetch",
+    "push",
+    "notes",
+    "stage",
+    "update-ref",
+    "reflog",
+];
+
+impl Look {
+    /// One command, wrappers and all; `piped` when it reads what another one says.
+    pub(super) fn command(
+        &mut self,
+        mut words: &[Text],
+        piped: bool,
+        depth: usize,
+    ) -> Result<(), String> {
+        let mut fed = false;
+        while let [first, rest @ ..] = words {
+            let assigned = first.text.split_once('=').is_some_and(|(name, _)| {
+                !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+            });
+            let name = program(&first.text);
+            if BEFORE.contains(&name) {
+                fed |= ["xargs", "parallel"].contains(&name);
+                // Its own options may have values; what it runs is the first word that writes.
+                let next = rest.iter().position(|word| known(program(&word.text)));
+                words = next.map_or(&[], |at| &rest[at..]);
+                if rest
+                    .iter()
+                    .any(|word| word.text.starts_with("-S") || word.text.starts_with("--split"))
+                {
+                    return Err("a command in one word (-S) cannot be judged".to_owned());
+                }
+            } else if assigned || RESERVED.contains(&first.text.as_str()) {
+                words = rest;
+            } else if name == "function" {
+                words = rest.get(1..).unwrap_or_default();
+            } else {
+                break;
+            }
+        }
+        let [first, rest @ ..] = words else {
+            return Ok(());
+        };
+        if first.open
+            && first.text.contains(['$', '`', '*', '?', '[', '{', '~'])
+            && first.text != "["
+            && first.text != "[["
+        {
+            self.found.push(Word::Unknown(first.text.clone()));
+            return Ok(());
+        }
+        let name = program(&first.text);
+        if fed && known(name) && !shell(name) {
+            return Err(format!(
+                "what {name} is given by xargs cannot be known before it runs"
+            ));
+        }
+        self.program(name, rest, piped, depth)
+    }
+
+    fn program(
+        &mut self,
+        name: &str,
+        rest: &[Text],
+        piped: bool,
+        depth: usize,
+    ) -> Result<(), String> {
+        let plain = plain(rest);
+        match name {
+            "cd" | "pushd" => {
+                let home = Text {
+                    text: "~".to_owned(),
+                    open: true,
+                };
+                self.goes(plain.first().copied().unwrap_or(&home))?;
+            }
+            "popd" => self.goes(&Text {
+                text: "-".to_owned(),
+                open: false,
+            })?,
+            "eval" | "trap" => {
+                if rest.iter().any(|word| word.open) {
+                    self.found.push(Word::Unknown(name.to_owned()));
+                }
+                let all: Vec<&str> = match name {
+                    "trap" => plain
+                        .first()
+                        .map(|word| word.text.as_str())
+                        .into_iter()
+                        .collect(),
+                    _ => rest.iter().map(|word| word.text.as_str()).collect(),
+                };
+                self.line(&all.join(" "), depth + 1)?;
+            }
+            "sed" => self.sed(rest, &plain)?,
+            "awk" | "gawk" | "mawk" | "nawk" => {
+                let writes = |word: &&Text| {
+                    word.text.contains("system")
+                        || word.text.contains("print") && word.text.contains(['>', '|'])
+                };
+                let in_place = rest
+                    .iter()
+                    .any(|word| word.text == "inplace" || word.text.starts_with("-i"));
+                if in_place || rest.iter().any(|word| writes(&word)) {
+                    return Err(
+                        "what this awk writes cannot be judged; use the Edit tool".to_owned()
+                    );
+                }
+            }
+            "dd" => {
+                for word in rest {
+                    if let Some(text) = word.text.strip_prefix("of=") {
+                        let target = Text {
+                            text: text.to_owned(),
+                            open: word.open,
+                        };
+                        self.place(Act::Write, &target);
+                    }
+                }
+            }
+            "find" => self.find(rest, depth)?,
+            "git" => self.git(rest)?,
+            "crontab" | "at" | "batch" if rest.iter().all(|word| word.text != "-l") => {
+                return Err(format!("{name} changes what runs later"));
+            }
+            name if SHELLS.contains(&name) => {
+                // It writes down what it sees.
+                if name == "script" {
+                    self.places(Act::Write, plain.iter().copied());
+                }
+                self.shell(name, rest, &plain, piped, depth)?;
+            }
+            name if ALL.contains(&name) => self.places(Act::Write, plain.iter().copied()),
+            name if SWEEP.contains(&name) => {
+                // A mode or an owner is no path.
+                let first = plain.first().map_or("", |word| word.text.as_str());
+                let skip = match name {
+                    "chmod" => is_mode(first),
+                    "chown" | "chgrp" | "setfacl" => !option(rest, "--reference"),
+                    _ => false,
+                };
+                self.places(Act::Sweep, plain.iter().skip(usize::from(skip)).copied());
+                self.places(Act::Write, &into(rest));
+            }
+            name if LAST.contains(&name) => {
+                let all =
+                    name == "install" && rest.iter().any(|word| cluster(&word.text, 'd').is_some());
+                let into = into(rest);
+                match (name, into.is_empty()) {
+                    ("cp" | "install", false) => self.places(Act::Write, &into),
+                    _ if all => self.places(Act::Write, plain.iter().copied()),
+                    _ => self.places(Act::Write, plain.last().copied()),
+                }
+            }
+            _ => {
+                self.code(name, rest, piped, &plain)?;
+                let outputs = OUTPUT.iter().filter(|(program, _)| *program == name);
+                for option in outputs.flat_map(|(_, options)| *options) {
+                    self.places(Act::Write, &values(rest, option));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// A shell: what it is told to run, and never what it reads from elsewhere.
+    fn shell(
+        &mut self,
+        name: &str,
+        rest: &[Text],
+        plain: &[&Text],
+        piped: bool,
+        depth: usize,
+    ) -> Result<(), String> {
+        let mut told = false;
+        for (at, word) in rest.iter().enumerate() {
+            let after = at > 0 && cluster(&rest[at - 1].text, 'c').is_some();
+            if after || word.text.contains(' ') {
+                told = true;
+                if word.open {
+                    self.found.push(Word::Unknown(word.text.clone()));
+                }
+                self.line(&word.text, depth + 1)?;
+            }
+        }
+        let reads = piped && (plain.is_empty() || option(rest, "-s"));
+        match reads && !told {
+            true => Err(format!(
+                "what {name} reads from another command cannot be judged"
+            )),
+            false => Ok(()),
+        }
+    }
+
+    /// An interpreter that is handed its code in the line, or by another command.
+    fn code(
+        &mut self,
+        name: &str,
+        rest: &[Text],
+        piped: bool,
+        plain: &[&Text],
+    ) -> Result<(), String> {
+        let bare = name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.');
+        let Some((_, options)) = CODE.iter().find(|(known, _)| *known == bare) else {
+            return Ok(());
+        };
+        let given = rest.iter().any(|word| {
+            options.iter().any(|option| {
+                word.text == *option || (option.len() == 2 && word.text.starts_with(option))
+            })
+        });
+        let reads = piped && (plain.is_empty() || rest.iter().any(|word| word.text == "-"));
+        match given || reads {
+            true => Err(format!(
+                "code given to {name} in the line cannot be judged; write it to a file with the Write tool"
+            )),
+            false => Ok(()),
+        }
+    }
+
+    fn sed(&mut self, rest: &[Text], plain: &[&Text]) -> Result<(), String> {
+        let in_place = rest
+            .iter()
+            .any(|word| word.text.starts_with("--in-place") || cluster(&word.text, 'i').is_some());
+        // `w FILE` and `e COMMAND`, at the start of a command or behind one.
+        let writes = |text: &str| {
+            text.match_indices(['w', 'W', 'e']).any(|(at, _)| {
+                let before = text[..at].chars().next_back();
+                let after = text[at + 1..].chars().next();
+                before.is_none_or(|c| !c.is_alphabetic())
+                    && after.is_none_or(|c| c == ' ' || c == '\t' || c == '/' || c == '\n')
+                    && !text[at..].starts_with("e/")
+            })
+        };
+        if !in_place {
+            let scripts = rest
+                .iter()
+                .filter(|word| word.text.contains(['w', 'W', 'e']));
+            let mut scripts = scripts.filter(|word| {
+                Some(word.text.as_str()) == plain.first().map(|first| first.text.as_str())
+                    || word.text.contains(' ')
+            });
+            return match scripts.any(|word| writes(&word.text)) {
+                true => Err("what this sed writes cannot be judged; use the Edit tool".to_owned()),
+                false => Ok(()),
+            };
+        }
+        // With -e or -f the script is no plain word of its own.
+        let skip = !rest.iter().any(|word| {
+            ["-e", "-f", "--expression", "--file"]
+                .iter()
+                .any(|option| word.text.starts_with(option))
+        });
+        self.places(Act::Write, plain.iter().skip(usize::from(skip)).copied());
+        Ok(())
+    }
+
+    fn find(&mut self, rest: &[Text], depth: usize) -> Result<(), String> {
+        let globals = rest
+            .iter()
+            .take_while(|word| ["-H", "-L", "-P"].contains(&word.text.as_str()))
+            .count();
+        let rest = &rest[globals..];
+        let count = rest
+            .iter()
+            .take_while(|word| !word.text.starts_with(['-', '(', '!']))
+            .count();
+        let here = [Text {
+            text: ".".to_owned(),
+            open: false,
+        }];
+        let starts = if count == 0 {
+            &here[..]
+        } else {
+            &rest[..count]
+        };
+        for (at, word) in rest.iter().enumerate() {
+            match word.text.as_str() {
+                "-delete" => self.places(Act::Sweep, starts),
+                "-fprint" | "-fprint0" | "-fprintf" | "-fls" => {
+                    self.places(Act::Write, rest.get(at + 1))
+                }
+                "-exec" | "-execdir" | "-ok" | "-okdir" => {
+                    let line: Vec<Text> = rest[at + 1..]
+                        .iter()
+                        .take_while(|word| ![";", "+"].contains(&word.text.as_str()))
+                        .flat_map(|word| match word.text.as_str() {
+                            "{}" => starts.to_vec(),
+                            _ => vec![word.clone()],
+                        })
+                        .collect();
+                    let runs = line.first().map_or("", |word| program(&word.text));
+                    if shell(runs) || runs == "find" {
+                        return Err(format!(
+                            "what find gives to {runs} cannot be known before it runs"
+                        ));
+                    }
+                    self.command(&line, false, depth + 1)?;
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn git(&mut self, rest: &[Text]) -> Result<(), String> {
+        let mut words = rest.iter();
+        let mut folder = Text {
+            text: ".".to_owned(),
+            open: false,
+        };
+        let subcommand = loop {
+            let Some(word) = words.next() else {
+                return Ok(());
+            };
+            match word.text.as_str() {
+                "-C" => folder = words.next().cloned().unwrap_or_default(),
+                "-c" | "--config-env" | "--exec-path" | "--namespace" => {
+                    words.next();
+                }
+                text if ["--git-dir", "--work-tree"]
+                    .iter()
+                    .any(|it| text.starts_with(it)) =>
+                {
+                    return Err(
+                        "another repository (--git-dir, --work-tree) cannot be judged".to_owned(),
+                    );
+                }
+                text if text.starts_with('-') => {}
+                text => break text,
+            }
+        };
+        let rest: Vec<Text> = words.cloned().collect();
+        for option in ["--output", "-o", "--output-directory"] {
+            self.places(Act::Write, &values(&rest, option));
+        }
+        let lists = rest.iter().all(|word| {
+            [
+                "-a",
+                "-v",
+                "-vv",
+                "-r",
+                "-l",
+                "--list",
+                "--show-current",
+                "get-url",
+                "show",
+                "list",
+            ]
+            .contains(&word.text.as_str())
+        });
+        let reads = match subcommand {
+            "branch" | "tag" | "remote" | "stash" | "worktree" | "reflog" | "notes" => {
+                lists && !(rest.is_empty() && subcommand == "stash")
+            }
+            "config" => rest.iter().any(|word| {
+                word.text.starts_with("--get")
+                    || ["--list", "-l", "get", "list"].contains(&word.text.as_str())
+            }),
+            name => GIT_READS.contains(&name),
+        };
+        if reads {
+            return Ok(());
+        }
+        if ["clone", "init", "worktree", "submodule"].contains(&subcommand) {
+            self.places(Act::Write, plain(&rest).last().copied());
+        }
+        if subcommand == "config" {
+            let global = rest
+                .iter()
+                .any(|word| ["--global", "--system", "-f", "--file"].contains(&word.text.as_str()));
+            if global {
+                return Err("settings of git beyond this repository are not the job's".to_owned());
+            }
+            let text = format!("{}/.git/config", folder.text);
+            self.place(
+                Act::Write,
+                &Text {
+                    text,
+                    open: folder.open,
+                },
+            );
+        } else if !GIT_COMMITS.contains(&subcommand) {
+            self.place(Act::Write, &folder);
+        }
+        self.place(Act::Commit, &folder);
+        Ok(())
+    }
+}
+
+/// The name of a program, without its folder.
+fn program(text: &str) -> &str {
+    text.rsplit('/').next().unwrap_or(text)
+}
+
+fn shell(name: &str) -> bool {
+    SHELLS.contains(&name) || name == "eval"
+}
+
+/// Whether a program has rules here.
+fn known(name: &str) -> bool {
+    let bare = name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.');
+    [
+        "cd", "pushd", "trap", "sed", "dd", "find", "git", "awk", "gawk", "mawk", "nawk", "crontab",
+    ]
+    .contains(&name)
+        || shell(name)
+        || ALL.contains(&name)
+        || SWEEP.contains(&name)
+        || LAST.contains(&name)
+        || BEFORE.contains(&name)
+        || CODE.iter().any(|(known, _)| *known == bare)
+        || OUTPUT.iter().any(|(known, _)| *known == name)
+}
+
+/// The words that are no options: behind `--` none is one.
+fn plain(rest: &[Text]) -> Vec<&Text> {
+    let end = rest
+        .iter()
+        .position(|word| word.text == "--")
+        .unwrap_or(rest.len());
+    let before = rest[..end]
+        .iter()
+        .filter(|word| !word.text.starts_with('-') || word.text == "-");
+    before.chain(rest.iter().skip(end + 1)).collect()
+}
+
+fn option(rest: &[Text], name: &str) -> bool {
+    rest.iter().any(|word| word.text.starts_with(name))
+}
+
+/// What follows `letter` in a group of short options.
+fn cluster(text: &str, letter: char) -> Option<&str> {
+    let group = text
+        .strip_prefix('-')
+        .filter(|group| !group.starts_with('-'))?;
+    group.split_once(letter).map(|(_, after)| after)
+}
+
+/// The folders that `-t` and `--target-directory` name.
+fn into(rest: &[Text]) -> Vec<Text> {
+    let mut found = values(rest, "--target-directory");
+    for (at, word) in rest.iter().enumerate() {
+        match cluster(&word.text, 't') {
+            Some("") => found.extend(rest.get(at + 1).cloned()),
+            Some(after) => found.push(Text {
+                text: after.to_owned(),
+                open: word.open,
+            }),
+            None => {}
+        }
+    }
+    found
+}
+
+/// The values of an option: behind `=`, stuck to a short one, or as the next word.
+fn values(rest: &[Text], option: &str) -> Vec<Text> {
+    let mut found = Vec::new();
+    for (at, word) in rest.iter().enumerate() {
+        let Some(after) = word.text.strip_prefix(option) else {
+            continue;
+        };
+        let value = match after.strip_prefix('=') {
+            Some(value) => Some(value),
+            None if after.is_empty() => None,
+            None if !option.starts_with("--") => Some(after),
+            None => continue,
+        };
+        match value {
+            Some(value) => found.push(Text {
+                text: value.to_owned(),
+                open: word.open,
+            }),
+            None => found.extend(rest.get(at + 1).cloned()),
+        }
+    }
+    found
+}
+
+/// Whether a word is a mode of files, as chmod reads it.
+fn is_mode(text: &str) -> bool {
+    let octal = !text.is_empty() && text.chars().all(|c| c.is_digit(8));
+    let named =
+        text.contains(['+', '-', '=']) && text.chars().all(|c| "ugoarwxXst+-=,".contains(c));
+    octal || named
+}

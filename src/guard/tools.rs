@@ -1,0 +1,226 @@
+//! Which tools of agents write nothing, and where the others say what they write.
+//!
+//! Agents gain tools with each version, and servers of their own bring any number, so the list is one
+//! of those that are known to write no files. Every other tool must name paths, and each is judged,
+//! whatever it is named for: one that is only read is asked for in vain at worst. Must never let a
+//! tool pass because its name is not known.
+
+use serde_json::{Map, Value};
+
+/// These write no file themselves; what an agent within the agent does comes by the hook again.
+const READS: [&str; 30] = [
+    "Agent",
+    "AskUserQuestion",
+    "BashOutput",
+    "EnterPlanMode",
+    "ExitPlanMode",
+    "Glob",
+    "Grep",
+    "KillBash",
+    "KillShell",
+    "LS",
+    "LSP",
+    "ListMcpResourcesTool",
+    "NotebookRead",
+    "Read",
+    "ReadMcpResourceTool",
+    "Skill",
+    "SlashCommand",
+    "StructuredOutput",
+    "Task",
+    "TaskCreate",
+    "TaskGet",
+    "TaskList",
+    "TaskOutput",
+    "TaskStop",
+    "TaskUpdate",
+    "TodoRead",
+    "TodoWrite",
+    "ToolSearch",
+    "WebFetch",
+    "WebSearch",
+];
+/// Tools whose input beside these keys is text.
+const WRITES: [(&str, &str); 4] = [
+    ("Write", "file_path"),
+    ("Edit", "file_path"),
+    ("MultiEdit", "file_path"),
+    ("NotebookEdit", "notebook_path"),
+];
+/// Keys under which a path stands, whole or as the last part of the key.
+const PATHS: [&str; 19] = [
+    "path",
+    "paths",
+    "file",
+    "files",
+    "filename",
+    "filepath",
+    "dir",
+    "directory",
+    "folder",
+    "destination",
+    "dest",
+    "dst",
+    "source",
+    "src",
+    "target",
+    "output",
+    "location",
+    "uri",
+    "cwd",
+];
+/// Keys under which something to be run stands.
+const RUNS: [&str; 9] = [
+    "command", "commands", "cmd", "script", "code", "shell", "exec", "program", "argv",
+];
+/// Keys under which text stands that is no path, however it begins.
+const TEXTS: [&str; 12] = [
+    "content",
+    "contents",
+    "text",
+    "body",
+    "description",
+    "message",
+    "query",
+    "pattern",
+    "prompt",
+    "old_string",
+    "new_string",
+    "new_source",
+];
+
+/// Whether a tool is known to write nothing: by this list, or by one of these names.
+pub fn reads(tool: &str, more: &[String]) -> bool {
+    READS.contains(&tool)
+        || more.iter().any(|name| match name.strip_suffix('*') {
+            Some(start) => tool.starts_with(start),
+            None => tool == name,
+        })
+}
+
+/// Every path that a tool names in its input.
+///
+/// # Errors
+/// It names none, or something to be run, or what should be a path is no text.
+pub fn named<'a>(tool: &str, input: &'a Map<String, Value>) -> Result<Vec<&'a str>, String> {
+    let mut found = Vec::new();
+    if let Some((_, must)) = WRITES.iter().find(|(name, _)| *name == tool) {
+        for (key, value) in input.iter().filter(|(key, _)| names_a_path(key)) {
+            found.push(value.as_str().ok_or(format!("{tool}: {key} is not text"))?);
+        }
+        return match input.contains_key(*must) {
+            true => Ok(found),
+            false => Err(format!("{tool} names no file: it has no {must}")),
+        };
+    }
+    for (key, value) in input {
+        gather(tool, key, value, &mut found)?;
+    }
+    match found.is_empty() {
+        true => Err(format!(
+            "{tool} is not known and names no path that could be judged; if it writes nothing: --reads {tool}"
+        )),
+        false => Ok(found),
+    }
+}
+
+fn gather<'a>(
+    tool: &str,
+    key: &str,
+    value: &'a Value,
+    found: &mut Vec<&'a str>,
+) -> Result<(), String> {
+    if under(key, &RUNS) {
+        return Err(format!(
+            "{tool} is not known, and what it runs ({key}) cannot be judged; use Bash"
+        ));
+    }
+    match value {
+        Value::String(text) if names_a_path(key) => found.push(text),
+        Value::String(text) if !under(key, &TEXTS) && looks_like_a_path(text) => found.push(text),
+        Value::Array(all) => {
+            for one in all {
+                gather(tool, key, one, found)?;
+            }
+        }
+        Value::Object(map) => {
+            for (key, value) in map {
+                gather(tool, key, value, found)?;
+            }
+        }
+        Value::Number(_) | Value::Bool(true) if names_a_path(key) => {
+            return Err(format!("{tool}: {key} is not text"));
+        }
+        _ => {}
+    }
+    Ok(())
+}
+
+fn names_a_path(key: &str) -> bool {
+    !TEXTS.contains(&key) && under(key, &PATHS)
+}
+
+/// Whether a key is one of these, or ends in one: `file_path`, `outputFile`, `target-dir`.
+fn under(key: &str, names: &[&str]) -> bool {
+    let last = key.rfind(['_', '-', '.']).map_or(key, |at| &key[at + 1..]);
+    let capital = last.rfind(|c: char| c.is_ascii_uppercase());
+    let end = capital.map_or(last, |at| &last[at..]);
+    [key, last, end]
+        .iter()
+        .any(|part| names.contains(&part.to_lowercase().as_str()))
+}
+
+fn looks_like_a_path(text: &str) -> bool {
+    let text = text.trim_start();
+    let starts = ["/", "~", "./", "../", "file:"];
+    starts.iter().any(|start| text.starts_with(start)) || text.split('/').any(|part| part == "..")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn paths_are_found_under_any_key_and_what_names_none_is_refused() {
+        let names = |tool: &str, input: Value| {
+            let input = input.as_object().unwrap().clone();
+            named(tool, &input).map(|found| found.iter().map(|path| (*path).to_owned()).collect())
+        };
+        let all = |paths: &[&str]| Ok(paths.iter().map(|path| (*path).to_owned()).collect());
+        let wanted: [(&str, Value, Result<Vec<String>, String>); 5] = [
+            (
+                "Write",
+                json!({"file_path": "a", "content": "/* x */"}),
+                all(&["a"]),
+            ),
+            (
+                "mcp__f__w",
+                json!({"path": "a", "content": "/* x */"}),
+                all(&["a"]),
+            ),
+            (
+                "mcp__f__w",
+                json!({"files": [{"outputFile": "a"}, {"to": "/b"}]}),
+                all(&["a", "/b"]),
+            ),
+            ("New", json!({"where": "x/../y"}), all(&["x/../y"])),
+            ("New", json!({"target-dir": "x"}), all(&["x"])),
+        ];
+        for (tool, input, wanted) in wanted {
+            assert_eq!(names(tool, input.clone()), wanted, "{tool} {input}");
+        }
+        for (tool, input) in [
+            ("Write", json!({"path": "a"})),
+            ("Write", json!({"file_path": 3})),
+            ("New", json!({})),
+            ("New", json!({"text": "/etc"})),
+            ("New", json!({"path": 3})),
+            ("PowerShell", json!({"command": "ls", "path": "a"})),
+        ] {
+            assert!(names(tool, input.clone()).is_err(), "{tool} {input}");
+        }
+        assert!(reads("Read", &[]) && !reads("read", &[]) && !reads("mcp__a__b", &[]));
+        assert!(reads("mcp__a__b", &["mcp__a__*".to_owned()]));
+    }
+}
