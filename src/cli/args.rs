@@ -1,5 +1,6 @@
 //! Every command and flag; their help is the reference documentation.
 
+mod awake;
 mod ledger;
 mod setup;
 
@@ -11,6 +12,7 @@ use clap_complete::Shell;
 use runner_engine::outcome::Exit;
 
 pub use super::dream::DreamCommand;
+pub use awake::AwakeFlags;
 pub use ledger::LedgerCommand;
 pub use setup::SetupArgs;
 
@@ -93,6 +95,8 @@ pub enum Command {
         #[arg(long)]
         dry_run: bool,
         #[command(flatten)]
+        awake: AwakeFlags,
+        #[command(flatten)]
         listing: Listing,
     },
     /// Run one job now
@@ -110,6 +114,8 @@ pub enum Command {
         /// nothing and write nothing
         #[arg(long, conflicts_with = "follow")]
         dry_run: bool,
+        #[command(flatten)]
+        awake: AwakeFlags,
         #[command(flatten)]
         listing: Listing,
     },
