@@ -18,8 +18,7 @@ use std::process::Child;
 use std::sync::{Mutex, MutexGuard};
 
 use rustix::process::{
-    Pid, Signal, WaitId, WaitIdOptions, getpgrp, getpid, kill_process_group, set_child_subreaper,
-    waitid,
+    Pid, Signal, WaitId, WaitIdOptions, getpid, kill_process_group, set_child_subreaper, waitid,
 };
 
 use super::supervisor::Status;
@@ -231,8 +230,10 @@ fn reap_adopted(children: &BTreeMap<u32, String>) {
     }
 }
 
+/// As the list of processes numbers it: 0 where its leader is outside of a container that we are in, a
+/// number that `getpgrp` of rustix does not take.
 fn own_group() -> u32 {
-    getpgrp().as_raw_nonzero().get().unsigned_abs()
+    tree::stat(std::process::id()).map_or(0, |stat| stat.group)
 }
 
 #[cfg(test)]
