@@ -7,6 +7,7 @@ use jiff::Timestamp;
 use runner_backends::chain::moves_on;
 use runner_backends::{Backend, BackendError, Chain, Phase, Reply, Request};
 use runner_engine::admission::Shortfall;
+use runner_engine::awake::Keeper;
 use runner_engine::git::Git;
 use runner_engine::ledger::{Admitted, Amounts, Ledger, LedgerError, RequestId};
 use runner_engine::locks::JobLock;
@@ -84,6 +85,8 @@ pub struct Context<'a> {
     pub(crate) rehearsal: bool,
     /// Kept until the run is settled, and dropped with it.
     pub(crate) files: Option<JobLock>,
+    /// Keeps the machine awake until the run is settled, where that was asked for.
+    pub(crate) keeper: Option<Keeper>,
 }
 
 /// How a run pays.
@@ -172,6 +175,7 @@ impl<'a> Context<'a> {
             asked: false,
             rehearsal: false,
             files: None,
+            keeper: None,
         }
     }
 
@@ -206,6 +210,13 @@ impl<'a> Context<'a> {
     /// Who did not answer so that another was asked, and why.
     pub fn fell(&self) -> &[String] {
         &self.fell
+    }
+
+    /// The same, on a machine that is kept awake until the run is settled.
+    #[must_use]
+    pub fn kept_awake(mut self, keeper: Option<Keeper>) -> Self {
+        self.keeper = keeper;
+        self
     }
 
     /// The same, paying like this.

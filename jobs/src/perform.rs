@@ -8,6 +8,7 @@
 //! Whatever happens in between, the run is settled here once, under its fence; if this process dies
 //! before that, recovery does it. Must never place anything of a run that failed.
 
+use runner_engine::awake::Keeper;
 use runner_engine::causes::whole;
 use runner_engine::ids::RunId;
 use runner_engine::ledger::{Ledger, LedgerError, Summary};
@@ -63,6 +64,7 @@ pub fn perform(mut ctx: Context<'_>, spec: &JobSpec) -> Result<Settled, PerformE
             (KindSpec::Command(_), None) => "nothing was started".to_owned(),
             (_, None) => described.containment.clone(),
         },
+        awake: ctx.keeper.as_mut().map(Keeper::standing),
         ..Summary::default()
     };
     let gaps = ctx.held.take().map(|(_, gaps)| gaps).unwrap_or_default();
@@ -76,6 +78,7 @@ pub fn perform(mut ctx: Context<'_>, spec: &JobSpec) -> Result<Settled, PerformE
         ledger,
         redactor,
         files: _until_settled,
+        keeper: _awake_until_settled,
         ..
     } = ctx;
     let run = admitted.run();

@@ -1,5 +1,6 @@
 //! Every command and flag; their help is the reference documentation.
 
+mod awake;
 mod budget;
 mod config;
 mod guard;
@@ -17,6 +18,7 @@ use clap_complete::Shell;
 use runner_engine::outcome::Exit;
 
 pub use super::dream::DreamCommand;
+pub use awake::AwakeFlags;
 pub use budget::BudgetCommand;
 pub use config::ConfigCommand;
 pub use guard::GuardCommand;
@@ -105,6 +107,8 @@ pub enum Command {
         #[arg(long)]
         dry_run: bool,
         #[command(flatten)]
+        awake: AwakeFlags,
+        #[command(flatten)]
         listing: Listing,
     },
     /// Run one job now
@@ -122,6 +126,8 @@ pub enum Command {
         /// nothing and write nothing
         #[arg(long, conflicts_with = "follow")]
         dry_run: bool,
+        #[command(flatten)]
+        awake: AwakeFlags,
         #[command(flatten)]
         listing: Listing,
     },

@@ -9,7 +9,7 @@ use runner_jobs::report;
 
 use super::{init, night};
 use crate::cli::Failure;
-use crate::cli::args::Listing;
+use crate::cli::args::{AwakeFlags, Listing};
 use crate::cli::show;
 use crate::drive::Manner;
 use crate::home::{self, Home};
@@ -87,7 +87,13 @@ pub fn run(home: &Home, dir: &Path, manner: Manner) -> Result<Exit, Failure> {
         quiet: true,
         ..manner
     };
-    let exit = night::run(home, &root, hushed, Listing::default())?;
+    let exit = night::run(
+        home,
+        &root,
+        hushed,
+        AwakeFlags::default(),
+        Listing::default(),
+    )?;
     let reports = root.join(report::FOLDER);
     let newest = fs::read_dir(&reports).ok().and_then(|entries| {
         entries

@@ -143,8 +143,9 @@ fn dispatch(args: &Args, home: &Home) -> Result<Exit, Failure> {
         Command::Night {
             dry_run: true,
             listing,
+            ..
         } => dry::night(home, here, *listing),
-        Command::Night { listing, .. } => night::run(home, here, manner, *listing),
+        Command::Night { listing, awake, .. } => night::run(home, here, manner, *awake, *listing),
         Command::Run {
             job,
             key,
@@ -156,9 +157,19 @@ fn dispatch(args: &Args, home: &Home) -> Result<Exit, Failure> {
             job,
             key,
             follow,
+            awake,
             listing,
             ..
-        } => run::run(home, here, job, key.as_deref(), manner, *follow, *listing),
+        } => {
+            let how = run::How {
+                manner,
+                listing: *listing,
+                follow: *follow,
+                deferral_is_normal: false,
+                settings: awake.settings(),
+            };
+            run::run(home, here, job, key.as_deref(), how)
+        }
         Command::Daemon { drain } => daemon::run(home, drain.as_deref(), manner),
         Command::Enqueue {
             job,

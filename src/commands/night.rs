@@ -12,7 +12,7 @@ use runner_jobs::report;
 
 use super::run::tell;
 use crate::cli::Failure;
-use crate::cli::args::Listing;
+use crate::cli::args::{AwakeFlags, Listing};
 use crate::cli::show;
 use crate::config::When;
 use crate::drive::{self, Manner};
@@ -20,7 +20,13 @@ use crate::home::Home;
 use crate::project::Here;
 
 /// Runs a night by hand.
-pub fn run(home: &Home, here: &Path, manner: Manner, listing: Listing) -> Result<Exit, Failure> {
+pub fn run(
+    home: &Home,
+    here: &Path,
+    manner: Manner,
+    awake: AwakeFlags,
+    listing: Listing,
+) -> Result<Exit, Failure> {
     let project = Here::load(home, here)?;
     let now = home.wall()?;
     let mut ledger = home.ledger()?;
@@ -43,6 +49,7 @@ pub fn run(home: &Home, here: &Path, manner: Manner, listing: Listing) -> Result
         }
         let new = NewOccurrence {
             night: Some(night.id),
+            settings: awake.settings(),
             ..NewOccurrence::by_hand(
                 ledger.job(&project.id, name)?.id,
                 format!("night-{}", night.id.0),

@@ -21,24 +21,15 @@ use crate::home::Home;
 use crate::project::Here;
 
 /// Runs one job by name.
-pub fn run(
+pub(super) fn run(
     home: &Home,
     here: &Path,
     job: &str,
     key: Option<&str>,
-    manner: Manner,
-    follow: bool,
-    listing: Listing,
+    how: How,
 ) -> Result<Exit, Failure> {
     let project = Here::load(home, here)?;
     project.config.job(job)?;
-    let how = How {
-        manner,
-        listing,
-        follow,
-        deferral_is_normal: false,
-        settings: Vec::new(),
-    };
     once(home, &project, job, key, how)
 }
 

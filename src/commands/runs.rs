@@ -8,6 +8,7 @@ use std::path::Path;
 
 use jiff::Timestamp;
 use runner_engine::admission::stopped;
+use runner_engine::awake::Awake;
 use runner_engine::ids::RunId;
 use runner_engine::ledger::{Filter, Ledger, RunRow, RunState};
 use runner_engine::outcome::{Exit, Outcome};
@@ -51,6 +52,8 @@ pub struct RunJson {
     artifacts: Vec<String>,
     backend: String,
     containment: String,
+    /// What came of keeping the machine awake; null where that was not asked for.
+    awake: Option<Awake>,
 }
 
 impl RunJson {
@@ -82,6 +85,7 @@ impl RunJson {
             artifacts: row.summary.artifacts.clone(),
             backend: row.summary.backend.clone(),
             containment: row.summary.containment.clone(),
+            awake: row.summary.awake.clone(),
         }
     }
 }
@@ -263,9 +267,11 @@ pub fn show(home: &Home, run: &str, listing: Listing) -> Result<Exit, Failure> {
     if row.started.is_some() {
         lines.extend(spending::Spent::of(&ledger, &row)?.lines());
     }
+    let awake = row.summary.awake.as_ref().map(Awake::to_string);
     for (name, value) in [
         ("backend", &row.summary.backend),
         ("confinement", &row.summary.containment),
+        ("sleep", &awake.unwrap_or_default()),
     ] {
         if !value.is_empty() {
             lines.push(pair(name, value));

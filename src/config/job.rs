@@ -41,6 +41,8 @@ pub struct Job {
     pub policy: Policy,
     /// How its children are confined.
     pub sandbox: Sandbox,
+    /// Whether the machine is kept awake while it runs.
+    pub keep_awake: bool,
     /// The IANA zone of its times.
     pub zone: String,
     /// The most that all its runs of one civil day may spend.
@@ -90,6 +92,7 @@ pub(super) fn job(name: &str, mut table: Table, around: &Around<'_>) -> Result<J
     policy::lay_over(&mut policy, &mut section, around.groups)?;
     let mut sandbox = around.defaults.sandbox.clone();
     walls::lay_over(&mut sandbox, &mut section)?;
+    let keep_awake = section.flag("keep_awake")?;
     let enabled = section.flag("enabled")?.unwrap_or(true);
     let backend = section
         .text("backend")?
@@ -157,6 +160,9 @@ pub(super) fn job(name: &str, mut table: Table, around: &Around<'_>) -> Result<J
     let total =
         Duration::try_from(total).map_err(|_| wrong(sources, &key("timeout"), "it is too long"))?;
     budget.seconds = budget.seconds.or(Some(total.as_secs()));
+    let keep_awake = keep_awake
+        .or(around.defaults.keep_awake)
+        .unwrap_or_else(|| is_nightly(&kind, &when));
     let spec = JobSpec {
         name: name.to_owned(),
         kind,
@@ -170,9 +176,20 @@ pub(super) fn job(name: &str, mut table: Table, around: &Around<'_>) -> Result<J
         enabled,
         policy,
         sandbox,
+        keep_awake,
         zone,
         day,
     })
+}
+
+/// Whether nobody sits at the machine while it runs, as far as can be told from what it is: a program or a
+/// question by the clock, or by hand, says so itself.
+fn is_nightly(kind: &KindSpec, when: &When) -> bool {
+    let by_day = matches!(
+        kind,
+        KindSpec::Command(_) | KindSpec::Prompt(_) | KindSpec::Report
+    );
+    !by_day || matches!(when, When::Night)
 }
 
 fn has_date(value: &Value) -> bool {

@@ -233,6 +233,12 @@ const JOB: &[Row] = &[
     ),
 ];
 
+const AWAKE: &[Row] = &[(
+    "keep_awake",
+    Flag,
+    "Whether the machine is kept from falling asleep while a run of it lasts. Default: true for jobs of the night and for dreams, false for others.",
+)];
+
 const DREAM: &[Row] = &[
     ("ideas", Text, "Where the ideas are: every *.md below it."),
     ("dreams", Text, "Where proposals, state and decisions are."),
@@ -367,7 +373,11 @@ pub(super) fn is_policy(key: &str) -> bool {
 
 /// Whether a job has what `[defaults]` says where it says nothing itself.
 pub(super) fn is_shared(key: &str) -> bool {
-    is_policy(key) || WALLS.iter().any(|(name, ..)| *name == key)
+    is_policy(key)
+        || [WALLS, AWAKE]
+            .concat()
+            .iter()
+            .any(|(name, ..)| *name == key)
 }
 
 /// All keys.
@@ -405,6 +415,8 @@ pub(super) fn all() -> Vec<Key> {
     add("jobs.*", POLICY, &[]);
     add("defaults", WALLS, &[]);
     add("jobs.*", WALLS, &[]);
+    add("defaults", AWAKE, &[]);
+    add("jobs.*", AWAKE, &[]);
     add("jobs.*", DREAM, &["dream"]);
     add("jobs.*", COMMAND, &["command"]);
     add("jobs.*", PROMPT, &["prompt"]);

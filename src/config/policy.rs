@@ -25,6 +25,8 @@ pub(super) struct Defaults {
     pub(super) zone: String,
     /// How their children are confined.
     pub(super) sandbox: Sandbox,
+    /// Whether the machine is kept awake; without a word, as its kind needs it.
+    pub(super) keep_awake: Option<bool>,
 }
 
 /// Reads the `[groups]`.
@@ -70,11 +72,13 @@ pub(super) fn defaults(
     lay_over(&mut policy, &mut section, groups)?;
     let mut sandbox = Sandbox::default();
     walls::lay_over(&mut sandbox, &mut section)?;
+    let keep_awake = section.flag("keep_awake")?;
     section.finish()?;
     Ok(Defaults {
         policy,
         zone,
         sandbox,
+        keep_awake,
     })
 }
 

@@ -3,56 +3,68 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
+use runner_backends::{Surroundings, check};
 use runner_engine::ledger::Ledger;
 use runner_jobs::KindSpec;
 
-use super::Finding;
+use super::{Finding, word};
 use crate::config::{self, Config};
 use crate::home::{self, Home};
 use crate::project::FILE;
+
+/// What enabled jobs name, and who names it.
+#[derive(Default)]
+struct Needs {
+    programs: BTreeMap<String, Vec<String>>,
+    keys: BTreeMap<String, Vec<String>>,
+}
 
 /// What of them is missing, over all projects.
 pub fn findings(home: &Home, ledger: Option<&Ledger>, here: &Path) -> Vec<Finding> {
     let mut roots: BTreeSet<PathBuf> = crate::project::find(here).into_iter().collect();
     let known = ledger.and_then(|ledger| ledger.projects().ok());
     roots.extend(known.into_iter().flatten().map(|project| project.path));
-    let mut programs: BTreeMap<String, Vec<String>> = BTreeMap::new();
-    let mut keys: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    let mut needs = Needs::default();
+    let mut found = Vec::new();
     for root in roots {
         // What is wrong with its files is told elsewhere.
         if let Ok(config) = config::load(&home.stack(Some(&root.join(FILE)))) {
-            needs(&root, &config, &mut programs, &mut keys);
+            needs.add(&root, &config);
+            found.extend(agents(home, &root, &config));
         }
     }
     let path = home::setting("PATH").unwrap_or_default();
-    let mut found = Vec::new();
-    for (program, who) in programs {
+    for (program, who) in needs.programs {
         if home::find_program(&program, &path).is_none() {
             found.push(
                 Finding::error(
-                    program.clone(),
+                    program,
                     format!(
-                        "is not in the PATH here ({}), and is needed by {}",
+                        "is not in the PATH here ({}), and is needed by {}; install it, or where your own shell has it, freeze its PATH",
                         path.to_string_lossy(),
                         who.join(", ")
                     ),
                 )
-                .mend(format!(
-                    "install {program}, or where `command -v {program}` finds it: runner setup --apply"
-                )),
+                .mend("runner setup --apply"),
             );
         }
     }
-    for (key, who) in keys {
+    let file = home.credentials_file();
+    let folder = file.parent().unwrap_or(&file);
+    for (key, who) in needs.keys {
         if home::setting(&key).is_none() {
             found.push(
                 Finding::error(
                     &key,
-                    format!("is not set, and is needed by {}", who.join(", ")),
+                    format!(
+                        "is not set, and is needed by {}; this takes it from what you type, up to Ctrl-D",
+                        who.join(", ")
+                    ),
                 )
                 .mend(format!(
-                    "write {key}=… into {} and chmod 600 it",
-                    home.credentials_file().display()
+                    "(umask 077 && mkdir -p {} && printf {key}= >> {1} && cat >> {1})",
+                    word(folder),
+                    word(&file)
                 )),
             );
         }
@@ -60,34 +72,96 @@ pub fn findings(home: &Home, ledger: Option<&Ledger>, here: &Path) -> Vec<Findin
     found
 }
 
-/// What enabled jobs of a project, and the backends that they ask, name.
-fn needs(
-    root: &Path,
-    config: &Config,
-    programs: &mut BTreeMap<String, Vec<String>>,
-    keys: &mut BTreeMap<String, Vec<String>>,
-) {
-    for (name, job) in config.jobs.iter().filter(|(_, job)| job.enabled) {
-        let who = format!("job {name} of {}", root.display());
-        if let KindSpec::Command(command) = &job.spec.kind {
-            let program = match command.program.contains('/') {
-                true => root.join(&command.program).display().to_string(),
-                false => command.program.clone(),
-            };
-            programs.entry(program).or_default().push(who);
-            continue;
-        }
-        let Some(backend) = config.backends.get(&job.spec.backend) else {
-            continue;
+/// Whether the agents' own programs start, and have a login that reaches a run.
+fn agents(home: &Home, root: &Path, config: &Config) -> Vec<Finding> {
+    let mut found = Vec::new();
+    let asked: BTreeSet<&str> = asking(config)
+        .map(|(_, job)| job.spec.backend.as_str())
+        .collect();
+    let chained = asked
+        .iter()
+        .filter_map(|name| config.backends.get(*name))
+        .flat_map(|backend| backend.fallback.iter().map(String::as_str));
+    let all: BTreeSet<&str> = asked.iter().copied().chain(chained).collect();
+    for backend in all.iter().filter_map(|name| config.backends.get(*name)) {
+        let (install, login) = match backend.kind.as_str() {
+            "claude" => (
+                "npm install -g @anthropic-ai/claude-code",
+                "claude setup-token",
+            ),
+            "codex" => ("npm install -g @openai/codex", "codex login"),
+            _ => continue,
         };
-        if let Some(program) = &backend.program {
-            programs
-                .entry(program.clone())
-                .or_default()
-                .push(who.clone());
+        let Ok(marker) = home::marker() else { continue };
+        let mut env = home::child_environment();
+        env.extend(home::named(backend.variables()));
+        let around = Surroundings {
+            env: &env,
+            confine: None,
+            slots: None,
+            clock: &home.clock,
+        };
+        for bad in check::check(backend, &around, &marker) {
+            if bad.problem.is_none() {
+                continue;
+            }
+            let place = format!("backend {} of {}", backend.name, root.display());
+            found.push(match bad.what {
+                "program" | "version" => Finding::error(place, bad.said).mend(install),
+                "login" => Finding::error(
+                    place,
+                    format!(
+                        "{}; what lies in a desktop's keychain does not reach a run",
+                        bad.said
+                    ),
+                )
+                .mend(login),
+                _ => Finding::error(place, bad.said).mend(format!(
+                    "runner -C {} backends check {}",
+                    word(root),
+                    backend.name
+                )),
+            });
         }
-        for key in &backend.env {
-            keys.entry(key.clone()).or_default().push(who.clone());
+    }
+    found
+}
+
+/// The enabled jobs that ask a backend.
+fn asking(config: &Config) -> impl Iterator<Item = (&String, &config::Job)> {
+    let asks =
+        |job: &config::Job| !matches!(job.spec.kind, KindSpec::Command(_) | KindSpec::Report);
+    (config.jobs.iter()).filter(move |(_, job)| job.enabled && asks(job))
+}
+
+impl Needs {
+    /// With what a project's jobs, and the backends that they ask, name.
+    fn add(&mut self, root: &Path, config: &Config) {
+        let who = |name: &str| format!("job {name} of {}", root.display());
+        for (name, job) in config.jobs.iter().filter(|(_, job)| job.enabled) {
+            if let KindSpec::Command(command) = &job.spec.kind {
+                let program = match command.program.contains('/') {
+                    true => root.join(&command.program).display().to_string(),
+                    false => command.program.clone(),
+                };
+                self.programs.entry(program).or_default().push(who(name));
+            }
+        }
+        for (name, job) in asking(config) {
+            let Some(backend) = config.backends.get(&job.spec.backend) else {
+                continue;
+            };
+            // The agents' programs are started to see whether they do.
+            let agent = matches!(backend.kind.as_str(), "claude" | "codex");
+            if let (Some(program), false) = (&backend.program, agent) {
+                self.programs
+                    .entry(program.clone())
+                    .or_default()
+                    .push(who(name));
+            }
+            for key in &backend.env {
+                self.keys.entry(key.clone()).or_default().push(who(name));
+            }
         }
     }
 }

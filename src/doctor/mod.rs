@@ -1,10 +1,12 @@
 //! What keeps the nights from happening, each thing with the command that mends it.
 //!
 //! Looks and changes nothing; a question that cannot be answered is a finding of its own. Every check is a
-//! plain function that returns findings.
+//! plain function that returns findings. What mends it is a command that a shell takes word for word;
+//! advice stands in the finding itself.
 
 mod backends;
 mod projects;
+mod sleep;
 mod surroundings;
 pub mod timers;
 
@@ -16,6 +18,7 @@ use serde::Serialize;
 
 use crate::cli::Failure;
 use crate::home::Home;
+use crate::setup::plan::shown;
 use crate::setup::record::Record;
 
 /// How much it matters.
@@ -94,9 +97,15 @@ impl Finding {
     }
 }
 
+/// A path as a word of a command.
+pub fn word(path: &Path) -> String {
+    shown(&[path.display().to_string()])
+}
+
 /// Everything that can be found, the worst first.
 pub fn findings(home: &Home, here: &Path) -> Vec<Finding> {
     let mut found = surroundings::findings(home);
+    found.extend(sleep::findings());
     match Record::read(&home.setup_note()) {
         Ok(record) => found.extend(timers::findings(home, &record)),
         Err(failure) => found.push(Finding::failure("setup", &failure)),

@@ -9,7 +9,7 @@ use runner_engine::schedule::Trigger;
 use runner_engine::tick::REPORT_JOB;
 use runner_jobs::KindSpec;
 
-use super::{Finding, surroundings};
+use super::{Finding, surroundings, word};
 use crate::cli::{Failure, show};
 use crate::filesystem;
 use crate::home::Home;
@@ -84,12 +84,14 @@ fn one(
         found.push(
             Finding::error(
                 format!("job {} of {root}", mark.job),
-                format!("failed at {}: {}", show::moment(mark.at), mark.message),
+                format!(
+                    "failed at {}: {}; {}, then acknowledge it",
+                    show::moment(mark.at),
+                    mark.message,
+                    mark.hint
+                ),
             )
-            .mend(format!(
-                "{}; then runner -C {root} ack {}",
-                mark.hint, mark.job
-            )),
+            .mend(format!("runner -C {} ack {}", word(&known.path), mark.job)),
         );
     }
     for job in here.config.jobs.values() {
@@ -106,9 +108,9 @@ fn one(
             Ok(true) if ledger.live()?.is_empty() => found.push(
                 Finding::warning(
                     path.display().to_string(),
-                    "a lock file that nobody seems to hold",
+                    "a lock file that nobody seems to hold; the next run takes it over",
                 )
-                .mend("the next run takes it over; or rm it"),
+                .mend(format!("rm {}", word(&path))),
             ),
             _ => {}
         }
@@ -136,7 +138,7 @@ fn one(
                     place,
                     format!("last succeeded at {}", show::moment(run.requested)),
                 )
-                .mend(format!("runner -C {root} runs --job {}", job.name)),
+                .mend(format!("runner -C {} run {}", word(&known.path), job.name)),
             ),
             (None, Some(first)) if now.duration_since(first.requested) > SUCCESS => found.push(
                 Finding::warning(
@@ -146,7 +148,7 @@ fn one(
                         show::count(runs.len() as u64, "run")
                     ),
                 )
-                .mend(format!("runner -C {root} runs --job {}", job.name)),
+                .mend(format!("runner -C {} run {}", word(&known.path), job.name)),
             ),
             _ => {}
         }

@@ -6,7 +6,7 @@ use jiff::tz::TimeZone;
 use runner_engine::walls::{Level, at_hand};
 use rustix::fs::{Access, access, statvfs};
 
-use super::Finding;
+use super::{Finding, word};
 use crate::filesystem;
 use crate::home::{self, Home};
 
@@ -30,9 +30,9 @@ fn program(home: &Home) -> Vec<Finding> {
         Ok(path) if path.to_string_lossy().ends_with(" (deleted)") => vec![
             Finding::error(
                 "program",
-                "the file of this program was replaced or removed",
+                "the file of this program was replaced or removed; call the new one",
             )
-            .mend("start the new one"),
+            .mend("runner doctor"),
         ],
         Ok(path) if path.components().any(|part| part.as_os_str() == "target") => vec![
             Finding::note(
@@ -51,15 +51,18 @@ fn person(home: &Home) -> Vec<Finding> {
         Err(failure) => found.push(Finding::failure("HOME", &failure)),
         Ok(folder) if access(&folder, Access::READ_OK | Access::EXEC_OK).is_err() => found.push(
             Finding::error("HOME", format!("{} cannot be read", folder.display()))
-                .mend(format!("ls -ld {}", folder.display())),
+                .mend(format!("chmod u+rx {}", word(&folder))),
         ),
         Ok(_) => {}
     }
     for name in ["USER", "PATH"] {
         if home::setting(name).is_none() {
             found.push(
-                Finding::warning(name, "is not set, and agent programs look for it")
-                    .mend("runner setup --apply from a login shell"),
+                Finding::warning(
+                    name,
+                    "is not set, and agent programs look for it; a login shell has it",
+                )
+                .mend("runner setup --apply"),
             );
         }
     }
@@ -79,8 +82,8 @@ fn time(home: &Home) -> Vec<Finding> {
     }
     if TimeZone::system().iana_name().is_none() {
         found.push(
-            Finding::warning("zone", "this machine does not name its time zone, so its times are UTC")
-                .mend("timedatectl set-timezone Europe/Berlin   (or: runner config set night.zone Europe/Berlin)"),
+            Finding::warning("zone", "this machine does not name its time zone, so its times are UTC; as root, with the place where you are:")
+                .mend("ln -sf /usr/share/zoneinfo/Europe/Berlin /etc/localtime"),
         );
     }
     if !Path::new("/usr/share/zoneinfo").is_dir() {
@@ -103,7 +106,7 @@ fn room(home: &Home) -> Vec<Finding> {
                 home.state.display().to_string(),
                 format!("lies on {kind}: its locks and its ledger hold only between processes of one machine"),
             )
-            .mend("export XDG_STATE_HOME=/a/folder/on/a/local/disk, then runner setup --apply"),
+            .mend("export XDG_STATE_HOME=/var/tmp/runner-state && runner setup --apply"),
         );
     }
     found.extend(room_at(&home.state));
@@ -115,7 +118,10 @@ pub fn room_at(path: &Path) -> Option<Finding> {
     let there = path.ancestors().find(|path| path.exists())?;
     let place = there.display().to_string();
     if access(there, Access::WRITE_OK).is_err() {
-        return Some(Finding::error(&place, "cannot be written").mend(format!("ls -ld {place}")));
+        return Some(
+            Finding::error(&place, "cannot be written")
+                .mend(format!("chmod u+rwx {}", word(there))),
+        );
     }
     let data = statvfs(there).ok()?;
     let free = data.f_bavail.saturating_mul(data.f_frsize);

@@ -6,7 +6,7 @@ use std::path::Path;
 use jiff::SignedDuration;
 use rustix::fs::{FlockOperation, flock};
 
-use super::Finding;
+use super::{Finding, word};
 use crate::cli::show;
 use crate::daemon::client::Client;
 use crate::home::Home;
@@ -23,8 +23,7 @@ pub fn findings(home: &Home, record: &Record) -> Vec<Finding> {
     let mut found = Vec::new();
     if record.pending {
         found.push(
-            Finding::error("setup", "a setup was begun and not ended")
-                .mend("runner setup --apply   (or --remove)"),
+            Finding::error("setup", "a setup was begun and not ended").mend("runner setup --apply"),
         );
     }
     for (kind, placed) in &record.hosts {
@@ -53,7 +52,7 @@ fn whole(home: &Home, record: &Record, kind: Kind, placed: &Placed) -> Vec<Findi
             Ok(Some(text)) if texts.contains(&text) => {}
             Ok(Some(_)) => found.push(
                 Finding::warning(&place, "was changed since it was made")
-                    .mend(format!("mv '{place}' '{place}.old' && {again}")),
+                    .mend(format!("mv {0} {0}.old && {again}", word(path))),
             ),
             Ok(None) => found.push(Finding::error(&place, "is gone").mend(again)),
             Err(failure) => found.push(Finding::failure(&place, &failure)),
@@ -124,8 +123,8 @@ fn systemd(home: &Home, placed: &Placed) -> Vec<Finding> {
     let asked = ["systemctl", "--user", "show-environment"].map(str::to_owned);
     if let Err(why) = plan::run(&asked) {
         found.push(
-            Finding::warning("systemd", format!("`systemctl --user` does not answer here: {why}"))
-                .mend("log in as this user (or: export XDG_RUNTIME_DIR=/run/user/$(id -u)), then runner doctor"),
+            Finding::warning("systemd", format!("`systemctl --user` does not answer here, though it may where you are logged in: {why}"))
+                .mend("export XDG_RUNTIME_DIR=/run/user/$(id -u) && runner doctor"),
         );
     } else if !is_awake() {
         found.push(
@@ -161,6 +160,7 @@ fn systemd(home: &Home, placed: &Placed) -> Vec<Finding> {
 /// Two of one thing: nothing is done twice, but one of them is forgotten when the other is removed.
 fn twice(home: &Home, record: &Record) -> Vec<Finding> {
     let mut found = Vec::new();
+    let mut units = false;
     let mut kinds: Vec<&str> = record.hosts.keys().map(|kind| kind.word()).collect();
     if let Ok(Some(text)) = crontab::read() {
         let ours = crontab::body(&text, &home.owner()).is_some();
@@ -170,13 +170,24 @@ fn twice(home: &Home, record: &Record) -> Vec<Finding> {
             kinds.push("a line of the crontab that is not in the record");
         }
     }
-    if !record.hosts.contains_key(&Kind::Systemd) && units(home).join(hosts::TIMER).exists() {
+    if !record.hosts.contains_key(&Kind::Systemd) && hosts::units(home).join(hosts::TIMER).exists()
+    {
         kinds.push("a systemd timer that is not in the record");
+        units = true;
     }
     if kinds.len() > 1 {
         found.push(
-            Finding::warning("schedulers", format!("several tick: {}", kinds.join(", ")))
-                .mend("runner setup --apply keeps one; take the others away by hand (crontab -e)"),
+            Finding::warning(
+                "schedulers",
+                format!(
+                    "several tick: {}; nothing is done twice, but what runner did not make it does not take away",
+                    kinds.join(", ")
+                ),
+            )
+            .mend(match units {
+                true => "systemctl --user disable --now runner-tick.timer",
+                false => "crontab -e",
+            }),
         );
     }
     found
@@ -198,7 +209,7 @@ fn silence(home: &Home, record: &Record) -> Vec<Finding> {
     if none && clocks {
         found.push(
             Finding::warning("timers", "no host timer is set up and no daemon runs")
-                .mend("runner setup --apply   (or: runner daemon)"),
+                .mend("runner setup --apply"),
         );
     }
     let Ok(now) = home.wall() else {
@@ -208,21 +219,35 @@ fn silence(home: &Home, record: &Record) -> Vec<Finding> {
         Some(last) if now.duration_since(last) < -SignedDuration::from_mins(5) => found.push(
             Finding::error(
                 "clock",
-                format!("the last tick lies ahead, at {}", show::moment(last)),
+                format!(
+                    "the last tick lies ahead, at {}: it was wrong then or is now (`date` shows it)",
+                    show::moment(last)
+                ),
             )
-            .mend("date   (and set the clock right)"),
+            .mend("runner tick"),
         ),
         Some(last) if now.duration_since(last) > SILENCE && (clocks || !none) => found.push(
             Finding::error(
                 "timers",
                 format!("nothing has ticked since {}", show::moment(last)),
             )
-            .mend("runner tick   (and see what it says; then runner setup --verify)"),
+            .mend("runner tick"),
         ),
         None if !none => found.push(
-            Finding::note("timers", "nothing has ticked yet")
-                .mend("wait a quarter of an hour, then runner setup --status"),
+            Finding::note(
+                "timers",
+                "nothing has ticked yet; that comes within a quarter of an hour",
+            )
+            .mend("runner setup --status"),
         ),
+        Some(last) if !none => found.push(Finding::note(
+            "timers",
+            format!(
+                "{} is set up; the last tick was at {}",
+                record.hosts.keys().map(|kind| kind.word()).collect::<Vec<_>>().join(" and "),
+                show::moment(last)
+            ),
+        )),
         _ => {}
     }
     found

@@ -9,6 +9,7 @@
 )]
 
 mod asleep;
+mod awake;
 mod backends;
 mod bad_input;
 mod budgets;

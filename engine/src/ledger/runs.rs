@@ -18,6 +18,7 @@ use super::{
     Fault, JobId, Ledger, LedgerError, NightId, Origin, Result, from_json, id, moment, moment_opt,
     to_json,
 };
+use crate::awake::Awake;
 use crate::ids::{Fence, OccurrenceId, ProjectId, RunId};
 use crate::outcome::Outcome;
 use crate::owner::Owner;
@@ -38,6 +39,9 @@ pub struct Summary {
     pub backend: String,
     /// How its children were confined.
     pub containment: String,
+    /// What came of keeping the machine awake, where that was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub awake: Option<Awake>,
 }
 
 /// Where a run stands.

@@ -145,6 +145,9 @@ fn section(out: &mut String, run: &RunLine) -> std::fmt::Result {
             facts.push(format!("{name}: {value}"));
         }
     }
+    if let Some(awake) = &run.awake {
+        facts.push(one_line(&awake.to_string()));
+    }
     writeln!(out, "{}\n", facts.join(" · "))
 }
 
@@ -227,6 +230,7 @@ mod tests {
             artifacts: vec!["out/a.json".into()],
             backend: "builtin".into(),
             containment: "in-process".into(),
+            awake: None,
         }
     }
 

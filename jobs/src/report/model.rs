@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use jiff::Timestamp;
+use runner_engine::awake::Awake;
 use runner_engine::ledger::{
     Amounts, DAY, Filter, Ledger, LedgerError, NIGHT, NightId, RunRow, RunState,
 };
@@ -80,6 +81,9 @@ pub struct RunLine {
     pub backend: String,
     /// How its children were confined.
     pub containment: String,
+    /// What came of keeping the machine awake, where that was asked for.
+    #[serde(default)]
+    pub awake: Option<Awake>,
 }
 
 /// Words from best to worst: what a night exits with.
@@ -258,5 +262,6 @@ fn told(ledger: &Ledger, run: RunRow) -> Result<RunLine, LedgerError> {
         artifacts: run.summary.artifacts,
         backend: run.summary.backend,
         containment: run.summary.containment,
+        awake: run.summary.awake,
     })
 }

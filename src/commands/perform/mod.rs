@@ -403,6 +403,7 @@ impl Work {
         mut steps: show::Steps,
     ) -> Result<Outcome, Stop> {
         let Setting { here, spec, .. } = setting;
+        let keeper = setting.keep_awake();
         let allowed = setting.writes();
         let allowed: Vec<&str> = allowed.iter().map(String::as_str).collect();
         let scope = match Scope::open(&here.root, &allowed, &self.staging) {
@@ -444,6 +445,7 @@ impl Work {
             self.backends.first,
         )
         .paying(spending)
+        .kept_awake(keeper)
         .with_fallbacks(others, self.backends.passed);
         match perform(context, spec) {
             Ok(settled) => Ok(settled.outcome),

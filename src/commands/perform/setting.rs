@@ -1,6 +1,7 @@
 //! What a run works with, read out of the configuration: its specification, what it may see, write
 //! and spend, and the facts that decide on its admission.
 
+mod awake;
 mod gates;
 mod walls;
 

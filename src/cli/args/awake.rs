@@ -1,0 +1,24 @@
+//! The flags that say whether the machine is kept awake.
+
+/// For this time only; without one of them `keep_awake` of the job decides.
+#[derive(Clone, Copy, Debug, Default, clap::Args)]
+pub struct AwakeFlags {
+    /// Keep the machine from falling asleep while it runs, whatever keep_awake says
+    #[arg(long, conflicts_with = "no_keep_awake")]
+    pub keep_awake: bool,
+    /// Let the machine fall asleep while it runs, whatever keep_awake says
+    #[arg(long)]
+    pub no_keep_awake: bool,
+}
+
+impl AwakeFlags {
+    /// As a setting of one run.
+    pub fn settings(self) -> Vec<(String, String)> {
+        let said = match (self.keep_awake, self.no_keep_awake) {
+            (true, _) => "true",
+            (_, true) => "false",
+            _ => return Vec::new(),
+        };
+        vec![("keep_awake".to_owned(), said.to_owned())]
+    }
+}

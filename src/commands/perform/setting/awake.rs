@@ -1,0 +1,27 @@
+//! Who is asked to keep the machine awake for a run, and for what.
+
+use runner_engine::awake::{Asked, Keeper, Means};
+
+use super::Setting;
+use crate::home;
+
+impl Setting<'_> {
+    /// Keeps the machine awake until it is dropped, where the job wants that.
+    pub fn keep_awake(&self) -> Option<Keeper> {
+        let job = self.here.config.jobs.get(&self.row.job_name)?;
+        if !job.keep_awake {
+            return None;
+        }
+        let path = home::setting("PATH").unwrap_or_default();
+        let means = Means::here();
+        let mut keeper = Keeper::take(&Asked {
+            means,
+            program: means.and_then(|means| home::find_program(means.program(), &path)),
+            // Where the system's bus is, where it is not in its usual place.
+            env: home::named(["PATH", "DBUS_SYSTEM_BUS_ADDRESS"].into_iter()),
+            what: format!("{} of {}", self.row.job_name, self.here.root.display()),
+        });
+        tracing::info!(awake = keeper.standing().to_string(), "asked to stay awake");
+        Some(keeper)
+    }
+}

@@ -1,0 +1,146 @@
+#!/usr/bin/env bash
+# Daylight saving time with the real programs, in a fast and faked time (libfaketime):
+#   1. Debian's own cron, given the lines that `runner setup --apply` writes, calls at every quarter of an hour
+#      on both sides of both edges of a year, and each call is a `runner tick` at that moment;
+#   2. `runner tick` itself, called each quarter of an hour on the day before, of and after each edge.
+# A job due at 02:30 and one due at 01:30 must run once each day, also where that time is none or is twice.
+# usage (root): tests/real/cron_dst.sh RUNNER
+set -euo pipefail
+skip() { echo "cron and clock changes: skipped 1: $1"; exit 0; }
+[ "$(id -u)" = 0 ] || skip "only root can cover the spool"
+for program in cron crontab unshare python3 git faketime; do
+    command -v "$program" >/dev/null || skip "no $program"
+done
+library=$(ls /usr/lib/*/faketime/libfaketime.so.1 2>/dev/null | head -1) || true
+[ -n "$library" ] || skip "no libfaketime"
+zone=America/New_York
+[ -e "/usr/share/zoneinfo/$zone" ] || skip "no zone data"
+runner=$(realpath "$1")
+speed=100
+export HOME USER=root LOGNAME=root TZ=$zone GIT_CONFIG_NOSYSTEM=1
+unset XDG_STATE_HOME XDG_CONFIG_HOME
+
+# A project with both jobs in $HOME/project, known to its ledger since the moment $1 (seconds).
+project() {
+    mkdir -p "$HOME/.config/runner"
+    printf '[defaults]\nstagger = "0s"\n' > "$HOME/.config/runner/config.toml"
+    git init -q "$HOME/project"
+    at "$1" "$runner" -C "$HOME/project" init --quiet
+    for time in 01:30 02:30; do
+        printf '\n[jobs.at%s]\nkind = "command"\nprogram = "sh"\nargs = ["-c", "echo a > $RUNNER_OUT/a"]\nartifacts = [{ from = "a", to = "%s" }]\ntrigger = "daily %s"\nzone = "%s"\nsandbox = "off"\n' \
+            "${time/:/}" "${time/:/}" "$time" "$zone" >> "$HOME/project/runner.toml"
+    done
+    printf '\n[jobs.dream]\nenabled = false\n' >> "$HOME/project/runner.toml"
+    at "$1" "$runner" tick --quiet
+}
+# At the moment $1 (seconds), with time passing as it does.
+at() {
+    local moment=$1
+    shift
+    env LD_PRELOAD="$library" FAKETIME="$((moment - $(date +%s)))" FAKETIME_DONT_FAKE_MONOTONIC=1 "$@"
+}
+# Whether each job succeeded exactly at the moments that follow, both jobs in turn.
+runs() {
+    "$runner" -C "$HOME/project" runs --json --limit 1000 | python3 -c '
+import json, sys
+rows = sorted((run["due"], run["job"], run["outcome"]) for run in json.load(sys.stdin))
+wanted = sorted((due, "at" + job, "succeeded") for due, job in (one.split("/") for one in sys.argv[1:]))
+if rows != wanted:
+    sys.exit(f"wanted {wanted}, there is {rows}")
+print("  " + ", ".join(f"{job[2:]} due {due}" for due, job, _ in rows))' "$@"
+}
+
+if [ "${2:-}" = cron ]; then
+    # In a place of its own, at one edge: from $3 to $4 (seconds); the rest is what must have run.
+    folder=$5 start=$3 end=$4
+    shift 5
+    mount --make-rprivate /
+    mount -t tmpfs none /var/spool/cron
+    install -d -m 1730 -g crontab /var/spool/cron/crontabs
+    mount -t tmpfs none /run
+    mount -t tmpfs none /etc/cron.d
+    mount --bind /dev/null /etc/crontab
+    mkdir "$folder"
+    HOME=$folder
+    cp "$runner" "$folder/runner"
+    runner=$folder/runner
+    project "$start"
+    (cd "$HOME/project" && "$runner" setup --scheduler cron --apply --quiet)
+    # What cron starts sees the time that cron has.
+    mv "$runner" "$folder/runner-itself"
+    began=$(date +%s%N)
+    cat > "$runner" <<IN
+#!/bin/bash
+real=\$(date +%s%N)
+now=\$(($start + (real - $began) * $speed / 1000000000))
+echo "\$now" >> "$folder/calls"
+export LD_PRELOAD=$library FAKETIME=\$((now - real / 1000000000)) FAKETIME_DONT_FAKE_MONOTONIC=1
+exec "$folder/runner-itself" "\$@"
+IN
+    chmod 755 "$runner"
+    touch -d @0 /var/spool/cron/crontabs /var/spool/cron/crontabs/root
+    env LD_PRELOAD="$library" FAKETIME="@$(date -d "@$start" '+%Y-%m-%d %H:%M:%S') x$speed" \
+        FAKETIME_DONT_FAKE_MONOTONIC=1 cron -f -L 0 &
+    cron=$!
+    # Nothing to wait for but time: the one thing that is asked of cron here.
+    timeout $(((end - start) / speed)) tail -f /dev/null --pid=$cron || true
+    kill -9 $cron
+    runner=$folder/runner-itself
+    python3 - "$folder/calls" "$start" "$end" <<'IN'
+import collections, sys
+calls, start, end = [int(line) // 60 * 60 for line in open(sys.argv[1])], int(sys.argv[2]), int(sys.argv[3])
+wanted = set(range(start // 900 * 900 + 900, end - 120, 900))
+# A loaded machine may call a little late, in this fast time.
+got = collections.Counter(call // 900 * 900 for call in calls)
+missing = sorted(wanted - set(got))
+sys.exit(f"no call at {missing}" if missing else print(f"  cron called at all {len(wanted)} quarters of an hour, {len(calls)} times"))
+IN
+    # Whoever was begun by the last call may still be at work.
+    timeout 60 bash -c 'until [ "$("$0" -C "$1" status --json | python3 -c "import json, sys; print(len(json.load(sys.stdin)[\"live\"]))" 2>/dev/null || echo 0)" = 0 ]; do :; done' "$runner" "$HOME/project"
+    runs "$@"
+    exit 0
+fi
+
+unshare --mount --pid --fork true 2>/dev/null || skip "no namespaces here"
+outer=$(mktemp -d)
+trap 'rm -rf "$outer"' EXIT
+utc() { date -u -d "$1" +%s; }
+edge() { unshare --mount --pid --fork --kill-child --mount-proc "$0" "$runner" cron "$@"; }
+# 02:30 is none on 8 March, and is made up for at the end of the gap; 01:30 is twice on 1 November.
+edge "$(utc '2026-03-08 05:50')" "$(utc '2026-03-08 08:20')" "$outer/spring" \
+    2026-03-08T06:30:00Z/0130 2026-03-08T07:00:00Z/0230 > "$outer/spring.said" 2>&1 &
+spring=$!
+edge "$(utc '2026-11-01 04:50')" "$(utc '2026-11-01 08:20')" "$outer/autumn" \
+    2026-11-01T05:30:00Z/0130 2026-11-01T07:30:00Z/0230 > "$outer/autumn.said" 2>&1 &
+autumn=$!
+code=0
+wait $spring || code=1
+wait $autumn || code=1
+for season in spring autumn; do
+    echo "$season, by cron:"
+    cat "$outer/$season.said"
+done
+[ $code = 0 ] || exit 1
+
+days() {
+    HOME=$outer/$1
+    mkdir "$HOME"
+    echo "$1, by itself:"
+    project "$(utc "$2 03:50")"
+    local calls=0 moment
+    for day in 0 1 2; do
+        for quarter in $(seq 0 20); do
+            moment=$(($(utc "$2 04:00") + day * 86400 + quarter * 900))
+            at "$moment" "$runner" tick --quiet
+            calls=$((calls + 1))
+        done
+    done
+    echo "  $calls ticks"
+    shift 2
+    runs "$@"
+}
+days spring-days 2026-03-07 2026-03-07T06:30:00Z/0130 2026-03-07T07:30:00Z/0230 \
+    2026-03-08T06:30:00Z/0130 2026-03-08T07:00:00Z/0230 2026-03-09T05:30:00Z/0130 2026-03-09T06:30:00Z/0230
+days autumn-days 2026-10-31 2026-10-31T05:30:00Z/0130 2026-10-31T06:30:00Z/0230 \
+    2026-11-01T05:30:00Z/0130 2026-11-01T07:30:00Z/0230 2026-11-02T06:30:00Z/0130 2026-11-02T07:30:00Z/0230
+echo "cron and clock changes: 2 edges by cron, 6 days by tick alone, each job once a day"
