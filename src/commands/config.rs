@@ -17,9 +17,9 @@ use crate::home::Home;
 use crate::project;
 
 /// The order in which people think of the tables.
-const ORDER: [&str; 10] = [
+const ORDER: [&str; 12] = [
     "project", "night", "day", "daemon", "pools", "prices", "backends", "groups", "defaults",
-    "jobs",
+    "jobs", "notify", "channels",
 ];
 
 /// Carries out one of its commands.
