@@ -101,8 +101,11 @@ fn prune(
     now: Timestamp,
     dying: &mut Steps,
 ) -> Result<(), Failure> {
-    let plan = plan(home, ledger, &retention(home)?, now)?;
-    carry_out(ledger, &plan, dying)
+    let retention = retention(home)?;
+    let plan = plan(home, ledger, &retention, now)?;
+    carry_out(ledger, &plan, dying)?;
+    ledger.forget_alerts(now.saturating_sub(retention.rows).unwrap_or(now))?;
+    Ok(())
 }
 
 /// Looks at the whole ledger and keeps the failmark in line with what it finds.

@@ -1,5 +1,6 @@
 //! The program: parse, call, map to an exit code.
 
+mod alerts;
 mod budget;
 mod cancel;
 mod care;

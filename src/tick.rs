@@ -11,6 +11,7 @@ use runner_engine::ledger::{Ledger, gone, why_gone};
 use runner_engine::owner::Owner;
 use runner_engine::tick::{Tick, tick};
 
+use crate::alerts;
 use crate::cli::Failure;
 use crate::drive;
 use crate::home::Home;
@@ -69,6 +70,8 @@ pub fn once(home: &Home, ledger: &mut Ledger, me: &Owner, reread: Reread) -> Res
         }
     }
     home.note_tick(home.wall()?);
+    let good = troubles.is_empty() && unreadable.is_empty();
+    troubles.extend(alerts::after_tick(home, ledger, good)?);
     Ok(Done {
         start,
         ending: !end.is_empty(),

@@ -107,6 +107,14 @@ ulid_id!(
     /// One attempt at an occurrence.
     RunId
 );
+ulid_id!(
+    /// A trouble of a job that people are told of.
+    AlertId
+);
+ulid_id!(
+    /// One message to one channel; the same however often it is sent.
+    MessageId
+);
 
 /// A number that grows with each admitted run of a job. A commit that carries an older one is
 /// refused: its run was taken over.

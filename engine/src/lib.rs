@@ -4,6 +4,7 @@
 //! environment or print: it returns what to start, and the program starts it.
 
 pub mod admission;
+pub mod alerts;
 pub mod awake;
 pub mod causes;
 pub mod digest;

@@ -17,6 +17,7 @@ use clap::{ArgAction, Parser, Subcommand};
 use clap_complete::Shell;
 use runner_engine::outcome::Exit;
 
+pub use super::alerts::AlertsCommand;
 pub use super::dream::DreamCommand;
 pub use awake::AwakeFlags;
 pub use budget::BudgetCommand;
@@ -382,6 +383,25 @@ pub enum Command {
         /// The folder; it is made when it is not there
         #[arg(value_name = "DIR")]
         into: PathBuf,
+    },
+    /// What people were told of without asking, whether it arrived; try a channel, silence one alert
+    #[command(
+        args_conflicts_with_subcommands = true,
+        after_help = "Example: runner alerts --json | jq -r '.[].why'"
+    )]
+    Alerts {
+        /// What to do [default: list]
+        #[command(subcommand)]
+        command: Option<AlertsCommand>,
+        #[command(flatten)]
+        listing: Listing,
+    },
+    /// The process that delivers alerts; started by ticks
+    #[command(name = "__deliver", hide = true)]
+    Deliver {
+        /// Also tell of a good tick
+        #[arg(long)]
+        beat: bool,
     },
     /// Whether something may be written: an agent's hook, and questions about paths
     #[command(after_help = "Example: runner guard leak dreams/state.json")]

@@ -1,6 +1,7 @@
 //! The terminal's side: what can be said on a command line, what is shown, what an error looks like,
 //! what a run's log gets. Must never know what a command does.
 
+pub mod alerts;
 pub mod args;
 pub mod dream;
 mod failure;

@@ -25,6 +25,8 @@ struct AckJson {
     was_stopped: bool,
     /// Whether a failmark was removed.
     failmark: bool,
+    /// How many open alerts of it are over.
+    alerts: u32,
 }
 
 /// Clears the failmark and the failures of one job, or of all of the project.
@@ -52,14 +54,16 @@ pub fn run(
         let was_stopped = stopped(ledger.streak(row.id)?);
         let who = home::person();
         let failures = ledger.acknowledge(&here.id, row.id, name, &who, now)?;
+        let alerts = ledger.end_alerts(row.id, &who, now)?;
         let failmark = failmark::remove(&here.root, &here.config.job(name)?.spec)
             .map_err(|error| Failure::cannot_write(format!("the failmark of {name}: {error}")))?;
-        if failures > 0 || failmark || job.is_some() {
+        if failures > 0 || failmark || alerts > 0 || job.is_some() {
             done.push(AckJson {
                 job: name.to_owned(),
                 failures,
                 was_stopped,
                 failmark,
+                alerts,
             });
         }
     }
@@ -73,6 +77,7 @@ pub fn run(
     }
     for ack in &done {
         let text = match (ack.failures, ack.failmark, ack.was_stopped) {
+            (0, false, _) if ack.alerts > 0 => "its alerts are over".to_owned(),
             (0, false, _) => "nothing to acknowledge".to_owned(),
             (0, true, _) => "its failmark is removed".to_owned(),
             (n, _, true) => format!("{n} failures in a row count no more; clocks start it again"),

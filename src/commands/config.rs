@@ -19,9 +19,9 @@ use crate::project;
 use crate::tick;
 
 /// The order in which people think of the tables.
-const ORDER: [&str; 10] = [
+const ORDER: [&str; 12] = [
     "project", "night", "day", "daemon", "pools", "prices", "backends", "groups", "defaults",
-    "jobs",
+    "jobs", "notify", "channels",
 ];
 
 /// Carries out one of its commands.

@@ -1,6 +1,7 @@
 //! One module a command; each returns the exit code.
 
 mod ack;
+mod alerts;
 mod backends;
 mod budget;
 mod config;
@@ -115,6 +116,8 @@ fn reach(command: &Command) -> Option<Reach> {
         | Command::Man { .. }
         | Command::Guard { .. }
         | Command::Ack { .. }
+        | Command::Alerts { .. }
+        | Command::Deliver { .. }
         | Command::Budget {
             command: Some(BudgetCommand::Grant { .. } | BudgetCommand::History { .. }),
             ..
@@ -244,6 +247,10 @@ fn dispatch(args: &Args, home: &Home) -> Result<Exit, Failure> {
         Command::Ack { job, listing, .. } => {
             ack::run(home, here, job.as_deref(), args.quiet, *listing)
         }
+        Command::Alerts { command, listing } => {
+            alerts::run(home, here, command.as_ref(), args.quiet, *listing)
+        }
+        Command::Deliver { beat } => crate::alerts::deliver::run(home, *beat),
         Command::Guard { command } => guard::run(home, here, command),
         Command::Config { command } => config::run(home, here, command, args.quiet),
         Command::Schedule { command } => schedule::run(home, here, command),

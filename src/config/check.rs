@@ -80,6 +80,10 @@ fn set_aside(table: &mut Table, key: &str) -> bool {
         ["backends", name] | ["backends", name, "type"] => {
             put(table, &["backends", name], good("type = \"builtin\""))
         }
+        ["channels", name] => {
+            let spare = good("type = \"desktop\"").filter(|_| super::good_name(name));
+            put(table, &parts, spare)
+        }
         ["groups", name] => {
             let spare = good("slots = 1").filter(|_| super::good_name(name));
             put(table, &parts, spare)

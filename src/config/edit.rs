@@ -124,6 +124,10 @@ fn allowed(path: &[String], edit: &Edit<'_>) -> Result<(), Failure> {
             "{key}: there is one daemon and one ledger a user, so only the user's file is asked for it"
         ))
         .mend(format!("runner config set --user {key} {}", edit.value))),
+        ["notify", "heartbeat"] if !edit.user => Err(Failure::configuration(format!(
+            "{key}: a tick is of all projects, so only the user's file is asked for it"
+        ))
+        .mend(format!("runner config set --user {key} {}", edit.value))),
         ["pools" | "prices", ..] if !edit.user => Err(Failure::configuration(format!(
             "{key}: all projects share it, so only the user's file is asked for it"
         ))

@@ -19,6 +19,7 @@ use serde::de::DeserializeOwned;
 use toml::{Table, Value};
 
 use super::keys::{self, Shape};
+use super::notify;
 use super::policy::{self, Defaults, Groups};
 use super::section::{Section, no_such};
 use super::sources::{Mistake, Sources, unknown, wrong};
@@ -47,6 +48,9 @@ pub struct Job {
     pub zone: String,
     /// The most that all its runs of one civil day may spend.
     pub day: Budget,
+    /// After how long without a success people are told, where its own word differs from
+    /// `[notify]`; the inner `None` is never.
+    pub success_within: Option<Option<SignedDuration>>,
 }
 
 /// What a job is read in the light of.
@@ -94,6 +98,7 @@ pub(super) fn job(name: &str, mut table: Table, around: &Around<'_>) -> Result<J
     walls::lay_over(&mut sandbox, &mut section)?;
     let keep_awake = section.flag("keep_awake")?;
     let enabled = section.flag("enabled")?.unwrap_or(true);
+    let success_within = section.parsed("success_within", notify::age_limit)?;
     let backend = section
         .text("backend")?
         .unwrap_or_else(|| "builtin".to_owned());
@@ -171,6 +176,7 @@ pub(super) fn job(name: &str, mut table: Table, around: &Around<'_>) -> Result<J
         total,
     };
     Ok(Job {
+        success_within,
         spec,
         when,
         enabled,

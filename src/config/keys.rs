@@ -9,6 +9,7 @@ mod shape;
 mod spending;
 
 use super::job::KINDS;
+use super::notify::CHANNELS;
 use policy::{POLICY, WALLS};
 use runner_backends::registry::KINDS as BACKENDS;
 pub(super) use shape::Shape;
@@ -106,6 +107,77 @@ const PLAIN: &[Row] = &[
         "defaults.zone",
         Zone,
         "The zone of a job's times; without it that of the night.",
+    ),
+];
+
+const NOTIFY: &[Row] = &[
+    (
+        "on",
+        Texts,
+        "What is told of: \"failure\", \"breaker\", \"missed\", \"stale\".",
+    ),
+    (
+        "recovery",
+        Flag,
+        "Whether it is told when a trouble is over.",
+    ),
+    (
+        "repeat",
+        Duration,
+        "How long at least between two messages of the same open alert.",
+    ),
+    (
+        "success_within",
+        AgeLimit,
+        "After how long without a success a job with a clock is stale; \"none\": never.",
+    ),
+    ("subject", Text, "The template of a message's subject."),
+    ("body", Text, "The template of a message's text."),
+    (
+        "heartbeat",
+        Text,
+        "What is told of each good tick: an https:// address, env:NAME, or a file. Only the user's file is asked for it.",
+    ),
+];
+
+const CHANNEL: &[Row] = &[
+    ("type", OneOf(&CHANNELS), "How it tells people."),
+    (
+        "url",
+        Text,
+        "Where a webhook posts to: https://, http:// to this machine, or env:NAME.",
+    ),
+    (
+        "secret",
+        Text,
+        "The name of the variable with the key that a webhook is signed with.",
+    ),
+    (
+        "secret_file",
+        Text,
+        "The file with that key, which only its owner may read: / or ~/ first.",
+    ),
+    ("recipient", Text, "The mail address that is written to."),
+    ("sender", Text, "The mail address that it is from."),
+    (
+        "program",
+        Text,
+        "A name to look for in PATH, or a path. Default of a mail: sendmail.",
+    ),
+    (
+        "args",
+        Texts,
+        "Its arguments. Never a secret: every user can read them. Default of a mail: [\"-i\", \"-t\"].",
+    ),
+    (
+        "env",
+        Texts,
+        "Names of variables that the program may see besides the ordinary ones.",
+    ),
+    (
+        "sandbox",
+        OneOf(&["on", "off"]),
+        "Whether the program starts behind walls, with the network open.",
     ),
 ];
 
@@ -239,6 +311,12 @@ const AWAKE: &[Row] = &[(
     "Whether the machine is kept from falling asleep while a run of it lasts. Default: true for jobs of the night and for dreams, false for others.",
 )];
 
+const WATCH: &[Row] = &[(
+    "success_within",
+    AgeLimit,
+    "After how long without a success people are told of it, instead of what [notify] says.",
+)];
+
 const DREAM: &[Row] = &[
     ("ideas", Text, "Where the ideas are: every *.md below it."),
     ("dreams", Text, "Where proposals, state and decisions are."),
@@ -330,6 +408,8 @@ pub(super) const TABLES: &[(&str, &str)] = &[
         "How long things are kept, one a user: only the user's file is asked for this table.",
     ),
     ("backends", "Who answers, by name."),
+    ("notify", "Of what people are told without asking."),
+    ("channels", "How people are told, by name."),
     ("groups", "How many jobs of a group run at once, by name."),
     (
         "defaults",
@@ -420,6 +500,9 @@ pub(super) fn all() -> Vec<Key> {
     add("jobs.*", DREAM, &["dream"]);
     add("jobs.*", COMMAND, &["command"]);
     add("jobs.*", PROMPT, &["prompt"]);
+    add("notify", NOTIFY, &[]);
+    add("channels.*", CHANNEL, &[]);
+    add("jobs.*", WATCH, &[]);
     all
 }
 

@@ -27,6 +27,22 @@ fn values(key: &Key) -> (&'static str, Vec<&'static str>) {
                 "\"x\"",
                 with(&["\"../x\"", "\"/x\"", "\"dreams/x\"", "\"{dte}\"", "\"\""]),
             ),
+            "url" => (
+                "\"https://example.org/x\"",
+                with(&[
+                    "\"x\"",
+                    "\"\"",
+                    "\"http://example.org\"",
+                    "\"https://me:pw@example.org\"",
+                ]),
+            ),
+            "heartbeat" => ("\"/x\"", with(&["\"x\"", "\"\"", "\"http://example.org\""])),
+            "secret" => ("\"A_KEY\"", with(&["\"a key\"", "\"\"", "\"sk-123\""])),
+            "secret_file" => ("\"/x\"", with(&["\"x\"", "\"\""])),
+            "recipient" | "sender" => (
+                "\"me@example.org\"",
+                with(&["\"me\"", "\"\"", "\"-f@x\"", "\"a@b\\nBcc: c@d\""]),
+            ),
             "ideas" | "dreams" | "done" | "specs" => ("\"x\"", with(&["\"../x\"", "\"/x\""])),
             _ => ("\"x\"", with(&[])),
         },
@@ -72,6 +88,10 @@ fn values(key: &Key) -> (&'static str, Vec<&'static str>) {
                 "[\"builtin\", \"builtin\"]",
                 "{}",
             ],
+        ),
+        Shape::Texts if last == "on" => (
+            "[\"failure\"]",
+            vec!["3", "\"failure\"", "[3]", "[\"failures\"]", "[\"\"]", "{}"],
         ),
         Shape::CountCap => (
             "\"unlimited\"",
@@ -180,6 +200,7 @@ fn values(key: &Key) -> (&'static str, Vec<&'static str>) {
                 "skip" => "\"queue\"",
                 "on" => "\"off\"",
                 "dream" => "\"command\"",
+                "desktop" => "\"desktop\"",
                 _ => "\"strict\"",
             },
             with(&["\"zz\"", "\"\""]),
@@ -251,6 +272,21 @@ fn file(key: &Key, name: &str, value: &str) -> (String, usize) {
             header = "backends.a".to_owned();
             need(&[("type", "\"builtin\"")]);
         }
+        ("channels.*", _) => {
+            header = "channels.a".to_owned();
+            match last {
+                "url" | "secret" | "secret_file" => {
+                    need(&[("type", "\"webhook\""), ("url", "\"https://example.org\"")])
+                }
+                "recipient" | "sender" => {
+                    need(&[("type", "\"email\""), ("recipient", "\"me@example.org\"")])
+                }
+                "program" | "args" | "env" => {
+                    need(&[("type", "\"command\""), ("program", "\"x\"")]);
+                }
+                _ => need(&[("type", "\"desktop\"")]),
+            }
+        }
         ("groups.*", _) => header = "groups.a".to_owned(),
         _ => {}
     }
@@ -266,9 +302,15 @@ fn resolved(bytes: &[u8]) -> Result<Config, Failure> {
     let none = folder.path().join("none.toml");
     // The daemon's table is the user's alone.
     let text = String::from_utf8_lossy(bytes);
-    let users = ["[daemon]", "[retention]", "[pools.", "[prices."]
-        .into_iter()
-        .any(|table| text.contains(table));
+    let users = [
+        "[daemon]",
+        "[retention]",
+        "[pools.",
+        "[prices.",
+        "\nheartbeat =",
+    ]
+    .into_iter()
+    .any(|table| text.contains(table));
     load(&Stack {
         user: if users { &path } else { &none },
         project: (!users).then_some(path.as_path()),
@@ -326,6 +368,12 @@ fn the_reader_takes_just_the_keys_of_the_table() {
             "",
         ),
         ("[groups.a]\nslots = 1\n".to_owned(), "groups.*.", ""),
+        ("[notify]\n".to_owned(), "notify.", ""),
+        (
+            "[channels.a]\ntype = \"desktop\"\n".to_owned(),
+            "channels.*.",
+            "",
+        ),
         ("[defaults]\n".to_owned(), "defaults.", ""),
         ("[jobs.dream.budget]\n".to_owned(), "jobs.*.budget.", ""),
         (
@@ -388,7 +436,7 @@ fn the_default_documents_every_key_and_no_other() {
         key.path.starts_with("jobs.*.budget.")
             || key.path.starts_with("jobs.*.day_budget.")
             || key.path.starts_with("jobs.*.")
-                && (keys::is_shared(last(key)) || last(key) == "zone")
+                && (keys::is_shared(last(key)) || ["zone", "success_within"].contains(&last(key)))
     };
     let wanted: BTreeSet<String> = all()
         .iter()
@@ -404,7 +452,7 @@ fn the_default_documents_every_key_and_no_other() {
 fn leaves(table: &Table, path: &mut Vec<String>, found: &mut BTreeSet<String>) {
     for (key, value) in table {
         let named = path.len() == 1
-            && ["jobs", "groups", "backends", "pools", "prices"].contains(&&*path[0]);
+            && ["jobs", "groups", "backends", "pools", "prices", "channels"].contains(&&*path[0]);
         path.push(if named { "*".to_owned() } else { key.clone() });
         match value {
             Value::Table(inner) => leaves(inner, path, found),
@@ -434,7 +482,8 @@ fn a_run_is_never_given_what_the_ledger_keeps() {
         let name = name.replace("groups.*", "groups.few");
         let name = name
             .replace("pools.*", "pools.local")
-            .replace("prices.*", "prices.a");
+            .replace("prices.*", "prices.a")
+            .replace("channels.*", "channels.a");
         for reach in [Reach::Run, Reach::Look] {
             let mut overrides = Overrides::default();
             overrides

@@ -30,7 +30,17 @@ fn every_mistyped_key_is_named_with_its_place() {
                 let (text, line) = file(key, &slip, values(key).0);
                 let error = resolved(text.as_bytes()).unwrap_err();
                 // A key that must be there is missed in its table.
-                let needed = ["kind", "type", "program", "prompt", "to", "slots"].contains(&name);
+                let needed = [
+                    "kind",
+                    "type",
+                    "program",
+                    "prompt",
+                    "to",
+                    "slots",
+                    "url",
+                    "recipient",
+                ]
+                .contains(&name);
                 let named = line_named(&error, &text);
                 assert!(named == line || needed && named == 1, "{text}: {error}");
                 count += 1;

@@ -11,6 +11,7 @@ mod followers;
 mod foreign;
 mod job;
 mod keys;
+pub mod notify;
 mod overrides;
 mod place;
 mod policy;
@@ -47,6 +48,7 @@ pub use check::mistakes;
 pub use edit::{Edit, edit, edit_text};
 pub use foreign::FILE as FOREIGN_FILE;
 pub use job::{Job, NEVER};
+pub use notify::Notify;
 pub use overrides::{Overrides, Reach};
 pub use pools::Pool;
 pub use schema::schema;
@@ -69,6 +71,8 @@ pub struct Config {
     pub backends: BTreeMap<String, BackendSpec>,
     /// What is run, by name.
     pub jobs: BTreeMap<String, Job>,
+    /// Whom to tell of what.
+    pub notify: Notify,
     /// How long things are kept.
     pub retention: Retention,
     /// What is spent from, by name: the user's own.
@@ -239,6 +243,14 @@ fn merged(sources: Sources) -> Result<(Table, Sources), Mistake> {
                        (runner config set --user daemon.drain ...)";
             return Err(wrong(&sources, "daemon", why));
         }
+        if layer.name == "project"
+            && let Some(Value::Table(notify)) = table.get("notify")
+            && notify.contains_key("heartbeat")
+        {
+            let why = "a tick is of all projects: this key belongs into the user's own config.toml \
+                       (runner config set --user notify.heartbeat ...)";
+            return Err(wrong(&sources, "notify.heartbeat", why));
+        }
         for name in ["pools", "prices"] {
             if layer.name == "project" && table.contains_key(name) {
                 let why = "all projects of a user share it: this table belongs into the user's own \
@@ -333,6 +345,9 @@ fn resolve(merged: &mut Table, sources: &Sources) -> Result<Config, Mistake> {
     let mut section = Section::of("retention", &mut retention, sources);
     let retention = retention::read(&mut section)?;
     section.finish()?;
+    let notify = top.table("notify")?.unwrap_or_default();
+    let channels = top.table("channels")?.unwrap_or_default();
+    let notify = notify::read(notify, channels, sources)?;
     top.finish()?;
     followers::check_after(&jobs, sources)?;
     Ok(Config {
@@ -341,6 +356,7 @@ fn resolve(merged: &mut Table, sources: &Sources) -> Result<Config, Mistake> {
         day,
         backends,
         jobs,
+        notify,
         retention,
         pools,
         pool_of,

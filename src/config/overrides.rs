@@ -16,7 +16,8 @@ use super::sources::{Given, Sources};
 use crate::cli::Failure;
 
 /// What is no matter of one run.
-pub(super) const SCHEDULES: [&str; 14] = [
+pub(super) const SCHEDULES: [&str; 15] = [
+    "success_within",
     "kind",
     "trigger",
     "enabled",
@@ -192,7 +193,8 @@ impl Overrides {
                     .mend(format!("runner config set --user {} VALUE", path.join("."))));
             }
             ["night", key, ..] => *key != "budget",
-            ["groups" | "defaults", ..] => true,
+            // Alerts are delivered by another process, later.
+            ["groups" | "defaults" | "notify" | "channels", ..] => true,
             ["jobs", _, key, ..] => SCHEDULES.contains(key) || keys::is_policy(key),
             _ => false,
         };

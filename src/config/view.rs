@@ -125,7 +125,7 @@ impl View {
         };
         keys::known(&path).map_err(unknown)?;
         if let [
-            group @ ("jobs" | "backends" | "groups" | "pools" | "prices"),
+            group @ ("jobs" | "backends" | "groups" | "pools" | "prices" | "channels"),
             name,
             ..,
         ] = path

@@ -7,6 +7,7 @@
 
 use std::path::{Path, PathBuf};
 
+use runner_engine::alerts::Rules;
 use runner_engine::ledger::Budget;
 use runner_engine::policy::Overlap;
 use runner_jobs::failmark;
@@ -26,6 +27,9 @@ pub struct Projection {
     pub night: Budget,
     /// Jobs whose later moments replace earlier ones.
     pub replacing: Vec<String>,
+    /// Of what people are told; absent in what an earlier build wrote.
+    #[serde(default)]
+    pub alerts: Option<Rules>,
     /// The folders in which failmarks lie, below the project. Mostly none of them is there.
     folders: Vec<PathBuf>,
     /// Where the failmark of each job lies, below the project, by the jobs' names: a list of paths
@@ -49,6 +53,7 @@ impl Projection {
                 .filter(|(_, job)| job.policy.overlap == Overlap::Replace)
                 .map(|(name, _)| name.clone())
                 .collect(),
+            alerts: Some(config.notify.rules(&config.jobs)),
             folders,
             marks: serde_json::value::to_raw_value(&marks).expect("paths of jobs are UTF-8"),
         }

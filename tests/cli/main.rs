@@ -8,6 +8,7 @@
     reason = "a test program"
 )]
 
+mod alerts;
 mod asleep;
 mod awake;
 mod backends;

@@ -73,7 +73,7 @@ impl Ledger {
     }
 }
 
-fn streak(db: &Connection, job: JobId) -> Result<Streak, Fault> {
+pub(super) fn streak(db: &Connection, job: JobId) -> Result<Streak, Fault> {
     let mut statement = db.prepare_cached(
         // What was skipped since then, however often, makes nothing good.
         "SELECT outcome, occurrence, started IS NULL FROM runs INDEXED BY runs_tried

@@ -11,8 +11,8 @@ use rusqlite::{Connection, Transaction, params};
 
 use super::rows::{self, NewOccurrence, Origin};
 use super::{
-    DueJob, Fault, JobId, Ledger, NightId, Result, from_json, id, millis, moment, nights, settle,
-    to_json,
+    DueJob, Fault, JobId, Ledger, NightId, Result, alerts, from_json, id, millis, moment, nights,
+    settle, to_json,
 };
 use crate::ids::{OccurrenceId, ProjectId, RunId};
 use crate::outcome::Outcome;
@@ -125,7 +125,7 @@ impl Ledger {
                 _ => None,
             };
             if let Some(paused) = paused {
-                missed(tx, job.id, None, "paused", paused, now)?;
+                missed(tx, job.id, None, PAUSED, paused, now)?;
             }
             if let Some(lost) = &due.missed {
                 missed(
@@ -246,6 +246,9 @@ fn enter(
     }
 }
 
+/// Why a moment was missed that came during a pause.
+const PAUSED: &str = "paused";
+
 /// One row for a stretch of missed moments.
 pub(super) fn missed(
     tx: &Transaction<'_>,
@@ -276,6 +279,10 @@ pub(super) fn missed(
         night.map(|night| night.0),
         to_json(&outcome)
     ])?;
+    // What a pause swallowed was not wanted.
+    if why != PAUSED {
+        alerts::note(tx, &occurrence, None, &outcome)?;
+    }
     Ok(())
 }
 

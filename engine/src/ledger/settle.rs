@@ -17,8 +17,8 @@ use rusqlite::{Connection, OptionalExtension as _, Transaction, params};
 
 use super::rows::{NewOccurrence, Origin, line_up, queue};
 use super::{
-    Fault, JobId, LedgerError, NightId, Result, Summary, from_json, id, millis, moment, reserve,
-    to_json,
+    Fault, JobId, LedgerError, NightId, Result, Summary, alerts, from_json, id, millis, moment,
+    reserve, to_json,
 };
 use crate::ids::{Fence, OccurrenceId, RunId};
 use crate::outcome::Outcome;
@@ -173,6 +173,7 @@ fn settle_occurrence(
             params![occurrence.as_str(), to_json(outcome), millis(now)],
             |row| row.get(0),
         )?;
+    alerts::note(tx, occurrence, Some(run), outcome)?;
     follow(tx, over.job, run, outcome, night.map(NightId), now)?;
     release(tx, occurrence, outcome, now)
 }

@@ -66,6 +66,13 @@ fn write(out: &mut String, report: &NightReport) -> std::fmt::Result {
         }
         writeln!(out)?;
     }
+    if !report.alerts.is_empty() {
+        writeln!(out, "## Alerts\n")?;
+        for line in &report.alerts {
+            writeln!(out, "- {}", one_line(line))?;
+        }
+        writeln!(out)?;
+    }
     if !report.open.is_empty() {
         writeln!(out, "## Unfinished\n")?;
         for job in &report.open {
@@ -262,6 +269,7 @@ mod tests {
             open: vec![],
             missed: vec!["tidy at noon".into()],
             grants: vec!["1 model call for the night, by ann: more".into()],
+            alerts: vec!["dream: failure".into()],
         };
         let text = render(&report);
         assert!(

@@ -4,8 +4,9 @@ use std::path::Path;
 
 use jiff::Timestamp;
 use runner_engine::awake::Awake;
+use runner_engine::ids::ProjectId;
 use runner_engine::ledger::{
-    Amounts, DAY, Filter, Ledger, LedgerError, NIGHT, NightId, RunRow, RunState,
+    Amounts, DAY, Filter, Ledger, LedgerError, MessageState, NIGHT, NightId, RunRow, RunState,
 };
 use runner_engine::outcome::Outcome;
 use runner_engine::tick::REPORT_JOB;
@@ -42,6 +43,9 @@ pub struct NightReport {
     /// What was granted besides the caps of the night and of its day, by whom and why.
     #[serde(default)]
     pub grants: Vec<String>,
+    /// Alerts that were raised, went on or ended in it, and which of them did not arrive.
+    #[serde(default)]
+    pub alerts: Vec<String>,
 }
 
 /// One run, told.
@@ -231,6 +235,7 @@ pub fn gather(
         open,
         missed,
         grants,
+        alerts: alerts(ledger, &row.project, row.opens, now)?,
     };
     let worst = report
         .last_attempts()
@@ -238,6 +243,39 @@ pub fn gather(
         .max();
     report.worst = ORDER[worst.unwrap_or(0)].to_owned();
     Ok(report)
+}
+
+/// What people were told of since a moment, a line an alert.
+fn alerts(
+    ledger: &Ledger,
+    project: &ProjectId,
+    from: Timestamp,
+    to: Timestamp,
+) -> Result<Vec<String>, LedgerError> {
+    let mut lines = Vec::new();
+    for alert in ledger.alerts_between(project, from, to)? {
+        let mut line = format!("{}: {}", alert.job_name, alert.kind.word());
+        if alert.count > 1 {
+            line.push_str(&format!(", {} times", alert.count));
+        }
+        match (&alert.ended, &alert.silenced) {
+            (Some((_, how)), _) if how == "recovered" => line.push_str(", over"),
+            (Some((_, who)), _) => line.push_str(&format!(", acknowledged by {who}")),
+            (None, Some((_, who))) => line.push_str(&format!(", silenced by {who}")),
+            (None, None) => {}
+        }
+        for message in ledger.messages_of(&alert.id)? {
+            let lost = matches!(message.state, MessageState::Waiting | MessageState::GivenUp);
+            if lost && !message.said.is_empty() {
+                line.push_str(&format!(
+                    "; NOT DELIVERED to {}: {}",
+                    message.channel, message.said
+                ));
+            }
+        }
+        lines.push(line);
+    }
+    Ok(lines)
 }
 
 fn told(ledger: &Ledger, run: RunRow) -> Result<RunLine, LedgerError> {

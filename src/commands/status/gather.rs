@@ -8,7 +8,9 @@ use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 use runner_engine::admission;
 use runner_engine::ids::ProjectId;
-use runner_engine::ledger::{Amounts, Budget, Ledger, MissedStretch, OwnPause, Project, RunRow};
+use runner_engine::ledger::{
+    AlertRow, Amounts, Budget, Ledger, MissedStretch, OwnPause, Project, RunRow,
+};
 use runner_engine::locks::{Holder, job_lock_path};
 use runner_engine::outcome::Outcome;
 use runner_engine::schedule::Trigger;
@@ -18,8 +20,9 @@ use runner_jobs::report;
 use super::super::pause::limited;
 use super::super::runs::word;
 use super::model::{
-    BudgetJson, BudgetsJson, DaemonJson, LiveJson, LockJson, MarkJson, MissedJson, NextJson,
-    NightJson, PausedJson, ProjectJson, StarvedJson, StatusJson, StoppedJson, TicksJson, VERSION,
+    AlertJson, BudgetJson, BudgetsJson, DaemonJson, LiveJson, LockJson, MarkJson, MissedJson,
+    NextJson, NightJson, PausedJson, ProjectJson, StarvedJson, StatusJson, StoppedJson, TicksJson,
+    VERSION,
 };
 use super::queue;
 use crate::cli::{Failure, show};
@@ -133,6 +136,7 @@ fn unregistered(root: &Path, mistake: Option<Failure>) -> ProjectJson {
         paused: Vec::new(),
         stopped: Vec::new(),
         starved: Vec::new(),
+        alerts: Vec::new(),
         budget: BudgetsJson {
             day: BudgetJson::of(String::new(), Budget::default(), Amounts::default()),
             night: None,
@@ -163,6 +167,8 @@ struct All<'a> {
     days: BTreeMap<String, Amounts>,
     open_nights: BTreeMap<String, Amounts>,
     live: Vec<RunRow>,
+    alerts: Vec<AlertRow>,
+    undelivered: Vec<(ProjectId, String, u32, String)>,
 }
 
 impl<'a> All<'a> {
@@ -241,6 +247,8 @@ impl<'a> All<'a> {
             days: ledger.accounts("day", &day_keys)?,
             open_nights: ledger.accounts("night", &night_keys)?,
             live: ledger.live()?,
+            alerts: ledger.alerts(None, false)?,
+            undelivered: ledger.undelivered()?,
         })
     }
 
@@ -254,6 +262,12 @@ impl<'a> All<'a> {
         let zone = projection.map_or_else(|| "UTC".to_owned(), |it| it.zone.clone());
         let mut troubles: Vec<String> = files.trouble.iter().cloned().collect();
         let last_night = self.last_night(known, &mut troubles)?;
+        for (_, channel, count, said) in self.undelivered.iter().filter(|one| one.0 == *id) {
+            troubles.push(format!(
+                "{} did not arrive through {channel}: {said}; to mend it: runner alerts test {channel}",
+                show::count(u64::from(*count), "alert")
+            ));
+        }
         let live: Vec<&RunRow> = self.live.iter().filter(|row| row.project == *id).collect();
         let mut starved = Vec::new();
         for job in projection.map_or(&[][..], |it| &it.replacing) {
@@ -326,6 +340,19 @@ impl<'a> All<'a> {
                 })
                 .collect(),
             starved,
+            alerts: self
+                .alerts
+                .iter()
+                .filter(|alert| alert.project == *id)
+                .map(|alert| AlertJson {
+                    id: alert.id.to_string(),
+                    job: alert.job_name.clone(),
+                    kind: alert.kind.word(),
+                    since: alert.raised,
+                    count: alert.count,
+                    silenced: alert.silenced.is_some(),
+                })
+                .collect(),
             budget: self.budget(id, projection),
             zone,
         })

@@ -60,7 +60,20 @@ pub(super) struct ProjectJson {
     pub(super) paused: Vec<PausedJson>,
     pub(super) stopped: Vec<StoppedJson>,
     pub(super) starved: Vec<StarvedJson>,
+    pub(super) alerts: Vec<AlertJson>,
     pub(super) budget: BudgetsJson,
+}
+
+/// An open alert.
+#[derive(Debug, Serialize)]
+pub(super) struct AlertJson {
+    pub(super) id: String,
+    pub(super) job: String,
+    pub(super) kind: &'static str,
+    pub(super) since: Timestamp,
+    pub(super) count: u32,
+    /// Nobody is told of it any more.
+    pub(super) silenced: bool,
 }
 
 /// A pause that lasts.

@@ -78,6 +78,14 @@ fn rows(status: &StatusJson, project: &ProjectJson) -> Rows {
             ),
         );
     }
+    let told = project
+        .alerts
+        .iter()
+        .filter(|alert| !alert.silenced)
+        .count();
+    if told > 0 {
+        row("alerts", format!("{told} open; `runner alerts` lists them"));
+    }
     for missed in &project.missed_this_week {
         row("missed", format!("{}: {}", missed.job, span(missed)));
     }

@@ -1,6 +1,7 @@
 //! The ledger against the promises that others build on.
 
 mod accounts;
+mod alerts;
 mod backwards;
 mod budgets;
 mod cancel;

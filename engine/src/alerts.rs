@@ -1,0 +1,216 @@
+//! Alerts: of what troubles people are told without asking, and when they are told again.
+//!
+//! ```text
+//! news of a job ──decide──> Raise ──> open{count} ──Placed──────────────> ended (recovered: told once)
+//!                           Count ──>   │    ^ │ again                    ^
+//!                                       │    └─┘ told at most every `repeat`
+//!                                       ├─silenced──> open, told no more ─┤
+//!                                       └─acknowledged (`ack JOB`)────────┴> ended (told to nobody)
+//!
+//! message, one a channel: waiting{tries, next} ──sent──> delivered
+//!                            │   ^  │ not sent
+//!                            │   └──┘ tried again after a backoff
+//!                            ├─after the last try──> given up
+//!                            └─its alert ended, or somebody silenced it──> withdrawn
+//! ```
+//!
+//! Whoever settles a run only writes one row of news in the same transaction; a tick decides what it
+//! means ([`decide`], pure) and writes alerts and messages in one transaction; a process of its own
+//! delivers. At most one alert of a kind is open for a job. [`decide`] must never do IO, read a clock
+//! or know a channel.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use jiff::{SignedDuration, Timestamp};
+use serde::{Deserialize, Serialize};
+
+/// What people are told of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Kind {
+    /// What was due ended as failed, timed-out or lost, after its last attempt.
+    Failure,
+    /// After several failures in a row clocks no longer start the job.
+    Breaker,
+    /// A moment passed and nothing ran.
+    Missed,
+    /// A job with a clock has not succeeded for longer than is thought good.
+    Stale,
+}
+
+impl Kind {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Failure, Self::Breaker, Self::Missed, Self::Stale];
+
+    /// Its word in settings, tables and messages.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Failure => "failure",
+            Self::Breaker => "breaker",
+            Self::Missed => "missed",
+            Self::Stale => "stale",
+        }
+    }
+
+    /// The kind of this word.
+    pub fn read(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.word() == word)
+    }
+}
+
+/// What a project's configuration says about alerts, as far as it decides.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Rules {
+    /// The kinds that are told of.
+    pub on: BTreeSet<Kind>,
+    /// Whether a recovery is told of.
+    pub recovery: bool,
+    /// How long at least between two messages of the same open alert, in seconds.
+    pub repeat: i64,
+    /// After how many seconds without a success a job with a clock is stale; absent: never.
+    pub success_within: Option<i64>,
+    /// The same for single jobs, by name.
+    pub jobs: BTreeMap<String, Option<i64>>,
+    /// Whom to tell, by name.
+    pub channels: Vec<String>,
+}
+
+impl Rules {
+    /// After how long without a success this job is stale, if ever.
+    pub fn stale_after(&self, job: &str) -> Option<SignedDuration> {
+        let own = self.jobs.get(job).copied().unwrap_or(self.success_within);
+        own.filter(|_| self.on.contains(&Kind::Stale))
+            .map(SignedDuration::from_secs)
+    }
+}
+
+/// What happened to a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum News {
+    /// An occurrence ended badly.
+    Failed {
+        /// A person started it and sees how it ended.
+        by_hand: bool,
+        /// Clocks no longer start the job.
+        stopped: bool,
+    },
+    /// An occurrence placed something.
+    Placed,
+    /// Moments passed and nothing ran.
+    Missed,
+    /// There has been no success for too long.
+    Stale,
+}
+
+/// An open alert, as far as it decides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Open {
+    /// What it is about.
+    pub kind: Kind,
+    /// When messages of it were last made.
+    pub told: Timestamp,
+    /// Nobody is to be told of it any more.
+    pub silenced: bool,
+}
+
+/// What becomes of an alert.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Act {
+    /// It is opened, and told of.
+    Raise(Kind),
+    /// It has happened once more.
+    Count {
+        /// Which.
+        kind: Kind,
+        /// And is told of again.
+        tell: bool,
+    },
+    /// It is over.
+    End {
+        /// Which.
+        kind: Kind,
+        /// And that is told of.
+        tell: bool,
+    },
+}
+
+/// Decides what news of a job mean, given its open alerts.
+pub fn decide(open: &[Open], news: News, rules: &Rules, now: Timestamp) -> Vec<Act> {
+    let kinds: &[Kind] = match news {
+        News::Placed => {
+            return open
+                .iter()
+                .map(|one| Act::End {
+                    kind: one.kind,
+                    tell: rules.recovery && !one.silenced,
+                })
+                .collect();
+        }
+        News::Failed {
+            by_hand: true,
+            stopped: true,
+        } => &[Kind::Breaker],
+        News::Failed { by_hand: true, .. } => &[],
+        News::Failed { stopped: true, .. } => &[Kind::Failure, Kind::Breaker],
+        News::Failed { .. } => &[Kind::Failure],
+        News::Missed => &[Kind::Missed],
+        News::Stale => &[Kind::Stale],
+    };
+    let mut acts = Vec::new();
+    for &kind in kinds {
+        let wanted = rules.on.contains(&kind);
+        match open.iter().find(|one| one.kind == kind) {
+            None if wanted => acts.push(Act::Raise(kind)),
+            None => {}
+            Some(one) => {
+                // A moment that lies ahead was written by a clock that was wrong.
+                let long_ago = now.duration_since(one.told).abs().as_secs() >= rules.repeat;
+                // That there is still no success is looked at every hour and is no new event.
+                if kind != Kind::Stale || long_ago {
+                    let tell = wanted && long_ago && !one.silenced;
+                    acts.push(Act::Count { kind, tell });
+                }
+            }
+        }
+    }
+    acts
+}
+
+/// The longest wait before each further try of a message; after the last there is none.
+const BACKOFF: [i64; 7] = [60, 300, 900, 3600, 7200, 14_400, 28_800];
+
+/// When a message is tried again that was tried `tries` times, the last one at `now`; `None`: never.
+pub fn again(tries: u32, now: Timestamp) -> Option<Timestamp> {
+    let wait = BACKOFF.get(usize::try_from(tries).ok()?.checked_sub(1)?)?;
+    Some(
+        now.saturating_add(SignedDuration::from_secs(*wait))
+            .unwrap_or(now),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_kind_has_a_word_of_its_own() {
+        for kind in Kind::ALL {
+            assert_eq!(Kind::read(kind.word()), Some(kind));
+        }
+        assert_eq!(Kind::read("x"), None);
+    }
+
+    #[test]
+    fn waits_grow_and_end() {
+        let now = Timestamp::UNIX_EPOCH;
+        let mut before = now;
+        let mut tries = 0;
+        while let Some(next) = again(tries + 1, now) {
+            assert!(next > before);
+            before = next;
+            tries += 1;
+        }
+        assert_eq!(tries + 1, crate::ledger::MOST_TRIES);
+        assert_eq!(again(0, now), None);
+    }
+}

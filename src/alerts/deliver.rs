@@ -1,0 +1,148 @@
+//! The process that delivers: `runner __deliver`.
+//!
+//! One at a time, for a minute or so at the most: no message is begun after [`BEGIN_WITHIN`], and each
+//! has a deadline of its own. A channel that failed once is left alone until the next process, so that
+//! what hangs costs the others one deadline. Must never do anything that a run or a tick waits for.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use runner_engine::ids::ProjectId;
+use runner_engine::ledger::{Delivery, Ledger, Tried};
+use runner_engine::outcome::Exit;
+use runner_engine::time::boot_time;
+use runner_text::redact::Redactor;
+
+use super::message::{Message, Templates};
+use super::{Delivering, heartbeat, programs, webhook};
+use crate::cli::Failure;
+use crate::config::Notify;
+use crate::config::notify::{Address, Channel};
+use crate::home::{self, Home};
+use crate::project::Here;
+
+/// No message is begun later than this.
+const BEGIN_WITHIN: Duration = Duration::from_secs(45);
+
+/// Delivers what is due.
+pub fn run(home: &Home, beat: bool) -> Result<Exit, Failure> {
+    let began = boot_time();
+    if beat {
+        // What it comes to is the receiver's to notice: that is what it is for.
+        let _unheard = heartbeat::send(home);
+    }
+    let Some(_lock) = Delivering::take(home)? else {
+        return Ok(Exit::Done);
+    };
+    let mut ledger = home.ledger()?;
+    let mut dying = Home::dying();
+    let mut projects = BTreeMap::new();
+    let mut without = Vec::new();
+    while boot_time().saturating_sub(began) < BEGIN_WITHIN {
+        dying.before("begin a try");
+        let Some(delivery) = ledger.begin_delivery(&without, home.wall()?)? else {
+            break;
+        };
+        dying.before("send");
+        let tried = deliver(home, &ledger, &mut projects, &delivery)?;
+        dying.before("end a try");
+        ledger.end_delivery(&delivery.id, delivery.tries, &tried, home.wall()?)?;
+        if tried != Tried::Delivered {
+            without.push((delivery.project, delivery.channel));
+        }
+    }
+    Ok(Exit::Done)
+}
+
+/// What is known of a project that messages are about.
+struct Known {
+    root: PathBuf,
+    notify: Result<Notify, String>,
+}
+
+fn deliver(
+    home: &Home,
+    ledger: &Ledger,
+    projects: &mut BTreeMap<ProjectId, Known>,
+    delivery: &Delivery,
+) -> Result<Tried, Failure> {
+    if !projects.contains_key(&delivery.project) {
+        let Some(row) = ledger.project(&delivery.project)? else {
+            return Ok(Tried::Withdrawn("its project is gone".to_owned()));
+        };
+        let notify = match Here::at(home, &row.path) {
+            Ok(here) => Ok(here.config.notify),
+            Err(failure) => Err(failure.to_string()),
+        };
+        let known = Known {
+            root: row.path,
+            notify,
+        };
+        projects.insert(delivery.project.clone(), known);
+    }
+    let known = &projects[&delivery.project];
+    let notify = match &known.notify {
+        Ok(notify) => notify,
+        Err(why) => return Ok(Tried::Failed(redacted(why))),
+    };
+    let Some(channel) = notify.channels.get(&delivery.channel) else {
+        let why = format!("there is no [channels.{}] any more", delivery.channel);
+        return Ok(Tried::Withdrawn(why));
+    };
+    let templates = Templates {
+        subject: notify.subject.as_deref(),
+        body: notify.body.as_deref(),
+    };
+    let message = Message::of(delivery, &known.root, &templates);
+    Ok(match send(home, channel, &message) {
+        Ok(()) => Tried::Delivered,
+        Err(why) => Tried::Failed(why),
+    })
+}
+
+/// Sends one message through one channel, within its deadline.
+///
+/// # Errors
+/// What went wrong, redacted.
+pub fn send(home: &Home, channel: &Channel, message: &Message) -> Result<(), String> {
+    let sent = match channel {
+        Channel::Desktop => programs::desktop(home, message),
+        Channel::Webhook { url, secret } => webhook::post(home, url, secret.as_ref(), message),
+        Channel::Command(program) => programs::command(home, program, message),
+        Channel::Email {
+            recipient,
+            sender,
+            program,
+        } => programs::email(home, program, recipient, sender.as_deref(), message),
+    };
+    sent.map_err(|why| redacted(&why))
+}
+
+/// A text that no secret of a known shape is left in, of bounded length.
+fn redacted(text: &str) -> String {
+    let clean = Redactor::new(Vec::new()).redact(text).into_owned();
+    clean.chars().take(400).collect()
+}
+
+/// What an address is now.
+pub(super) fn resolved(address: &Address) -> Result<String, String> {
+    match address {
+        Address::Given(text) => Ok(text.clone()),
+        Address::Variable(name) => home::named(std::iter::once(name.as_str()))
+            .remove(name)
+            .filter(|text| !text.is_empty())
+            .ok_or_else(|| format!("{name} is not set here")),
+    }
+}
+
+/// A path that may begin with `~/`.
+pub(super) fn expanded(home: &Home, path: &std::path::Path) -> Result<PathBuf, String> {
+    match path.strip_prefix("~") {
+        Ok(below) => home
+            .folder()
+            .map(|folder| folder.join(below))
+            .map_err(|failure| failure.to_string()),
+        Err(_) => Ok(path.to_owned()),
+    }
+}

@@ -1,0 +1,55 @@
+//! The dead man's bell: something else notices when it stops.
+//!
+//! After a good tick, at most once a minute, an address is asked or a file is written. Whoever ticks
+//! only claims the minute; the process that delivers does it. Must never stand for a tick that failed.
+
+use std::fs;
+
+use jiff::{SignedDuration, Timestamp};
+use runner_engine::files::write_atomic;
+use serde_json::json;
+
+use super::deliver::expanded;
+use super::webhook;
+use crate::config;
+use crate::config::notify::Heartbeat;
+use crate::home::Home;
+
+/// At most so often.
+const EVERY: SignedDuration = SignedDuration::from_secs(60);
+
+/// Whether this tick is to be told of; it is then not told of again for a minute.
+pub fn claim(home: &Home, now: Timestamp) -> bool {
+    let stamp = home.state.join("heartbeat.stamp");
+    let last: Option<Timestamp> = fs::read_to_string(&stamp)
+        .ok()
+        .and_then(|text| text.trim().parse().ok());
+    if last.is_some_and(|last| now.duration_since(last).abs() < EVERY) {
+        return false;
+    }
+    // Mostly there is none, and no tick parses a file to learn that.
+    let named = fs::read_to_string(&home.user_config).is_ok_and(|text| text.contains("heartbeat"));
+    if !named || configured(home).is_none() {
+        return false;
+    }
+    write_atomic(&stamp, format!("{now}\n").as_bytes(), 0o600).is_ok()
+}
+
+fn configured(home: &Home) -> Option<Heartbeat> {
+    config::load(&home.stack(None)).ok()?.notify.heartbeat
+}
+
+/// Tells of a good tick.
+pub fn send(home: &Home) -> Result<(), String> {
+    match configured(home) {
+        None => Ok(()),
+        Some(Heartbeat::Address(address)) => webhook::ping(&address),
+        Some(Heartbeat::File(path)) => {
+            let path = expanded(home, &path)?;
+            let now = home.wall().map_err(|failure| failure.to_string())?;
+            let text = json!({ "schema_version": 1, "at": now, "last_tick": home.last_tick() });
+            write_atomic(&path, format!("{text}\n").as_bytes(), 0o644)
+                .map_err(|error| format!("{}: {error}", path.display()))
+        }
+    }
+}

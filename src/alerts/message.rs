@@ -1,0 +1,374 @@
+//! A message in words and as data: subject and text from templates or plain, JSON for programs.
+//!
+//! Whatever comes from runs is data: it is redacted, cut to a bounded length and kept out of the way
+//! of the formats that it is put into. A template that cannot be used never stops a message: the plain
+//! words go out instead and say so.
+
+use std::path::Path;
+
+use jiff::Timestamp;
+use minijinja::{Environment, UndefinedBehavior, Value};
+use runner_engine::alerts::Kind;
+use runner_engine::ids::MessageId;
+use runner_engine::ledger::Delivery;
+use runner_text::redact::Redactor;
+use serde::Serialize;
+
+use crate::cli::show;
+
+/// More steps than any template of a message needs.
+const FUEL: u64 = 50_000;
+/// The most characters of a subject, of a reason and of a text.
+const SUBJECT: usize = 200;
+const WHY: usize = 2_000;
+const TEXT: usize = 8_000;
+
+/// The templates of a project, where it has any.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Templates<'a> {
+    /// Of the subject.
+    pub subject: Option<&'a str>,
+    /// Of the text.
+    pub body: Option<&'a str>,
+}
+
+/// What templates may name; the same names are the keys of the JSON.
+#[derive(Clone, Debug, Serialize)]
+struct Fields {
+    schema_version: u32,
+    id: String,
+    alert: String,
+    what: String,
+    kind: String,
+    kinds: Vec<String>,
+    project: String,
+    path: String,
+    host: String,
+    job: String,
+    run: Option<String>,
+    count: u32,
+    since: Timestamp,
+    at: Timestamp,
+    why: String,
+    hint: String,
+}
+
+/// What is sent.
+#[derive(Clone, Debug, Serialize)]
+pub struct Message {
+    #[serde(flatten)]
+    fields: Fields,
+    /// One line.
+    pub subject: String,
+    /// Some lines.
+    pub text: String,
+    /// The folder of its project.
+    #[serde(skip)]
+    pub root: std::path::PathBuf,
+}
+
+impl Message {
+    /// Of what is to be delivered.
+    pub fn of(delivery: &Delivery, root: &Path, templates: &Templates<'_>) -> Self {
+        let kinds: Vec<String> = delivery
+            .kinds
+            .iter()
+            .map(|kind| kind.word().to_owned())
+            .collect();
+        let first = delivery.kinds.first().copied().unwrap_or(Kind::Failure);
+        let fields = Fields {
+            schema_version: 1,
+            id: delivery.id.to_string(),
+            alert: delivery.alert.to_string(),
+            what: delivery.what.clone(),
+            kind: first.word().to_owned(),
+            kinds,
+            project: name(root),
+            path: root.display().to_string(),
+            host: host(),
+            job: delivery.job.clone(),
+            run: delivery.run.as_ref().map(ToString::to_string),
+            count: delivery.count,
+            since: delivery.raised,
+            at: delivery.made,
+            why: clean(&delivery.why, WHY),
+            hint: hint(&delivery.what, first, delivery),
+        };
+        Self::with(fields, root, templates, |fields| plain(fields, delivery))
+    }
+
+    /// One that only tries a channel.
+    pub fn test(root: &Path, now: Timestamp, templates: &Templates<'_>) -> Self {
+        let id = MessageId::new(now).to_string();
+        let fields = Fields {
+            schema_version: 1,
+            alert: id.clone(),
+            id,
+            what: "test".to_owned(),
+            kind: "test".to_owned(),
+            kinds: vec!["test".to_owned()],
+            project: name(root),
+            path: root.display().to_string(),
+            host: host(),
+            job: "test".to_owned(),
+            run: None,
+            count: 1,
+            since: now,
+            at: now,
+            why: "somebody tries whether this arrives".to_owned(),
+            hint: "nothing is to be done".to_owned(),
+        };
+        Self::with(fields, root, templates, |fields| {
+            let subject = format!("{}: a test of runner's alerts", fields.project);
+            let text = format!("{} on {}\n", fields.why, fields.host);
+            (subject, text)
+        })
+    }
+
+    fn with(
+        fields: Fields,
+        root: &Path,
+        templates: &Templates<'_>,
+        plain: impl FnOnce(&Fields) -> (String, String),
+    ) -> Self {
+        let (mut subject, mut text) = plain(&fields);
+        let mut context = Context {
+            fields: &fields,
+            subject: subject.clone(),
+            text: text.clone(),
+        };
+        let mut broken = Vec::new();
+        if let Some(template) = templates.subject {
+            match render(template, &context) {
+                Ok(rendered) => subject = rendered,
+                Err(why) => broken.push(format!("(the template `subject` cannot be used: {why})")),
+            }
+        }
+        if let Some(template) = templates.body {
+            context.subject.clone_from(&subject);
+            match render(template, &context) {
+                Ok(rendered) => text = rendered,
+                Err(why) => broken.push(format!("(the template `body` cannot be used: {why})")),
+            }
+        }
+        for line in broken {
+            if !text.ends_with('\n') {
+                text.push('\n');
+            }
+            text.push_str(&line);
+            text.push('\n');
+        }
+        Self {
+            subject: one_line(&clean(&subject, SUBJECT)),
+            text: clean(&text, TEXT),
+            root: root.to_owned(),
+            fields,
+        }
+    }
+
+    /// The id: the same when the message is sent once more.
+    pub fn id(&self) -> &str {
+        &self.fields.id
+    }
+
+    /// When it was made.
+    pub fn at(&self) -> Timestamp {
+        self.fields.at
+    }
+
+    /// The machine that it is from.
+    pub fn host(&self) -> &str {
+        &self.fields.host
+    }
+
+    /// As JSON, without a line break.
+    pub fn json(&self) -> Vec<u8> {
+        serde_json::to_vec(self).expect("a message has string keys only")
+    }
+}
+
+/// The fields with the plain words, for templates that want to add to them.
+#[derive(Serialize)]
+struct Context<'a> {
+    #[serde(flatten)]
+    fields: &'a Fields,
+    subject: String,
+    text: String,
+}
+
+impl Context<'_> {
+    /// As templates see it.
+    fn values(&self) -> Value {
+        let json = serde_json::to_value(self).unwrap_or_default();
+        let pairs = json.as_object().into_iter().flatten();
+        Value::from_pairs(pairs.map(|(name, value)| (name.clone(), told(value))))
+    }
+}
+
+/// A field as a template sees it.
+fn told(value: &serde_json::Value) -> Value {
+    match value {
+        serde_json::Value::String(text) => Value::from(text.as_str()),
+        serde_json::Value::Number(number) => Value::from(number.as_i64().unwrap_or_default()),
+        serde_json::Value::Array(items) => Value::from(items.iter().map(told).collect::<Vec<_>>()),
+        _ => Value::from(()),
+    }
+}
+
+fn render(template: &str, context: &Context<'_>) -> Result<String, String> {
+    let mut environment = Environment::new();
+    environment.set_undefined_behavior(UndefinedBehavior::Strict);
+    environment.set_fuel(Some(FUEL));
+    environment
+        .render_str(template, context.values())
+        .map_err(|error| one_line(&error.to_string()))
+}
+
+fn plain(fields: &Fields, delivery: &Delivery) -> (String, String) {
+    let Fields { project, job, .. } = fields;
+    let told: Vec<&str> = delivery
+        .kinds
+        .iter()
+        .map(|kind| match kind {
+            Kind::Failure => "failed",
+            Kind::Breaker => "is no longer started",
+            Kind::Missed => "was missed",
+            Kind::Stale => "has not succeeded for too long",
+        })
+        .collect();
+    let told = told.join(" and ");
+    let subject = match fields.what.as_str() {
+        "recovered" => format!("{project}: {job} is well again"),
+        "repeated" => format!("{project}: {job} {told} (still: {} times)", fields.count),
+        _ => format!("{project}: {job} {told}"),
+    };
+    let mut text = String::new();
+    match fields.what.as_str() {
+        "recovered" => text.push_str(&format!("It {told}; now it has succeeded.\n")),
+        _ => text.push_str(&format!("{}\n", fields.why)),
+    }
+    text.push_str(&format!(
+        "{} on {}, since {}",
+        fields.path,
+        fields.host,
+        show::moment(fields.since)
+    ));
+    if fields.count > 1 {
+        text.push_str(&format!(", {} times", fields.count));
+    }
+    text.push('\n');
+    if !fields.hint.is_empty() {
+        text.push_str(&format!("{}\n", fields.hint));
+    }
+    (subject, text)
+}
+
+fn hint(what: &str, kind: Kind, delivery: &Delivery) -> String {
+    let job = &delivery.job;
+    if what == "recovered" {
+        return String::new();
+    }
+    match (kind, &delivery.run) {
+        (Kind::Failure, Some(run)) => format!("runner runs show {run}"),
+        (Kind::Failure | Kind::Stale, _) => format!("runner runs --job {job}"),
+        (Kind::Breaker, _) => format!("runner ack {job}, when it is mended"),
+        (Kind::Missed, _) => "runner doctor".to_owned(),
+    }
+}
+
+fn name(root: &Path) -> String {
+    root.file_name().map_or_else(
+        || root.display().to_string(),
+        |name| name.to_string_lossy().into_owned(),
+    )
+}
+
+fn host() -> String {
+    rustix::system::uname()
+        .nodename()
+        .to_string_lossy()
+        .into_owned()
+}
+
+/// Without secrets of a known shape and without control characters, of bounded length.
+fn clean(text: &str, most: usize) -> String {
+    let redacted = Redactor::new(Vec::new()).redact(text).into_owned();
+    let plain = |c: &char| *c == '\n' || *c == '\t' || !(c.is_control() || steers(*c));
+    let mut kept: String = redacted.chars().filter(plain).take(most).collect();
+    if kept.len() < redacted.len() && kept.chars().count() == most {
+        kept.push('…');
+    }
+    kept
+}
+
+/// Whether a character turns the direction of what follows.
+fn steers(c: char) -> bool {
+    matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{2028}' | '\u{2029}')
+}
+
+fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn message(templates: &Templates<'_>) -> Message {
+        Message::test(Path::new("/x/my project"), Timestamp::UNIX_EPOCH, templates)
+    }
+
+    #[test]
+    fn templates_are_used_and_broken_ones_said() {
+        let good = Templates {
+            subject: Some("{{ project }}/{{ job }}\n{{ what }}"),
+            body: Some("{{ subject }}: {{ why }} {{ text }}"),
+        };
+        let told = message(&good);
+        assert_eq!(told.subject, "my project/test test");
+        assert!(
+            told.text.starts_with("my project/test\ntest: somebody"),
+            "{}",
+            told.text
+        );
+        for bad in [
+            "{{ nobody }}",
+            "{{ job",
+            "{% for i in range(9999) %}{% for j in range(9999) %}x{% endfor %}{% endfor %}",
+            "{% include 'x' %}",
+        ] {
+            let told = message(&Templates {
+                subject: Some(bad),
+                body: Some(bad),
+            });
+            assert!(told.subject.contains("a test of runner's alerts"), "{bad}");
+            assert!(told.text.starts_with("somebody tries"), "{bad}");
+            assert_eq!(
+                told.text.matches("cannot be used").count(),
+                2,
+                "{}",
+                told.text
+            );
+        }
+    }
+
+    #[test]
+    fn what_is_said_is_bounded_and_has_no_secret_and_steers_nothing() {
+        let secret = format!("sk-ant-api03-{}", "a1B2".repeat(24));
+        let body = format!("{secret} \u{1b}[31m\u{202e}{}", "y".repeat(20_000));
+        let told = message(&Templates {
+            subject: Some(&body),
+            body: Some(&body),
+        });
+        for text in [&told.subject, &told.text] {
+            assert!(!text.contains("a1B2a1B2"), "{text}");
+            assert!(!text.contains(['\u{1b}', '\u{202e}']), "{text}");
+        }
+        assert!(told.subject.chars().count() <= SUBJECT + 1);
+        assert!(told.text.chars().count() <= TEXT + 1);
+        let json: serde_json::Value = serde_json::from_slice(&told.json()).unwrap();
+        assert_eq!(json["schema_version"], 1);
+        assert_eq!(json["kind"], "test");
+        assert_eq!(json["id"].as_str(), Some(told.id()));
+    }
+}

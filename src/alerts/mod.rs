@@ -1,0 +1,155 @@
+//! Alerts: decided after each tick, delivered by a process of their own.
+//!
+//! ```text
+//! tick ──> news digested, jobs watched (ledger rows) ──something is to be sent──> runner __deliver
+//!   │                                                                              │ one at a time,
+//!   └──waits for nothing                                                           │ deadlines on all
+//!                              ledger <──try written down── send ──its end written down──┘
+//! ```
+//!
+//! What alerts are and when they are told is drawn in `runner_engine::alerts`. Nothing here is ever
+//! waited for by a run, a tick or a night: the process that delivers is started and left alone, and a
+//! receiver that hangs hangs only that. Killed at any moment, at most one message is sent twice, with
+//! the same id, and none is lost.
+
+pub mod deliver;
+mod heartbeat;
+mod mail;
+pub mod message;
+mod programs;
+mod webhook;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{File, TryLockError};
+use std::os::unix::process::CommandExt as _;
+use std::process::{Command, Stdio};
+use std::thread;
+
+use runner_engine::alerts::Rules;
+use runner_engine::ids::ProjectId;
+use runner_engine::ledger::Ledger;
+
+use crate::cli::Failure;
+use crate::config;
+use crate::home::{self, Home};
+use crate::project::Here;
+use crate::project::projection::Projection;
+
+/// Decides what is news since the last tick and has it delivered. What could not be done is said:
+/// no tick fails over it.
+pub fn after_tick(home: &Home, ledger: &mut Ledger, good: bool) -> Result<Vec<String>, Failure> {
+    match tell(home, ledger, good) {
+        Ok(()) => Ok(Vec::new()),
+        Err(failure) if failure.is_damage() => Err(failure),
+        Err(failure) => Ok(vec![format!("alerts: {failure}")]),
+    }
+}
+
+fn tell(home: &Home, ledger: &mut Ledger, good: bool) -> Result<(), Failure> {
+    let now = home.wall()?;
+    let news = ledger.projects_with_news()?;
+    if !news.is_empty() {
+        ledger.digest(&rules(home, ledger, Some(&news))?, now)?;
+    }
+    if ledger.watch_due(now)? {
+        ledger.watch(&rules(home, ledger, None)?, now)?;
+    }
+    let beat = good && heartbeat::claim(home, now);
+    if beat || (ledger.messages_due(now)? && !is_delivering(home)) {
+        start(home, beat)?;
+    }
+    Ok(())
+}
+
+/// What the configurations of projects say, as it was when they were last read.
+fn rules(
+    home: &Home,
+    ledger: &Ledger,
+    only: Option<&BTreeSet<ProjectId>>,
+) -> Result<BTreeMap<ProjectId, Rules>, Failure> {
+    let kept = ledger.projections(None)?;
+    let mut found = BTreeMap::new();
+    for project in ledger.projects()? {
+        if only.is_some_and(|only| !only.contains(&project.id)) {
+            continue;
+        }
+        let kept = kept
+            .get(&project.id)
+            .and_then(|text| Projection::read(text));
+        let rules = match kept.and_then(|kept| kept.alerts) {
+            Some(rules) => rules,
+            // What cannot be read is told of as the user's own words say.
+            None => Here::at(home, &project.path)
+                .map(|here| here.config)
+                .or_else(|_| config::load(&home.stack(None)))
+                .map(|config| config.notify.rules(&config.jobs))
+                .unwrap_or_default(),
+        };
+        found.insert(project.id, rules);
+    }
+    Ok(found)
+}
+
+/// Starts the process that delivers and waits for nothing of it.
+fn start(home: &Home, beat: bool) -> Result<(), Failure> {
+    let mut command = Command::new(home::executable()?);
+    command
+        .arg0("runner")
+        .arg("__deliver")
+        .current_dir(&home.state)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        // A terminal's or a manager's signals are not for it.
+        .process_group(0);
+    for name in home::MANAGERS {
+        command.env_remove(name);
+    }
+    if beat {
+        command.arg("--beat");
+    }
+    let mut child = command.spawn().map_err(|error| {
+        Failure::environment(format!(
+            "cannot start this program again to deliver: {error}"
+        ))
+    })?;
+    // Only so that a daemon keeps no dead child; who ends before it leaves it to the system.
+    let _detached = thread::Builder::new().spawn(move || child.wait());
+    Ok(())
+}
+
+/// The lock of the one process that delivers.
+struct Delivering(File);
+
+impl Delivering {
+    /// Takes it; `None` while another process holds it.
+    fn take(home: &Home) -> Result<Option<Self>, Failure> {
+        let path = home.state.join("deliver.lock");
+        let cannot = |error: std::io::Error| {
+            Failure::cannot_write(format!("cannot lock {}: {error}", path.display()))
+        };
+        let file = File::options()
+            .create(true)
+            .truncate(false)
+            .write(true)
+            .open(&path)
+            .map_err(cannot)?;
+        match file.try_lock() {
+            Ok(()) => Ok(Some(Self(file))),
+            Err(TryLockError::WouldBlock) => Ok(None),
+            Err(TryLockError::Error(error)) => Err(cannot(error)),
+        }
+    }
+}
+
+impl Drop for Delivering {
+    fn drop(&mut self) {
+        // Explicitly: a child between fork and exec may still have a copy of the descriptor.
+        let _already_gone = self.0.unlock();
+    }
+}
+
+/// Whether another process is at it.
+fn is_delivering(home: &Home) -> bool {
+    matches!(Delivering::take(home), Ok(None))
+}

@@ -1,0 +1,235 @@
+//! Channels that are programs: a notification of the desktop, a command, a mail.
+//!
+//! What is said is data: it stands in an argument of its own behind everything that could be an
+//! option, or on standard input. A program of the user's choosing starts behind walls like any other
+//! child; those of the desktop, which we choose, must reach its bus. Must never go through a shell.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use runner_engine::process::{
+    self, Cancel, ChildSpec, Limits, Reason, Status, Stdin, Verdict, find_program,
+};
+use runner_engine::walls::blockers::FOLDER;
+use runner_engine::walls::{Confine, Walls};
+use runner_text::redact::Redactor;
+
+use super::mail::{self, Mail};
+use super::message::Message;
+use crate::config::notify::Program;
+use crate::home::{self, Home};
+
+/// From the start of a program until it is ended.
+const TOTAL: Duration = Duration::from_secs(20);
+/// How much it may say.
+const OUTPUT: usize = 1 << 20;
+/// How much of its last words is told.
+const LAST_WORDS: usize = 200;
+/// Where a desktop's notifications are taken.
+const DESKTOP: [&str; 4] = [
+    "DBUS_SESSION_BUS_ADDRESS",
+    "XDG_RUNTIME_DIR",
+    "DISPLAY",
+    "WAYLAND_DISPLAY",
+];
+
+/// Shows a notification.
+pub fn desktop(home: &Home, message: &Message) -> Result<(), String> {
+    let mut env = home::child_environment();
+    env.extend(home::named(DESKTOP.into_iter()));
+    if !env.contains_key("DBUS_SESSION_BUS_ADDRESS") {
+        // A host scheduler's tick knows nothing of the session; its bus has a known place.
+        let bus = format!("/run/user/{}/bus", rustix::process::getuid().as_raw());
+        if Path::new(&bus).exists() {
+            env.insert(
+                "DBUS_SESSION_BUS_ADDRESS".to_owned(),
+                format!("unix:path={bus}"),
+            );
+        }
+    }
+    let path = env.get("PATH").map_or("", String::as_str);
+    let there = |name: &str| find_program(Path::new(name), Path::new("/"), path).is_ok();
+    let (program, args) = if there("notify-send") {
+        ("notify-send", notify_send(message))
+    } else if there("osascript") {
+        ("osascript", osascript(message))
+    } else {
+        return Err(
+            "there is neither notify-send nor osascript in PATH (Debian: apt install libnotify-bin)"
+                .to_owned(),
+        );
+    };
+    let child = Child {
+        program: program.into(),
+        args,
+        env,
+        cwd: home.state.clone(),
+        stdin: Stdin::Null,
+        confine: None,
+        secrets: Vec::new(),
+    };
+    child.run()
+}
+
+fn notify_send(message: &Message) -> Vec<String> {
+    // A body may have markup.
+    let body = message
+        .text
+        .replace('&', "&amp;")
+        .replace('<', "&lt;")
+        .replace('>', "&gt;");
+    [
+        "--app-name=runner",
+        "--urgency=critical",
+        "--",
+        &message.subject,
+        &body,
+    ]
+    .map(str::to_owned)
+    .to_vec()
+}
+
+fn osascript(message: &Message) -> Vec<String> {
+    let subject = format!("runner: {}", message.subject);
+    let text = format!("runner: {}", message.text);
+    [
+        "-e",
+        "on run argv",
+        "-e",
+        "display notification (item 2 of argv) with title (item 1 of argv)",
+        "-e",
+        "end run",
+        &subject,
+        &text,
+    ]
+    .map(str::to_owned)
+    .to_vec()
+}
+
+/// Hands the message as JSON to a program.
+pub fn command(home: &Home, program: &Program, message: &Message) -> Result<(), String> {
+    own(home, program, message, message.json())
+}
+
+/// Hands a mail to a program like sendmail.
+pub fn email(
+    home: &Home,
+    program: &Program,
+    recipient: &str,
+    sender: Option<&str>,
+    message: &Message,
+) -> Result<(), String> {
+    let mail = Mail {
+        recipient,
+        sender,
+        subject: &message.subject,
+        text: &message.text,
+        id: message.id(),
+        host: message.host(),
+        at: message.at(),
+    };
+    own(home, program, message, mail::bytes(&mail))
+}
+
+/// Runs a program of the user's choosing.
+fn own(home: &Home, program: &Program, message: &Message, input: Vec<u8>) -> Result<(), String> {
+    let named = home::named(program.env.iter().map(String::as_str));
+    if let Some(missing) = program.env.iter().find(|name| !named.contains_key(*name)) {
+        return Err(format!("{missing} is not set here"));
+    }
+    let secrets = named.values().cloned().collect();
+    let mut env = home::child_environment();
+    env.extend(named);
+    let child = Child {
+        program: PathBuf::from(&program.program),
+        args: program.args.clone(),
+        env,
+        cwd: match message.root.is_dir() {
+            true => message.root.clone(),
+            false => home.state.clone(),
+        },
+        stdin: Stdin::Bytes(input),
+        confine: Some(confine(home, program.off)?),
+        secrets,
+    };
+    child.run()
+}
+
+/// It may write nothing but temporary files, and use the network.
+fn confine(home: &Home, off: bool) -> Result<Confine, String> {
+    let cannot = |error: std::io::Error| format!("cannot make a folder for it: {error}");
+    let temp = home.state.join("alerts");
+    fs::create_dir_all(&temp).map_err(cannot)?;
+    let state = fs::canonicalize(&home.state).map_err(cannot)?;
+    Ok(Confine {
+        launcher: home::executable().map_err(|failure| failure.to_string())?,
+        walls: Walls {
+            off,
+            hide: vec![state.clone()],
+            network: true,
+            temp: Some(state.join("alerts").join("tmp")),
+            blockers: Some(state.join(FOLDER)),
+            ..Walls::default()
+        },
+    })
+}
+
+/// What is started.
+struct Child {
+    program: PathBuf,
+    args: Vec<String>,
+    env: BTreeMap<String, String>,
+    cwd: PathBuf,
+    stdin: Stdin,
+    confine: Option<Confine>,
+    secrets: Vec<String>,
+}
+
+impl Child {
+    fn run(self) -> Result<(), String> {
+        let shown = self.program.display().to_string();
+        let spec = ChildSpec {
+            program: self.program,
+            args: self.args.into_iter().map(OsString::from).collect(),
+            cwd: self.cwd,
+            env: self.env,
+            stdin: self.stdin,
+            limits: Limits {
+                total: Some(TOTAL),
+                term_to_kill: Duration::from_secs(2),
+                output_cap: OUTPUT,
+                ..Limits::default()
+            },
+            marker: home::marker().map_err(|failure| failure.to_string())?,
+            confine: self.confine,
+        };
+        let cancel = Cancel::new().map_err(|error| error.to_string())?;
+        let ended = process::run(&spec, &cancel, &mut |_, _| Verdict::Continue)
+            .map_err(|error| error.to_string())?;
+        let redactor = Redactor::new(self.secrets);
+        match (ended.reason, ended.status) {
+            (Reason::Exited, Status::Exit(0)) => Ok(()),
+            (Reason::Exited, status) => {
+                let said = match ended.stderr.is_empty() {
+                    true => &ended.stdout,
+                    false => &ended.stderr,
+                };
+                let said = String::from_utf8_lossy(said).into_owned();
+                let said = redactor.redact(&said);
+                let words: Vec<&str> = said.split_whitespace().collect();
+                let line = words.join(" ");
+                let skip = line.chars().count().saturating_sub(LAST_WORDS);
+                let last: String = line.chars().skip(skip).collect();
+                Err(format!("{shown} ended with {status}: {last}"))
+            }
+            (Reason::TotalDeadline, _) => Err(format!(
+                "{shown} was not done within {} s and was ended",
+                TOTAL.as_secs()
+            )),
+            (reason, _) => Err(format!("{shown} was ended: {reason:?}")),
+        }
+    }
+}

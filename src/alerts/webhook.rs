@@ -1,0 +1,212 @@
+//! A POST of JSON, signed where there is a key, and the GET of a heartbeat.
+//!
+//! Only the status of an answer is looked at: nothing of its body is read, so none is too long or too
+//! slow. Redirects are not followed, for the message is meant for nobody else. Must never put a key
+//! or an address into an error.
+
+use std::fs::File;
+use std::io::Read as _;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
+use std::time::Duration;
+
+use hmac::{Hmac, Mac as _};
+use reqwest::{Client, Method, StatusCode, Url, redirect};
+use runner_engine::causes::whole;
+use sha2::Sha256;
+
+use super::deliver::{expanded, resolved};
+use super::message::Message;
+use crate::config::notify::{Address, Secret, checked_url, is_loopback};
+use crate::home::{self, Home};
+
+/// Until a connection stands.
+const CONNECT: Duration = Duration::from_secs(5);
+/// Until the answer has begun.
+const TOTAL: Duration = Duration::from_secs(10);
+/// The longest key.
+const LARGEST: u64 = 64 * 1024;
+
+/// Posts a message.
+///
+/// # Errors
+/// What went wrong, in words without the address.
+pub fn post(
+    home: &Home,
+    address: &Address,
+    secret: Option<&Secret>,
+    message: &Message,
+) -> Result<(), String> {
+    let url = checked_url(&resolved(address)?)?;
+    let body = message.json();
+    let at = home
+        .wall()
+        .map_err(|failure| failure.to_string())?
+        .as_second();
+    let mut headers = vec![
+        ("content-type", "application/json".to_owned()),
+        ("x-runner-message", message.id().to_owned()),
+        ("x-runner-timestamp", at.to_string()),
+    ];
+    if let Some(secret) = secret {
+        let key = key(home, secret)?;
+        let signature = sign(&key, &at.to_string(), &body);
+        headers.push(("x-runner-signature", format!("sha256={signature}")));
+    }
+    request(Method::POST, url, headers, body)
+}
+
+/// Asks an address and wants nothing but a good status.
+pub fn ping(address: &Address) -> Result<(), String> {
+    let url = checked_url(&resolved(address)?)?;
+    request(Method::GET, url, Vec::new(), Vec::new())
+}
+
+/// HMAC-SHA256 over the timestamp, a dot and the body, in hex.
+fn sign(key: &[u8], timestamp: &str, body: &[u8]) -> String {
+    let mut mac = Hmac::<Sha256>::new_from_slice(key).expect("a key of any length is one");
+    mac.update(timestamp.as_bytes());
+    mac.update(b".");
+    mac.update(body);
+    let code = mac.finalize().into_bytes();
+    code.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn key(home: &Home, secret: &Secret) -> Result<Vec<u8>, String> {
+    match secret {
+        Secret::Variable(name) => home::named(std::iter::once(name.as_str()))
+            .remove(name)
+            .filter(|key| !key.is_empty())
+            .map(String::into_bytes)
+            .ok_or_else(|| {
+                format!(
+                    "{name}, the key that it is signed with, is not set here (a host scheduler's tick \
+                     has what {} says)",
+                    home.credentials_file().display()
+                )
+            }),
+        Secret::File(path) => key_file(&expanded(home, path)?),
+    }
+}
+
+/// What a file holds that only its owner may open, without the line break at its end.
+fn key_file(path: &Path) -> Result<Vec<u8>, String> {
+    let shown = path.display();
+    let cannot = |error: std::io::Error| format!("cannot read {shown}: {error}");
+    let file = File::open(path).map_err(cannot)?;
+    let data = file.metadata().map_err(cannot)?;
+    if !data.is_file() {
+        return Err(format!("{shown} is no regular file"));
+    }
+    if data.mode() & 0o077 != 0 {
+        return Err(format!(
+            "{shown} holds a key and others may open it: chmod 600 {shown}"
+        ));
+    }
+    let mut key = Vec::new();
+    file.take(LARGEST).read_to_end(&mut key).map_err(cannot)?;
+    let end = key
+        .iter()
+        .rposition(|byte| !byte.is_ascii_whitespace())
+        .map_or(0, |last| last + 1);
+    key.truncate(end);
+    if key.is_empty() {
+        return Err(format!("{shown} is empty"));
+    }
+    Ok(key)
+}
+
+fn request(
+    method: Method,
+    url: Url,
+    headers: Vec<(&'static str, String)>,
+    body: Vec<u8>,
+) -> Result<(), String> {
+    // The first call decides; a further one finds it decided.
+    let _decided = rustls::crypto::ring::default_provider().install_default();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| format!("cannot wait for an answer: {error}"))?;
+    let answered = runtime.block_on(async {
+        let mut client = Client::builder()
+            .user_agent(concat!("runner/", env!("CARGO_PKG_VERSION")))
+            .redirect(redirect::Policy::none())
+            .connect_timeout(CONNECT)
+            .timeout(TOTAL);
+        if is_loopback(&url) {
+            client = client.no_proxy();
+        }
+        let mut request = client.build()?.request(method, url).body(body);
+        for (name, value) in headers {
+            request = request.header(name, value);
+        }
+        Ok(request.send().await?.status())
+    });
+    // A name that is still being looked up is not waited for.
+    runtime.shutdown_background();
+    match answered {
+        Ok(status) if status.is_success() => Ok(()),
+        Ok(status) => Err(refused(status)),
+        Err(error) => {
+            let error: reqwest::Error = error;
+            let late = error.is_timeout();
+            let why = whole(&error.without_url());
+            Err(match late {
+                true => format!("no answer within {} s: {why}", TOTAL.as_secs()),
+                false => why,
+            })
+        }
+    }
+}
+
+fn refused(status: StatusCode) -> String {
+    match status.is_redirection() {
+        true => format!("it answered {status}, and redirects are not followed"),
+        false => format!("it answered {status}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    #[test]
+    fn signatures_are_those_of_rfc_4231() {
+        // Its second case has no dot; ours is checked against another implementation in tests/cli.
+        let mut mac = Hmac::<Sha256>::new_from_slice(b"Jefe").unwrap();
+        mac.update(b"what do ya want for nothing?");
+        let code: String = mac
+            .finalize()
+            .into_bytes()
+            .iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect();
+        assert_eq!(
+            code,
+            "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843"
+        );
+        assert_ne!(sign(b"k", "1", b"2.3"), sign(b"k", "1.2", b"3x"));
+    }
+
+    #[test]
+    fn a_key_that_others_may_read_is_not_used() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("key");
+        fs::write(&path, "s3cr3t\n").unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
+        let why = key_file(&path).unwrap_err();
+        assert!(
+            why.contains("chmod 600") && !why.contains("s3cr3t"),
+            "{why}"
+        );
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+        assert_eq!(key_file(&path).unwrap(), b"s3cr3t");
+        fs::write(&path, " \n").unwrap();
+        assert!(key_file(&path).is_err());
+        assert!(key_file(folder.path()).is_err());
+    }
+}

@@ -1,0 +1,48 @@
+//! `runner alerts`: its commands and flags.
+
+use clap::Subcommand;
+
+use super::args::Listing;
+
+/// Looks at alerts, tries channels, silences.
+#[derive(Debug, Subcommand)]
+pub enum AlertsCommand {
+    /// List what is open; what did not arrive is said [default]
+    #[command(after_help = "Example: runner alerts list --over --json | jq '.[0]'")]
+    List {
+        /// Also what is over
+        #[arg(long)]
+        over: bool,
+        /// Of all projects
+        #[arg(long)]
+        all: bool,
+        #[command(flatten)]
+        listing: Listing,
+    },
+    /// Show one alert and what became of each of its messages
+    #[command(after_help = "Example: runner alerts show 01KA5V7Q4B")]
+    Show {
+        /// Its id, or an unambiguous beginning of it
+        alert: String,
+        #[command(flatten)]
+        listing: Listing,
+    },
+    /// Send a message now, through one channel or all of the project; exit code 69 when one did not
+    /// take it
+    #[command(after_help = "Example: runner alerts test screen")]
+    Test {
+        /// Its name in runner.toml or the user's config.toml
+        channel: Option<String>,
+        #[command(flatten)]
+        listing: Listing,
+    },
+    /// Silence an alert: nobody is told of it again before it is over; `runner ack` says that a job is
+    /// mended
+    #[command(after_help = "Example: runner alerts ack dream")]
+    Ack {
+        /// Its id, an unambiguous beginning of it, or a job of the project: all its open alerts
+        alert: String,
+        #[command(flatten)]
+        listing: Listing,
+    },
+}

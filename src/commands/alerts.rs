@@ -1,0 +1,365 @@
+//! `alerts`: what people were told of, whether it arrived, and no more of it.
+
+use std::path::Path;
+
+use jiff::Timestamp;
+use runner_engine::ledger::{AlertRow, Ledger, MessageRow, MessageState};
+use runner_engine::outcome::Exit;
+use serde::Serialize;
+
+use crate::alerts::deliver;
+use crate::alerts::message::{Message, Templates};
+use crate::cli::Failure;
+use crate::cli::alerts::AlertsCommand;
+use crate::cli::args::Listing;
+use crate::cli::{safe, show};
+use crate::home::{self, Home};
+use crate::project::Here;
+
+#[derive(Debug, Serialize)]
+struct AlertJson {
+    id: String,
+    project: String,
+    job: String,
+    kind: &'static str,
+    raised: Timestamp,
+    last: Timestamp,
+    count: u32,
+    run: Option<String>,
+    why: String,
+    silenced: Option<EndJson>,
+    ended: Option<EndJson>,
+    messages: Vec<MessageJson>,
+}
+
+#[derive(Debug, Serialize)]
+struct EndJson {
+    at: Timestamp,
+    /// `recovered`, or who it was.
+    by: String,
+}
+
+#[derive(Debug, Serialize)]
+struct MessageJson {
+    id: String,
+    channel: String,
+    what: String,
+    made: Timestamp,
+    state: MessageState,
+    tries: u32,
+    /// While it waits.
+    next: Option<Timestamp>,
+    over: Option<Timestamp>,
+    /// What went wrong with the last try.
+    said: String,
+}
+
+#[derive(Debug, Serialize)]
+struct TestJson {
+    channel: String,
+    delivered: bool,
+    said: String,
+}
+
+/// Carries out one of its commands.
+pub fn run(
+    home: &Home,
+    here: &Path,
+    command: Option<&AlertsCommand>,
+    quiet: bool,
+    listing: Listing,
+) -> Result<Exit, Failure> {
+    match command {
+        None => list(home, here, false, false, listing),
+        Some(AlertsCommand::List { over, all, listing }) => list(home, here, *over, *all, *listing),
+        Some(AlertsCommand::Show { alert, listing }) => one(home, alert, *listing),
+        Some(AlertsCommand::Test { channel, listing }) => {
+            test(home, here, channel.as_deref(), quiet, *listing)
+        }
+        Some(AlertsCommand::Ack { alert, listing }) => ack(home, here, alert, quiet, *listing),
+    }
+}
+
+fn list(
+    home: &Home,
+    here: &Path,
+    over: bool,
+    all: bool,
+    listing: Listing,
+) -> Result<Exit, Failure> {
+    let project = match all {
+        true => None,
+        false => Some(Here::load(home, here)?.id),
+    };
+    let mut found = Vec::new();
+    if let Some(ledger) = home.ledger_to_read()? {
+        for alert in ledger.alerts(project.as_ref(), over)? {
+            let messages = ledger.messages_of(&alert.id)?;
+            found.push((alert, messages));
+        }
+    }
+    if listing.json {
+        let found: Vec<AlertJson> = found.into_iter().map(json).collect();
+        show::json(&found);
+        return Ok(Exit::Done);
+    }
+    if found.is_empty() {
+        show::out("no alert is open\n");
+        return Ok(Exit::Done);
+    }
+    let mut rows = vec![
+        ["alert", "job", "kind", "since", "times", "stands"]
+            .map(str::to_owned)
+            .to_vec(),
+    ];
+    for (alert, messages) in &found {
+        rows.push(vec![
+            alert.id.to_string(),
+            alert.job_name.clone(),
+            alert.kind.word().to_owned(),
+            show::moment(alert.raised),
+            alert.count.to_string(),
+            stands(alert, messages),
+        ]);
+    }
+    show::out(&show::table(&rows));
+    Ok(Exit::Done)
+}
+
+/// How an alert stands, in words.
+fn stands(alert: &AlertRow, messages: &[MessageRow]) -> String {
+    if let Some((_, how)) = &alert.ended {
+        return match how.as_str() {
+            "recovered" => how.clone(),
+            who => format!("acknowledged by {who}"),
+        };
+    }
+    let mut parts = Vec::new();
+    if let Some((_, who)) = &alert.silenced {
+        parts.push(format!("silenced by {who}"));
+    }
+    let count = |state: MessageState| messages.iter().filter(|one| one.state == state).count();
+    for (state, word) in [
+        (MessageState::Delivered, "delivered"),
+        (MessageState::Waiting, "waiting"),
+        (MessageState::GivenUp, "GIVEN UP"),
+    ] {
+        if count(state) > 0 {
+            parts.push(format!("{} {word}", count(state)));
+        }
+    }
+    match parts.is_empty() {
+        true => "nobody to tell".to_owned(),
+        false => parts.join(", "),
+    }
+}
+
+fn one(home: &Home, wanted: &str, listing: Listing) -> Result<Exit, Failure> {
+    let Some(ledger) = home.ledger_to_read()? else {
+        return Err(none(wanted));
+    };
+    let alert = find(&ledger, wanted)?;
+    let messages = ledger.messages_of(&alert.id)?;
+    if listing.json {
+        show::json(&json((alert, messages)));
+        return Ok(Exit::Done);
+    }
+    let mut rows: Vec<Vec<String>> = [
+        ("alert", alert.id.to_string()),
+        ("job", alert.job_name.clone()),
+        ("kind", alert.kind.word().to_owned()),
+        ("raised", show::moment(alert.raised)),
+        ("last", show::moment(alert.last)),
+        ("times", alert.count.to_string()),
+        ("why", safe::line(&alert.why)),
+        ("stands", stands(&alert, &messages)),
+    ]
+    .map(|(name, value)| vec![name.to_owned(), value])
+    .to_vec();
+    for message in &messages {
+        rows.push(vec![message.channel.clone(), told(message)]);
+    }
+    show::out(&show::table(&rows));
+    Ok(Exit::Done)
+}
+
+/// What became of a message, in words.
+fn told(message: &MessageRow) -> String {
+    let tries = show::count(u64::from(message.tries), "time");
+    let stands = match message.state {
+        MessageState::Waiting if message.tries == 0 => "is about to be sent".to_owned(),
+        MessageState::Waiting => format!(
+            "tried {tries}, again at {}: {}",
+            show::moment(message.next),
+            safe::line(&message.said)
+        ),
+        MessageState::Delivered => "delivered".to_owned(),
+        MessageState::GivenUp => {
+            format!("GIVEN UP, tried {tries}: {}", safe::line(&message.said))
+        }
+        MessageState::Withdrawn => "withdrawn".to_owned(),
+    };
+    format!("{} ({}): {stands}", message.what, message.id)
+}
+
+fn test(
+    home: &Home,
+    here: &Path,
+    only: Option<&str>,
+    quiet: bool,
+    listing: Listing,
+) -> Result<Exit, Failure> {
+    let here = Here::load(home, here)?;
+    home.make_state()?;
+    let notify = &here.config.notify;
+    let names = || notify.channels.keys().map(String::as_str);
+    if let Some(only) = only
+        && !notify.channels.contains_key(only)
+    {
+        let near = runner_text::nearest::nearest(only, names())
+            .map_or_else(String::new, |near| format!("; did you mean {near:?}?"));
+        return Err(
+            Failure::configuration(format!("there is no [channels.{only}]{near}"))
+                .mend("runner config show"),
+        );
+    }
+    if notify.channels.is_empty() {
+        return Err(
+            Failure::configuration("there is no channel, so nobody is told of anything")
+                .mend("runner config set --user channels.screen.type desktop"),
+        );
+    }
+    let templates = Templates {
+        subject: notify.subject.as_deref(),
+        body: notify.body.as_deref(),
+    };
+    let message = Message::test(&here.root, home.wall()?, &templates);
+    let mut done = Vec::new();
+    for (name, channel) in &notify.channels {
+        if only.is_some_and(|only| only != name) {
+            continue;
+        }
+        let sent = deliver::send(home, channel, &message);
+        if !listing.json {
+            match &sent {
+                Ok(()) => show::say(quiet, &format!("{name}: delivered")),
+                Err(why) => show::complain(&format!("{name}: {why}")),
+            }
+        }
+        done.push(TestJson {
+            channel: name.clone(),
+            delivered: sent.is_ok(),
+            said: sent.err().unwrap_or_default(),
+        });
+    }
+    if listing.json {
+        show::json(&done);
+    }
+    Ok(match done.iter().all(|one| one.delivered) {
+        true => Exit::Done,
+        false => Exit::Unavailable,
+    })
+}
+
+fn ack(
+    home: &Home,
+    here: &Path,
+    wanted: &str,
+    quiet: bool,
+    listing: Listing,
+) -> Result<Exit, Failure> {
+    let mut ledger = home.ledger()?;
+    let who = home::person();
+    let now = home.wall()?;
+    // A job's name has no more meaning than in its project.
+    let of_job = match Here::load(home, here) {
+        Ok(here) if here.config.jobs.contains_key(wanted) => ledger
+            .alerts(Some(&here.id), false)?
+            .into_iter()
+            .filter(|alert| alert.job_name == wanted)
+            .collect(),
+        _ => vec![find(&ledger, wanted)?],
+    };
+    let mut done = Vec::new();
+    for alert in of_job {
+        if ledger.silence(&alert.id, &who, now)? {
+            done.push(ledger.alert(&alert.id)?);
+        }
+    }
+    if listing.json {
+        let done: Vec<AlertJson> = done
+            .into_iter()
+            .map(|alert| json((alert, Vec::new())))
+            .collect();
+        show::json(&done);
+        return Ok(Exit::Done);
+    }
+    if done.is_empty() {
+        show::say(quiet, &format!("{wanted}: nothing to silence"));
+    }
+    for alert in done {
+        show::say(
+            quiet,
+            &format!(
+                "{} ({}): nobody is told again before it is over",
+                alert.job_name,
+                alert.kind.word()
+            ),
+        );
+    }
+    Ok(Exit::Done)
+}
+
+/// The one alert whose id begins so.
+fn find(ledger: &Ledger, wanted: &str) -> Result<AlertRow, Failure> {
+    let start = wanted.to_ascii_uppercase();
+    let mut found: Vec<AlertRow> = ledger
+        .alerts(None, true)?
+        .into_iter()
+        .filter(|alert| alert.id.as_str().starts_with(&start))
+        .collect();
+    match (found.pop(), found.is_empty()) {
+        (Some(alert), true) => Ok(alert),
+        (Some(_), false) => Err(
+            Failure::usage(format!("several alerts begin with {wanted:?}"))
+                .mend("runner alerts list --over --all"),
+        ),
+        (None, _) => Err(none(wanted)),
+    }
+}
+
+fn none(wanted: &str) -> Failure {
+    Failure::usage(format!("no alert begins with {wanted:?}"))
+        .mend("runner alerts list --over --all")
+}
+
+fn json((alert, messages): (AlertRow, Vec<MessageRow>)) -> AlertJson {
+    let end = |(at, by): (Timestamp, String)| EndJson { at, by };
+    AlertJson {
+        id: alert.id.to_string(),
+        project: alert.project.to_string(),
+        job: alert.job_name,
+        kind: alert.kind.word(),
+        raised: alert.raised,
+        last: alert.last,
+        count: alert.count,
+        run: alert.run.map(|run| run.to_string()),
+        why: alert.why,
+        silenced: alert.silenced.map(end),
+        ended: alert.ended.map(end),
+        messages: messages
+            .into_iter()
+            .map(|message| MessageJson {
+                id: message.id.to_string(),
+                channel: message.channel,
+                what: message.what,
+                made: message.made,
+                next: (message.state == MessageState::Waiting).then_some(message.next),
+                state: message.state,
+                tries: message.tries,
+                over: message.over,
+                said: message.said,
+            })
+            .collect(),
+    }
+}

@@ -1,0 +1,524 @@
+//! Alerts through the program: what receivers do, what dies when, what gets where.
+//!
+//! Receivers are threads of the test that say when they have heard something; nothing here waits for a
+//! time to pass.
+
+use std::fs;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt as _;
+use std::process::Command;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread;
+use std::time::Duration;
+
+use crate::house::{House, tell};
+
+/// How long a signal may take that is sure to come.
+const SURE: Duration = Duration::from_secs(60);
+
+const FAILS: &str = "[jobs.bad]\nkind = \"command\"\nprogram = \"sh\"\nargs = [\"-c\", \"test -e ok || { echo broken >&2; exit 3; }\"]\ntrigger = \"manual\"\nretries = 0\n";
+
+/// One request as it came.
+struct Heard {
+    head: String,
+    body: Vec<u8>,
+}
+
+impl Heard {
+    fn header(&self, name: &str) -> &str {
+        self.head
+            .lines()
+            .find_map(|line| {
+                let (key, value) = line.split_once(':')?;
+                key.eq_ignore_ascii_case(name).then(|| value.trim())
+            })
+            .unwrap_or_else(|| panic!("no {name} in {}", self.head))
+    }
+
+    fn json(&self) -> serde_json::Value {
+        serde_json::from_slice(&self.body).unwrap()
+    }
+}
+
+/// A server that reads each request, tells of it, and then does what it is made for.
+struct Server {
+    port: u16,
+    heard: Receiver<Heard>,
+}
+
+impl Server {
+    fn start(mut answer: impl FnMut(TcpStream) + Send + 'static) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let (tell, heard): (Sender<Heard>, _) = channel();
+        thread::spawn(move || {
+            for stream in listener.incoming() {
+                let Ok(stream) = stream else { return };
+                let mut reader = BufReader::new(stream);
+                let mut head = String::new();
+                while !head.ends_with("\r\n\r\n") {
+                    if reader.read_line(&mut head).unwrap_or(0) == 0 {
+                        break;
+                    }
+                }
+                let length = head.lines().find_map(|line| {
+                    line.to_ascii_lowercase()
+                        .strip_prefix("content-length: ")?
+                        .parse()
+                        .ok()
+                });
+                let mut body = vec![0; length.unwrap_or(0)];
+                let _cut = reader.read_exact(&mut body);
+                if tell.send(Heard { head, body }).is_err() {
+                    return;
+                }
+                answer(reader.into_inner());
+            }
+        });
+        Self { port, heard }
+    }
+
+    /// One that always answers with these bytes.
+    fn saying(bytes: &'static [u8]) -> Self {
+        Self::start(move |mut stream| {
+            let _closed = stream.write_all(bytes);
+        })
+    }
+
+    fn hears(&self) -> Heard {
+        self.heard.recv_timeout(SURE).unwrap()
+    }
+
+    fn heard_nothing(&self) {
+        assert!(self.heard.try_recv().is_err());
+    }
+}
+
+const GOOD: &[u8] = b"HTTP/1.1 204 No Content\r\nconnection: close\r\n\r\n";
+
+/// A house whose job fails until there is a file `ok`.
+fn house(channels: &str) -> House {
+    House::with(&format!("{FAILS}{channels}"))
+}
+
+fn hook(port: u16, more: &str) -> String {
+    format!("[channels.hook]\ntype = \"webhook\"\nurl = \"http://127.0.0.1:{port}/hook\"\n{more}")
+}
+
+fn command(house: &House, args: &[&str]) -> Command {
+    let mut command = house.runner(args);
+    command.env("RUNNER_HOOK_KEY", "s3cr3t-hook-key");
+    command
+}
+
+fn run(house: &House, args: &[&str]) -> crate::house::Said {
+    crate::house::Said::of(command(house, args).output().unwrap())
+}
+
+/// Records a failure of the job as a queue's, and has it digested; nobody delivers yet.
+fn fail(house: &House) {
+    run(house, &["enqueue", "bad"]).ends(0);
+    run(house, &["tick"]).says("bad");
+}
+
+/// Makes whatever waits due now.
+fn again(house: &House) {
+    house
+        .ledger()
+        .execute("UPDATE messages SET next = 0 WHERE state = 'waiting'", [])
+        .unwrap();
+}
+
+fn messages(house: &House) -> Vec<(String, String, i64, String)> {
+    let ledger = house.ledger();
+    let mut rows = ledger
+        .prepare("SELECT what, state, tries, said FROM messages ORDER BY rowid")
+        .unwrap();
+    rows.query_map([], |row| {
+        Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?))
+    })
+    .unwrap()
+    .collect::<Result<_, _>>()
+    .unwrap()
+}
+
+/// Delivers in the foreground what is due; another one that is at it is waited for.
+fn deliver(house: &House) {
+    let lock = fs::File::options()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .open(house.state().join("deliver.lock"))
+        .unwrap();
+    lock.lock().unwrap();
+    lock.unlock().unwrap();
+    run(house, &["__deliver"]).ends(0);
+    lock.lock().unwrap();
+}
+
+#[test]
+fn a_failure_is_told_once_signed_and_its_recovery_once() {
+    let server = Server::saying(GOOD);
+    let house = house(&hook(server.port, "secret = \"RUNNER_HOOK_KEY\"\n"));
+    fail(&house);
+    let heard = server.hears();
+    assert!(
+        heard.head.starts_with("POST /hook HTTP/1.1\r\n"),
+        "{}",
+        heard.head
+    );
+    let json = heard.json();
+    assert_eq!(
+        (&json["what"], &json["kind"], &json["job"]),
+        (&"raised".into(), &"failure".into(), &"bad".into())
+    );
+    assert!(json["why"].as_str().unwrap().contains("broken"), "{json}");
+    assert_eq!(json["id"], heard.header("x-runner-message"));
+    let script = "import hmac,hashlib,sys; print('sha256='+hmac.new(b's3cr3t-hook-key', sys.argv[1].encode()+b'.'+sys.stdin.buffer.read(), hashlib.sha256).hexdigest())";
+    let mut python = Command::new("python3");
+    python.args(["-c", script, heard.header("x-runner-timestamp")]);
+    match python
+        .stdin(std::process::Stdio::piped())
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+    {
+        Ok(mut child) => {
+            child.stdin.take().unwrap().write_all(&heard.body).unwrap();
+            let said = child.wait_with_output().unwrap();
+            let wanted = String::from_utf8(said.stdout).unwrap();
+            assert_eq!(heard.header("x-runner-signature"), wanted.trim());
+        }
+        Err(_) => tell("skipped 1: there is no python3 to check a signature with"),
+    }
+    deliver(&house);
+    // Again, and again: counted, and not told.
+    fail(&house);
+    fail(&house);
+    deliver(&house);
+    let breaker = server.hears().json();
+    assert_eq!(breaker["kind"], "breaker");
+    server.heard_nothing();
+    let open = run(&house, &["alerts", "--json"]).ends(0).json();
+    let count = |kind: &str| {
+        open.as_array()
+            .unwrap()
+            .iter()
+            .find(|one| one["kind"] == kind)
+            .unwrap()["count"]
+            .clone()
+    };
+    assert_eq!(count("failure"), 3);
+    run(&house, &["status"])
+        .ends(0)
+        .says("2 open; `runner alerts`");
+    house.write("ok", "");
+    run(&house, &["run", "bad"]).ends(0);
+    run(&house, &["tick"]).ends(0);
+    let over = server.hears().json();
+    assert_eq!(over["what"], "recovered");
+    assert_eq!(over["kinds"], serde_json::json!(["failure", "breaker"]));
+    deliver(&house);
+    server.heard_nothing();
+    run(&house, &["alerts"]).ends(0).says("no alert is open");
+    let log = fs::read(house.state().join("ledger.sqlite")).unwrap();
+    assert!(!String::from_utf8_lossy(&log).contains("s3cr3t-hook-key"));
+}
+
+#[test]
+fn a_receiver_that_hangs_is_waited_for_by_nobody() {
+    let (hang, held) = channel();
+    let server = Server::start(move |stream| hang.send(stream).unwrap());
+    let house = house(&hook(server.port, ""));
+    fail(&house);
+    // It hangs from here on, with the connection in our hands; everything else goes its way.
+    server.hears();
+    let open = held.recv_timeout(SURE).unwrap();
+    fail(&house);
+    run(&house, &["run", "bad"]).ends(1);
+    run(&house, &["tick"]);
+    run(&house, &["night"]);
+    run(&house, &["status"]).ends(0);
+    let states = messages(&house);
+    assert_eq!(
+        (states[0].1.as_str(), states[0].2),
+        ("waiting", 1),
+        "{states:?}"
+    );
+    assert!(states[0].3.is_empty(), "it still hangs: {states:?}");
+    drop(open);
+    deliver(&house);
+    let states = messages(&house);
+    assert!(!states[0].3.is_empty(), "{states:?}");
+}
+
+#[test]
+fn bad_answers_are_failures_with_their_reason_and_are_tried_again() {
+    let elsewhere = Server::saying(GOOD);
+    let to = format!(
+        "HTTP/1.1 307 Temporary Redirect\r\nlocation: http://127.0.0.1:{}/\r\ncontent-length: 0\r\n\r\n",
+        elsewhere.port
+    );
+    let answers: Vec<(Vec<u8>, &str)> = vec![
+        (
+            b"HTTP/1.1 500 Oops\r\ncontent-length: 0\r\n\r\n".to_vec(),
+            "500",
+        ),
+        (to.into_bytes(), "redirects are not followed"),
+        (b"HTTP/1.1 200".to_vec(), ""),
+        (Vec::new(), ""),
+        (b"SSH-2.0-OpenSSH_9.2\r\n".to_vec(), ""),
+    ];
+    let mut script = answers.clone();
+    script.reverse();
+    let server = Server::start(move |mut stream| match script.pop() {
+        Some((bytes, _)) => {
+            let _closed = stream.write_all(&bytes);
+        }
+        // A body without an end: nobody reads it.
+        None => {
+            let _closed =
+                stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 999999999999\r\n\r\n");
+            let flood = [b'x'; 65_536];
+            while stream.write_all(&flood).is_ok() {}
+        }
+    });
+    let house = house(&hook(server.port, ""));
+    fail(&house);
+    let id = server.hears().json()["id"].clone();
+    deliver(&house);
+    for (turn, (_, why)) in answers.iter().enumerate() {
+        let states = messages(&house);
+        assert_eq!(states.len(), 1);
+        assert_eq!(states[0].1, "waiting", "{states:?}");
+        assert!(
+            states[0].3.contains(why) && !states[0].3.is_empty(),
+            "{states:?}"
+        );
+        assert!(
+            !states[0].3.contains("/hook"),
+            "no address is told: {states:?}"
+        );
+        if turn == 0 {
+            run(&house, &["status"])
+                .ends(0)
+                .says("TROUBLE")
+                .says("did not arrive through hook");
+        }
+        again(&house);
+        deliver(&house);
+        assert_eq!(server.hears().json()["id"], id, "the same message");
+    }
+    assert_eq!(messages(&house)[0].1, "delivered");
+    elsewhere.heard_nothing();
+}
+
+#[test]
+fn a_death_at_any_step_loses_no_message() {
+    let server = Server::saying(GOOD);
+    let house = house(&hook(server.port, ""));
+    fail(&house);
+    let id = server.hears().json()["id"].clone();
+    deliver(&house);
+    let mut deaths = 0;
+    for step in 0..20 {
+        house
+            .ledger()
+            .execute(
+                "UPDATE messages SET state = 'waiting', tries = 0, next = 0, over = NULL",
+                [],
+            )
+            .unwrap();
+        let died = command(&house, &["__deliver"])
+            .env("RUNNER_TEST_DIE_AT", step.to_string())
+            .output()
+            .unwrap();
+        deaths += usize::from(!died.status.success());
+        let whole = died.status.success();
+        again(&house);
+        deliver(&house);
+        assert_eq!(messages(&house)[0].1, "delivered", "step {step}");
+        let mut copies = 0;
+        while let Ok(heard) = server.heard.try_recv() {
+            assert_eq!(heard.json()["id"], id);
+            copies += 1;
+        }
+        assert!((1..=2).contains(&copies), "step {step}: {copies}");
+        if whole {
+            break;
+        }
+    }
+    assert!(deaths >= 3, "{deaths}");
+}
+
+#[test]
+fn silence_and_acknowledgement() {
+    let server = Server::saying(GOOD);
+    let house = house(&hook(server.port, "[notify]\nrepeat = \"1s\"\n"));
+    fail(&house);
+    server.hears();
+    deliver(&house);
+    run(&house, &["alerts", "ack", "bad"])
+        .ends(0)
+        .says("before it is over");
+    run(&house, &["alerts", "ack", "bad"])
+        .ends(0)
+        .says("nothing to silence");
+    fail(&house);
+    deliver(&house);
+    server.heard_nothing();
+    run(&house, &["ack", "bad"]).ends(0);
+    run(&house, &["alerts"]).ends(0).says("no alert is open");
+    fail(&house);
+    assert_eq!(
+        server.hears().json()["what"],
+        "raised",
+        "what goes wrong next is new"
+    );
+    let shown = run(&house, &["alerts", "list", "--json"]).ends(0).json();
+    let id = shown[0]["id"].as_str().unwrap().to_owned();
+    run(&house, &["alerts", "show", &id]).ends(0).says("hook");
+    run(&house, &["alerts", "show", "nobody"]).ends(2);
+    run(&house, &["alerts", "list", "--over", "--all"])
+        .ends(0)
+        .says("acknowledged by");
+}
+
+/// A program of the house's own that writes its arguments and its input into a file.
+fn fake(house: &House, name: &str) -> String {
+    let bin = house.root().join("bin");
+    fs::create_dir_all(&bin).unwrap();
+    let path = bin.join(name);
+    let out = house
+        .root()
+        .join(format!("{name}.out"))
+        .display()
+        .to_string();
+    let text = format!(
+        "#!/bin/sh\nfor word; do printf '%s\\n--word--\\n' \"$word\"; done > '{out}'\ncat >> '{out}'\nenv > '{out}.env'\n"
+    );
+    fs::write(&path, text).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    out
+}
+
+#[test]
+fn programs_get_the_message_as_data() {
+    let house = house(
+        "[channels.screen]\ntype = \"desktop\"\n[channels.pager]\ntype = \"command\"\nprogram = \"pager\"\nargs = [\"--now\"]\nenv = [\"PAGER_KEY\"]\nsandbox = \"off\"\n[channels.mail]\ntype = \"email\"\nrecipient = \"me@example.org\"\nprogram = \"sendmail\"\nsandbox = \"off\"\n[notify]\nsubject = \"-x {{ project }}\\r\\nBcc: evil@example.org\"\nbody = \"<b>$(touch owned) `id` {{ nobody }}\"\n",
+    );
+    let (screen, pager, mail) = (
+        fake(&house, "notify-send"),
+        fake(&house, "pager"),
+        fake(&house, "sendmail"),
+    );
+    let path = format!(
+        "{}:{}",
+        house.root().join("bin").display(),
+        std::env::var("PATH").unwrap()
+    );
+    let test = |args: &[&str]| {
+        let mut command = house.runner(args);
+        command
+            .env("PATH", &path)
+            .env("PAGER_KEY", "k-123456")
+            .env("OTHER_KEY", "o-123456");
+        crate::house::Said::of(command.output().unwrap())
+    };
+    let said = test(&["alerts", "test", "--json"]).ends(0).json();
+    assert_eq!(said.as_array().unwrap().len(), 3, "{said}");
+    let shown = fs::read_to_string(screen).unwrap();
+    let words: Vec<&str> = shown.split("\n--word--\n").collect();
+    assert_eq!(
+        words[..4],
+        [
+            "--app-name=runner",
+            "--urgency=critical",
+            "--",
+            "-x project Bcc: evil@example.org"
+        ]
+    );
+    assert!(
+        words[4].contains("somebody tries") && words[4].contains("cannot be used"),
+        "{shown}"
+    );
+    let paged = fs::read_to_string(&pager).unwrap();
+    let json: serde_json::Value =
+        serde_json::from_str(paged.strip_prefix("--now\n--word--\n").unwrap()).unwrap();
+    assert_eq!(json["what"], "test");
+    let seen = fs::read_to_string(format!("{pager}.env")).unwrap();
+    assert!(
+        seen.contains("PAGER_KEY=k-123456") && !seen.contains("OTHER_KEY"),
+        "{seen}"
+    );
+    let mailed = fs::read_to_string(mail).unwrap();
+    let mailed = mailed.strip_prefix("-i\n--word--\n-t\n--word--\n").unwrap();
+    let (head, _) = mailed.split_once("\n\n").unwrap();
+    assert!(
+        head.contains("To: me@example.org\nSubject: -x project Bcc: evil@example.org\nDate: "),
+        "{head}"
+    );
+    assert!(!head.lines().any(|line| line.starts_with("Bcc")), "{head}");
+    assert!(!house.path("owned").exists());
+    // One that is missing, and one that fails, are said.
+    fs::write(
+        house.root().join("bin/pager"),
+        "#!/bin/sh\necho no $PAGER_KEY >&2\nexit 4\n",
+    )
+    .unwrap();
+    let said = test(&["alerts", "test", "pager"])
+        .ends(69)
+        .says("ended with exit 4: no");
+    assert!(!said.err.contains("k-123456"), "{said:?}");
+    run(&house, &["alerts", "test", "pager"])
+        .ends(69)
+        .says("PAGER_KEY is not set");
+    test(&["alerts", "test", "pagr"])
+        .ends(78)
+        .says("did you mean \"pager\"?");
+}
+
+#[test]
+fn the_bell_rings_after_good_ticks_once_a_minute() {
+    let server = Server::saying(GOOD);
+    let house = house("");
+    let config = house.root().join("config/runner/config.toml");
+    let mut text = fs::read_to_string(&config).unwrap();
+    text.push_str(&format!(
+        "[notify]\nheartbeat = \"http://127.0.0.1:{}/beat\"\n",
+        server.port
+    ));
+    fs::write(&config, &text).unwrap();
+    run(&house, &["tick"]).ends(0);
+    assert!(server.hears().head.starts_with("GET /beat "));
+    run(&house, &["tick"]).ends(0);
+    // The stamp of a minute ago lets it ring again; were the second tick's own on its way, this
+    // would be the third.
+    fs::write(
+        house.state().join("heartbeat.stamp"),
+        "2020-01-01T00:00:00Z\n",
+    )
+    .unwrap();
+    run(&house, &["tick"]).ends(0);
+    server.hears();
+    server.heard_nothing();
+    // A project whose settings cannot be read is no good tick.
+    fs::write(
+        house.state().join("heartbeat.stamp"),
+        "2020-01-01T00:00:00Z\n",
+    )
+    .unwrap();
+    house.configure("[nonsense]\n");
+    run(&house, &["tick"]).ends(78);
+    let stamp = fs::read_to_string(house.state().join("heartbeat.stamp")).unwrap();
+    assert!(stamp.starts_with("2020"), "{stamp}");
+    let project = house.path("runner.toml");
+    let own = fs::read_to_string(&project)
+        .unwrap()
+        .replace("[nonsense]\n", "[notify]\nheartbeat = \"/x\"\n");
+    fs::write(&project, own).unwrap();
+    house
+        .run(&["config", "check"])
+        .ends(78)
+        .says("user's own config.toml");
+}
