@@ -143,8 +143,8 @@ fn messages(house: &House) -> Vec<(String, String, i64, String)> {
     .unwrap()
 }
 
-/// Delivers in the foreground what is due; another one that is at it is waited for.
-fn deliver(house: &House) {
+/// Waits until the process that delivers has ended, if one does.
+fn delivered(house: &House) {
     let lock = fs::File::options()
         .create(true)
         .truncate(false)
@@ -152,9 +152,13 @@ fn deliver(house: &House) {
         .open(house.state().join("deliver.lock"))
         .unwrap();
     lock.lock().unwrap();
-    lock.unlock().unwrap();
+}
+
+/// Delivers in the foreground what is due.
+fn deliver(house: &House) {
+    delivered(house);
     run(house, &["__deliver"]).ends(0);
-    lock.lock().unwrap();
+    delivered(house);
 }
 
 #[test]
@@ -259,7 +263,7 @@ fn receivers_that_hang_or_drip_are_waited_for_by_nobody() {
     assert!(states[0].3.is_empty(), "it still drips: {states:?}");
     hanging.hears();
     let _open = held.recv_timeout(SURE).unwrap();
-    deliver(&house);
+    delivered(&house);
     let states = messages(&house);
     for state in &states[..2] {
         assert!(state.3.contains("no answer within 10 s"), "{states:?}");
