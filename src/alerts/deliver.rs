@@ -17,8 +17,8 @@ use runner_text::redact::Redactor;
 use super::message::{Message, Templates};
 use super::{Delivering, heartbeat, programs, webhook};
 use crate::cli::Failure;
-use crate::config::Notify;
 use crate::config::notify::{Address, Channel};
+use crate::config::{self, Notify};
 use crate::home::{self, Home};
 use crate::project::Here;
 
@@ -59,6 +59,8 @@ pub fn run(home: &Home, beat: bool) -> Result<Exit, Failure> {
 struct Known {
     root: PathBuf,
     notify: Result<Notify, String>,
+    /// Its own words cannot be read: these are only the user's.
+    lacking: Option<String>,
 }
 
 fn deliver(
@@ -71,13 +73,21 @@ fn deliver(
         let Some(row) = ledger.project(&delivery.project)? else {
             return Ok(Tried::Withdrawn("its project is gone".to_owned()));
         };
-        let notify = match Here::at(home, &row.path) {
-            Ok(here) => Ok(here.config.notify),
-            Err(failure) => Err(failure.to_string()),
+        // That a project is gone or cannot be read is just what people are to hear of.
+        let (notify, lacking) = match Here::at(home, &row.path) {
+            Ok(here) => (Ok(here.config.notify), None),
+            Err(failure) => {
+                let users = config::load(&home.stack(None)).map(|config| config.notify);
+                (
+                    users.map_err(|failure| failure.to_string()),
+                    Some(failure.to_string()),
+                )
+            }
         };
         let known = Known {
             root: row.path,
             notify,
+            lacking,
         };
         projects.insert(delivery.project.clone(), known);
     }
@@ -87,6 +97,9 @@ fn deliver(
         Err(why) => return Ok(Tried::Failed(redacted(why))),
     };
     let Some(channel) = notify.channels.get(&delivery.channel) else {
+        if let Some(why) = &known.lacking {
+            return Ok(Tried::Failed(redacted(why)));
+        }
         let why = format!("there is no [channels.{}] any more", delivery.channel);
         return Ok(Tried::Withdrawn(why));
     };

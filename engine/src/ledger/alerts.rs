@@ -114,7 +114,7 @@ impl Ledger {
     /// Whether it is time to look whether jobs succeed from time to time: one read by key.
     pub fn watch_due(&self, now: Timestamp) -> Result<bool> {
         let done = self.cared_for(WATCHED)?;
-        Ok(!done.is_some_and(|done| now.duration_since(done).abs() < WATCH))
+        Ok(done.is_none_or(|done| now.duration_since(done).abs() >= WATCH))
     }
 
     /// Looks which jobs with a clock have not succeeded for longer than their project's rules think
