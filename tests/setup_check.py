@@ -24,7 +24,7 @@ import xml.etree.ElementTree as ET
 
 RUNNER = os.path.abspath(sys.argv[1])
 SCALE = float(os.environ.get("RUNNER_TEST_SCALE", "1"))
-CASES = int(sys.argv[2]) if len(sys.argv) > 2 else max(20, int(760 * SCALE))
+CASES = int(sys.argv[2]) if len(sys.argv) > 2 else max(20, int(800 * SCALE))
 # So many that what no format refuses is five hundred and more in each.
 SEED = int(os.environ.get("RUNNER_TEST_SEED", time.time_ns() % 10**9))
 BITS = [" ", "'", '"', "%", "%%", "%h", "%n", "$", "$HOME", "${A}", "$$", "&", "<", ">", "\n", "\r", "\t", "\\", "\\\\", "\\%",

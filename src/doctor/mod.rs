@@ -112,7 +112,7 @@ pub fn findings(home: &Home, here: &Path) -> Vec<Finding> {
     }
     match home.ledger_to_read() {
         Ok(ledger) => {
-            found.extend(projects::findings(home, ledger.as_ref()));
+            found.extend(projects::findings(home, ledger.as_ref(), here));
             found.extend(backends::findings(home, ledger.as_ref(), here));
         }
         Err(error) => found.push(Finding::failure("ledger", &error.into())),

@@ -1,6 +1,8 @@
 //! The ledger and the projects in it: what failed and was not mended, what is locked, what never
 //! succeeded, how long nobody has looked through the ledger.
 
+use std::path::Path;
+
 use jiff::{SignedDuration, Timestamp};
 use runner_engine::ledger::{Filter, Ledger, Project};
 use runner_engine::locks::{ContractLock, LockError};
@@ -24,9 +26,14 @@ const SUCCESS: SignedDuration = SignedDuration::from_hours(24 * 7);
 const BACK: u32 = 200;
 
 /// What is wrong with them.
-pub fn findings(home: &Home, ledger: Option<&Ledger>) -> Vec<Finding> {
+pub fn findings(home: &Home, ledger: Option<&Ledger>, here: &Path) -> Vec<Finding> {
     let Some(ledger) = ledger else {
-        return vec![Finding::note("ledger", "there is none yet").mend("runner init")];
+        let repository = here.ancestors().any(|folder| folder.join(".git").exists());
+        let mend = match repository {
+            true => "runner init",
+            false => "git init && runner init",
+        };
+        return vec![Finding::note("ledger", "there is none yet").mend(mend)];
     };
     look(home, ledger).unwrap_or_else(|failure| vec![Finding::failure("ledger", &failure)])
 }

@@ -185,8 +185,12 @@ fn twice(home: &Home, record: &Record) -> Vec<Finding> {
                 ),
             )
             .mend(match units {
-                true => "systemctl --user disable --now runner-tick.timer",
-                false => "crontab -e",
+                true => format!(
+                    "systemctl --user disable --now {}; rm {}",
+                    hosts::TIMER,
+                    word(&hosts::units(home).join(hosts::TIMER))
+                ),
+                false => "crontab -e".to_owned(),
             }),
         );
     }

@@ -18,6 +18,7 @@ pub mod plan;
 pub mod project;
 pub mod record;
 pub mod render;
+pub mod wake;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

@@ -175,3 +175,62 @@ fn each_thing_that_is_wrong_has_its_finding() {
     fs::write(house.state().join("setup.json"), "{").unwrap();
     wrong("setup.json", "runner setup --apply");
 }
+
+#[test]
+fn an_agent_that_is_not_there_or_not_logged_in_is_found() {
+    let house = house("[backends.claude]\ntype = \"claude\"\n[jobs.dream]\nbackend = \"claude\"\n");
+    let mends = |said: &Said| -> Vec<String> {
+        let found = said.json();
+        let all = found["findings"].as_array().unwrap();
+        let ours = |one: &&serde_json::Value| {
+            one["where"]
+                .as_str()
+                .unwrap()
+                .starts_with("backend claude of ")
+        };
+        let mends = all.iter().filter(ours).map(|one| &one["mend"]);
+        mends
+            .map(|mend| mend.as_str().unwrap().to_owned())
+            .collect()
+    };
+    let said = run(&house, &["doctor", "--json"]).ends(1);
+    assert_eq!(
+        mends(&said),
+        [
+            "npm install -g @anthropic-ai/claude-code",
+            "claude setup-token"
+        ]
+    );
+    program(
+        &house.root().join("login/claude"),
+        "#!/bin/sh\necho 2.1.330\n",
+    );
+    let said = run(&house, &["doctor", "--json"]).ends(1);
+    assert_eq!(mends(&said), ["claude setup-token"]);
+    // At night its folder is not in the PATH.
+    let said = run(&house, &["doctor", "--as-scheduler", "--json"]).ends(1);
+    assert!(mends(&said).contains(&"npm install -g @anthropic-ai/claude-code".to_owned()));
+}
+
+/// What is advice stands in the finding; what mends it is for a shell.
+#[test]
+fn every_mend_is_a_command() {
+    let house = house(
+        "[jobs.tidy]\nkind = \"command\"\nprogram = \"tidy-up\"\nartifacts = [{ from = \"a\", to = \"a\" }]\n",
+    );
+    fs::write(house.state().join("tick.stamp"), "2020-01-01T00:00:00Z\n").unwrap();
+    house.write("dreams/.lock", "999999 somebody\n");
+    let said = run(&house, &["doctor", "--as-scheduler", "--json"]).ends(1);
+    let found = said.json();
+    let mut count = 0;
+    for one in found["findings"].as_array().unwrap() {
+        let Some(mend) = one["mend"].as_str() else {
+            assert_eq!(one["severity"], "note", "{one}");
+            continue;
+        };
+        let read = house.command("sh", &["-n", "-c", mend]).status().unwrap();
+        assert!(read.success() && !mend.contains("   "), "{one}");
+        count += 1;
+    }
+    assert!(count >= 3, "{said:?}");
+}

@@ -82,3 +82,22 @@ fn a_night_with_something_put_off_says_when_its_report_follows() {
         .ends(0)
         .says("the report follows when the rest is over");
 }
+
+/// The group of its processes may be led by one that is outside of its container.
+#[test]
+fn a_process_group_from_outside_of_a_container_is_no_matter() {
+    let house = crate::house::House::new();
+    let inside = ["--mount", "--pid", "--fork", "--mount-proc"];
+    let unshare = |what: &[&str]| house.command("unshare", &[&inside[..], what].concat());
+    if !unshare(&["true"])
+        .status()
+        .is_ok_and(|status| status.success())
+    {
+        println!("a container: skipped 1: /proc cannot be mounted here");
+        return;
+    }
+    let mut inside = unshare(&[env!("CARGO_BIN_EXE_runner"), "init"]);
+    crate::house::Said::of(inside.output().unwrap())
+        .ends(0)
+        .says("is a project now");
+}

@@ -18,6 +18,10 @@ pub struct SetupArgs {
     /// Whose backend --runner sets (may be repeated)
     #[arg(long, value_name = "JOB", requires = "runner")]
     pub job: Vec<String>,
+    /// Also print the command that wakes a sleeping machine before the night: it needs root, and is
+    /// never run
+    #[arg(long, conflicts_with_all = ["remove", "status", "verify"])]
+    pub wake: bool,
     /// Do it [default: show what would be done]
     #[arg(long, group = "act")]
     pub apply: bool,

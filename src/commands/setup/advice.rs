@@ -19,7 +19,7 @@ pub(super) fn advice(kind: Kind, lingering: Option<bool>) -> Vec<String> {
                 Some(false) => "your services end with your last session; so `loginctl enable-linger` is run, and undone by --remove".to_owned(),
                 None => "no logind here: the timer lives as long as your systemd manager does".to_owned(),
             });
-            notes.push("a block on sleep (keep-awake) may need a session: a lingering service is often refused it".to_owned());
+            notes.push("keep-awake: a service that lingers without a session is often allowed to hold back idling only; each run says what it got".to_owned());
         }
         Kind::Cron => {
             notes.push("what it says: timer.log in the state folder; MAILTO and every other line stay as they are".to_owned());
@@ -37,7 +37,7 @@ pub(super) fn advice(kind: Kind, lingering: Option<bool>) -> Vec<String> {
             "nothing on this machine will tick: call `runner tick` each quarter of an hour by any means, or keep `runner daemon` running".to_owned(),
         ),
     }
-    notes.push("no host scheduler wakes a sleeping machine for this; what passed meanwhile is caught up as each job's catch_up says".to_owned());
+    notes.push("no host scheduler wakes a sleeping machine for this (`--wake` tells how it can be woken); what passed meanwhile is caught up as each job's catch_up says".to_owned());
     notes
 }
 

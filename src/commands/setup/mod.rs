@@ -18,7 +18,7 @@ use crate::setup::hosts::{Host, lingers};
 use crate::setup::plan::carry_out;
 use crate::setup::project::{Part, Wish, part, undo};
 use crate::setup::record::Record;
-use crate::setup::{Convergence, Kind, Wanted, converge, fitting, frozen};
+use crate::setup::{Convergence, Kind, Wanted, converge, fitting, frozen, wake};
 use advice::{advice, credentials};
 use view::{FileJson, Shown, Told};
 
@@ -120,7 +120,9 @@ fn installation(
     let mut notes = Vec::new();
     let at_work = match project::find(here) {
         Ok(root) => Some(Here::at(home, &root)?),
-        Err(failure) if args.at.is_some() || !args.runner.is_empty() => return Err(failure),
+        Err(failure) if args.at.is_some() || args.wake || !args.runner.is_empty() => {
+            return Err(failure);
+        }
         Err(_) => None,
     };
     match &at_work {
@@ -132,6 +134,11 @@ fn installation(
                 night,
             } = part(home, here, &wish, old.projects.get(&root))?;
             notes.push(format!("the night of {root} opens at {night}"));
+            if args.wake {
+                let settings = &here.config.night;
+                let opens = wish.at.unwrap_or(settings.at);
+                notes.extend(wake::advice(kind, opens, &settings.zone));
+            }
             record.projects.insert(root, served);
             edits.extend(edit);
         }

@@ -1,0 +1,30 @@
+#!/usr/bin/env bash
+# A new user's machine, from nothing to green: what `runner doctor` says mends a thing is done word for word
+# in a shell, and mends it. Then each thing is broken in turn. Cron's spool, its other tables and its PID file are
+# covered by empty ones in a mount namespace, so this machine's are not touched.
+# usage (root): tests/real/doctor_walk.sh RUNNER
+set -euo pipefail
+skip() { echo "doctor's walk: skipped 1: $1"; exit 0; }
+[ "$(id -u)" = 0 ] || skip "only root can cover the spool"
+for program in cron crontab unshare python3 git service; do
+    command -v "$program" >/dev/null || skip "no $program"
+done
+runner=$(realpath "$1")
+if [ "${2:-}" != inside ]; then
+    unshare --mount --pid --fork true 2>/dev/null || skip "no namespaces here"
+    exec unshare --mount --pid --fork --kill-child --mount-proc "$0" "$runner" inside
+fi
+mount --make-rprivate /
+mount -t tmpfs none /var/spool/cron
+install -d -m 1730 -g crontab /var/spool/cron/crontabs
+mount -t tmpfs none /run
+mount -t tmpfs none /etc/cron.d
+mount --bind /dev/null /etc/crontab
+outer=$(mktemp -d)
+trap 'rm -rf "$outer"' EXIT
+mkdir "$outer/it's mine" "$outer/bin" "$outer/home"
+cp "$runner" "$outer/bin/runner"
+walk=$(realpath "$(dirname "$0")/doctor_walk.py")
+cd "$outer/it's mine"
+env -i HOME="$outer/home" USER=root LOGNAME=root TERM=dumb PATH="$outer/bin:/usr/sbin:/usr/bin:/sbin:/bin" \
+    EDITOR=true TZ=UTC python3 "$walk"
