@@ -81,6 +81,8 @@ pub struct Context<'a> {
     fell: Vec<String>,
     spending: Spending,
     asked: bool,
+    /// How many uses of tools by who was asked failed.
+    failed_tools: u64,
     /// Nothing may be kept, caches neither.
     pub(crate) rehearsal: bool,
     /// Kept until the run is settled, and dropped with it.
@@ -173,6 +175,7 @@ impl<'a> Context<'a> {
             fell: Vec::new(),
             spending: Spending::default(),
             asked: false,
+            failed_tools: 0,
             rehearsal: false,
             files: None,
             keeper: None,
@@ -249,6 +252,11 @@ impl<'a> Context<'a> {
         self.asked
     }
 
+    /// How many uses of tools failed for those that were asked; what walls refuse is among them.
+    pub fn failed_tools(&self) -> u64 {
+        self.failed_tools
+    }
+
     /// How long the run may still take.
     pub fn left(&self) -> std::time::Duration {
         self.admitted
@@ -312,6 +320,7 @@ impl<'a> Context<'a> {
             .model
             .and_then(|model| self.spending.prices.of(&model));
         let (answer, heard) = self.metered(request, want, price);
+        self.failed_tools += heard.failed_tools;
         let charge = charge(&answer, &heard, want, price);
         let note = self.redactor.redact(&charge.note).into_owned();
         let (at, spent) = (self.wall(), charge.spent);

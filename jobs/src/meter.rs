@@ -63,6 +63,8 @@ pub struct Heard {
     pub usage: Option<Usage>,
     /// Whether the model said or did anything.
     pub spoke: bool,
+    /// How many uses of tools failed: what walls refuse is among them.
+    pub failed_tools: u64,
     /// Why it had to stop.
     pub breach: Option<Breach>,
     /// The provider's last word on the account.
@@ -139,8 +141,10 @@ impl Sink for Meter<'_> {
         self.behind.event(event);
         match event {
             Event::Usage(usage) => self.usage(usage),
-            Event::Text(_) | Event::ToolUse(_) | Event::ToolResult { .. } => {
+            Event::Text(_) | Event::ToolUse(_) => self.heard.spoke = true,
+            Event::ToolResult { failed } => {
                 self.heard.spoke = true;
+                self.heard.failed_tools += u64::from(failed);
             }
             Event::Limit(limit) => {
                 self.heard.limit = Some(limit);

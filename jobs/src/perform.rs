@@ -68,9 +68,10 @@ pub fn perform(mut ctx: Context<'_>, spec: &JobSpec) -> Result<Settled, PerformE
         ..Summary::default()
     };
     let gaps = ctx.held.take().map(|(_, gaps)| gaps).unwrap_or_default();
-    let chain = (ctx.passed().to_vec(), ctx.fell().to_vec());
-    let by_rule = described.kind == "builtin";
-    let done = done.map(|finished| with_fallback(finished, chain, by_rule));
+    let told = told(&ctx);
+    let by_rule = (described.kind == "builtin")
+        .then(|| ctx.fell().last().or(ctx.passed().last()).cloned())
+        .flatten();
     let now = ctx.wall();
     let Context {
         admitted,
@@ -83,16 +84,22 @@ pub fn perform(mut ctx: Context<'_>, spec: &JobSpec) -> Result<Settled, PerformE
     } = ctx;
     let run = admitted.run();
     let finished = match done {
-        Ok(finished) => finished,
+        Ok(finished) => by_rule_instead(finished, by_rule),
         Err(error) => {
             drop(scope);
             let outcome = redacted(error.outcome(now), &redactor);
             summary.headline = outcome.why().unwrap_or_default().to_owned();
+            if !summary.backend.is_empty() {
+                let told = told.iter().map(|line| redactor.redact(line).into_owned());
+                summary.lines.extend(told);
+            }
             settle(ledger, admitted, &outcome, &summary, now)?;
             return Ok(Settled { outcome, summary });
         }
     };
     let outcome = take_words(finished, &mut summary, &redactor);
+    let told = told.iter().map(|line| redactor.redact(line).into_owned());
+    summary.lines.extend(told);
     let gaps = gaps
         .iter()
         .map(|gap| format!("not held by its walls: {gap}"));
@@ -140,22 +147,29 @@ fn recorded(ledger: &mut Ledger, run: &RunId, error: &PlaceError) -> bool {
         && !matches!(log.manifest(run), Ok(None))
 }
 
-/// Says who was not asked and who did not answer; the answer by rule in the place of a model's is less
-/// than was wanted.
-fn with_fallback(
-    mut finished: Finished,
-    (passed, fell): (Vec<String>, Vec<String>),
-    by_rule: bool,
-) -> Finished {
-    if let (true, Some(last)) = (by_rule, fell.last().or(passed.last())) {
+/// Who was not asked, who did not answer, and what those who were asked could not do.
+fn told(ctx: &Context<'_>) -> Vec<String> {
+    let passed = ctx.passed().iter();
+    let passed = passed.map(|one| format!("was not asked: {one}"));
+    let fell = ctx.fell().iter();
+    let fell = fell.map(|one| format!("did not answer: {one}"));
+    let mut lines: Vec<String> = passed.chain(fell).collect();
+    match ctx.failed_tools() {
+        0 => {}
+        1 => lines.push("1 use of a tool failed; what walls refuse fails so".to_owned()),
+        count => lines.push(format!(
+            "{count} uses of tools failed; what walls refuse fails so"
+        )),
+    }
+    lines
+}
+
+/// The answer by rule in the place of a model's is less than was wanted; `instead` is of whom, and why.
+fn by_rule_instead(mut finished: Finished, instead: Option<String>) -> Finished {
+    if let Some(last) = instead {
         let why = format!("answered by rule: {last}");
         finished.degraded.get_or_insert(why);
     }
-    let passed = passed
-        .into_iter()
-        .map(|one| format!("was not asked: {one}"));
-    let fell = fell.into_iter().map(|one| format!("did not answer: {one}"));
-    finished.lines.extend(passed.chain(fell));
     finished
 }
 

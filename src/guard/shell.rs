@@ -11,6 +11,7 @@
 //! read is an error. A relative path counts from wherever the line may be by then: where it began,
 //! and every folder that it went to.
 
+mod git;
 mod programs;
 mod tokens;
 

@@ -137,7 +137,10 @@ fn a_check_says_what_is_there_and_ends_with_what_is_missing() {
         .ends(0)
         .says("ANTHROPIC_API_KEY is set");
     let walls = house.run(&["backends", "check", "mine"]).out;
-    let walls = walls.lines().find(|line| line.contains("walls")).unwrap();
+    let walls = walls
+        .lines()
+        .find(|line| line.contains("  walls  "))
+        .unwrap();
     let status = house.run(&["status", "--json"]).ends(0).json();
     let level = status["walls"].as_str().unwrap();
     assert!(
@@ -198,12 +201,7 @@ fn fallbacks_that_lead_nowhere_are_refused_with_their_place() {
 fn a_fallback_whose_pool_has_no_room_is_not_asked() {
     let house = house("NoAuth", "pool = \"local\"\nfallback = [\"other\"]");
     let keys = house.root().join("other-keys");
-    let calls = house.root().join("other-calls");
-    let text = format!(
-        "CODEX_API_KEY=k\nSITUATION=Good\nCALLS={}\n",
-        calls.display()
-    );
-    fs::write(&keys, text).unwrap();
+    fs::write(&keys, "CODEX_API_KEY=k\nSITUATION=Good\n").unwrap();
     fs::set_permissions(&keys, Permissions::from_mode(0o600)).unwrap();
     // Two calls a run, one of each: the second run does not fit into what the first one left.
     house.configure(&format!(
@@ -218,7 +216,7 @@ fn a_fallback_whose_pool_has_no_room_is_not_asked() {
         "[pools.local]\nunlimited = true\n[pools.max.week]\ncalls = 3\n",
     )
     .unwrap();
-    let asked = || fs::read_to_string(&calls).map_or(0, |text| text.lines().count());
+    let asked = || house.count("SELECT COUNT(*) FROM requests WHERE backend = 'other'");
     house.run(&["run", "ask"]);
     assert_eq!((asked(), &last(&house)["model_calls"]), (1, &2.into()));
     let dry = house.run(&["run", "ask", "--dry-run"]);
@@ -237,4 +235,10 @@ fn a_fallback_whose_pool_has_no_room_is_not_asked() {
         "{run}{}",
         said.err
     );
+    let lines = run["lines"].to_string();
+    assert!(
+        lines.contains("was not asked: other: pool max in "),
+        "{run}"
+    );
+    assert!(!lines.contains("did not answer: other"), "{run}");
 }

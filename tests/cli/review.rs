@@ -191,6 +191,7 @@ fn a_review_ends_with_its_terminal_and_with_a_signal() {
             .env("TERM", "xterm")
             .stdin(theirs.try_clone().unwrap())
             .stdout(theirs)
+            .stderr(Stdio::piped())
             .spawn()
             .unwrap();
         let mut seen = String::new();
@@ -217,6 +218,13 @@ fn a_review_ends_with_its_terminal_and_with_a_signal() {
         let was = child.wait().unwrap();
         assert!(ended, "{typed:?} {signal:?}: it goes on for ever");
         assert_eq!(was.code(), Some(code), "{typed:?} {signal:?}");
+        let mut complaints = String::new();
+        let mut stderr = child.stderr.take().unwrap();
+        stderr.read_to_string(&mut complaints).unwrap();
+        assert_eq!(
+            complaints, "",
+            "{typed:?} {signal:?}: nobody is there to be told"
+        );
         drop(ours);
     }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::house::{House, ended_within, tell};
+use crate::house::{House, Said, ended_within, tell};
 
 /// How long a tree may outlive whoever was killed.
 const LIMIT: Duration = Duration::from_secs(2);
@@ -217,6 +217,28 @@ fn a_command_writes_its_tree_and_not_what_rules_it() {
     } else {
         tell("skipped 1: without bubblewrap nothing new is made beside what is kept");
     }
+}
+
+#[test]
+fn it_runs_in_a_process_namespace_that_its_group_is_no_part_of() {
+    let house =
+        House::with("[jobs.tidy]\nkind = \"command\"\ntrigger = \"manual\"\nprogram = \"true\"\n");
+    let apart = ["--pid", "--fork", "--mount-proc"];
+    let can = house
+        .command("unshare", &[&apart[..], &["true"]].concat())
+        .status();
+    if !can.is_ok_and(|status| status.success()) {
+        tell("skipped 1: no process namespace can be made here");
+        return;
+    }
+    for args in [&["run", "tidy"][..], &["status"], &["tick"]] {
+        let line = [&apart[..], &[env!("CARGO_BIN_EXE_runner")], args].concat();
+        let said = Said::of(house.command("unshare", &line).output().unwrap());
+        assert!(!said.err.contains("panicked"), "{args:?}: {said:?}");
+        said.ends(0);
+    }
+    let run = &house.run(&["runs", "--json"]).json()[0];
+    assert_eq!(run["outcome"], "succeeded", "{run}");
 }
 
 #[test]

@@ -17,6 +17,8 @@ and none of them changes what another one meets:
     page           200 and a web page
     loop           a tool call as the answer to everything
     tool           one tool call (a shell command: the query `sh=`), then the text
+    dream          what the query says: `json=` where JSON is asked for, otherwise the words; with `sh=`
+                   a tool call before it, with `plain=1` only ever the words
 
 `GET /SCENARIO/calls` says how often a model was asked there. It ends by itself after SECONDS (300).
 It must never be reachable from another machine.
@@ -114,11 +116,13 @@ class Model(BaseHTTPRequestHandler):
         returned = isinstance(last, list) and any(part.get("type") == "tool_result" for part in last)
         stop, block = "end_turn", {"type": "text", "text": WORDS}
         call = {"type": "tool_use", "id": f"toolu_{os.urandom(6).hex()}"}
-        if self.scenario == "loop" or (self.scenario == "tool" and not returned):
+        calls = self.scenario == "tool" or (self.scenario == "dream" and "sh" in query)
+        if self.scenario == "loop" or (calls and not returned):
             stop = "tool_use"
             block = call | {"name": "Bash", "input": {"command": query.get("sh", "true"), "description": "a try"}}
-        elif "StructuredOutput" in tools:
-            stop, block = "tool_use", call | {"name": "StructuredOutput", "input": {"answer": [1]}}
+        elif "StructuredOutput" in tools and "plain" not in query:
+            value = json.loads(query.get("json", '{"answer": [1]}'))
+            stop, block = "tool_use", call | {"name": "StructuredOutput", "input": value}
         used = {"input_tokens": 1200, "cache_creation_input_tokens": 300, "cache_read_input_tokens": 5000,
                 "cache_creation": {"ephemeral_5m_input_tokens": 300, "ephemeral_1h_input_tokens": 0}}
         message = {"id": f"msg_{os.urandom(6).hex()}", "type": "message", "role": "assistant",

@@ -6,7 +6,8 @@
 Looks for `claude`, `codex` and `ccusage` in FOLDER_OF_PROGRAMS and in PATH; what is not there is
 skipped, and counted. Each case runs `runner run ask` in a project of its own and checks the outcome,
 the exit code, how long it took, how often a model was asked, and that no process of it is left two
-seconds later. Exit code 1 when anything is not as it must be.
+seconds later. Dreams are cases of their own: `runner dream run` through `claude`, with the failmark that
+each leaves or takes away, and the ideas untouched. Exit code 1 when anything is not as it must be.
 """
 
 import json
@@ -55,6 +56,26 @@ CASES = {
     ],
 }
 
+# name, scenario with its query, exit code, outcome, class of the run and of the failmark, longest seconds
+IDEA = "ideas/shorter.md"
+FIT = {"targets": [IDEA], "status": "sidenote", "action": "keep", "evidence": "no commit names it", "commits": [],
+       "confidence": "low", "rationale": "a passing thought"}
+DREAMS = [
+    ("good", "dream", {"json": {"answer": [FIT]}}, 0, "succeeded", None, 30),
+    ("api error", "status-403", {}, 77, "failed", "auth", 15),
+    ("overloaded", "status-529", {}, 69, "failed", "rate-limited", 15),
+    ("empty", "empty", {}, 1, "failed", "malformed", 15),
+    ("words", "dream", {"plain": 1}, 1, "failed", "malformed", 60),
+    ("outside the offer", "dream", {"json": {"answer": [FIT | {"targets": ["README.md"]}]}}, 1, "failed", "malformed", 60),
+    ("outside the tree", "dream", {"json": {"answer": [FIT | {"targets": ["../../etc/passwd"], "action": "archive"}]}},
+     1, "failed", "malformed", 60),
+    ("a merge with itself", "dream", {"json": {"answer": [FIT | {"targets": [IDEA, IDEA], "status": "duplicate", "action": "merge"}]}},
+     1, "failed", "malformed", 60),
+    ("hang", "late", {}, 1, "timed-out", "timed-out", 40),
+    ("denied write", "dream", {"plain": 1, "sh": "echo evil >evil; echo evil >ideas/evil.md"}, 1, "failed", "malformed", 60),
+    ("denied write, good", "dream", {"json": {"answer": [FIT]}, "sh": "echo evil >evil"}, 0, "succeeded", None, 30),
+]
+
 failures, passed, skipped = [], 0, []
 
 
@@ -70,7 +91,7 @@ def say(good, what):
 class Place:
     """A project, a home and a state folder of one case."""
 
-    def __init__(self, root, kind, scenario, port, more=""):
+    def __init__(self, root, kind, scenario, port, more="", after=""):
         self.root = Path(tempfile.mkdtemp(dir=root))
         self.home, self.project = self.root / "home", self.root / "project"
         self.home.mkdir()
@@ -106,7 +127,7 @@ class Place:
         with open(self.project / "runner.toml", "a") as file:
             file.write(f'\n[backends.agent]\ntype = "{kind}"\nenv_file = "{secrets}"\n{options}{more}\n'
                        '[jobs.ask]\nkind = "prompt"\nbackend = "agent"\nprompt = "Say five words."\n'
-                       'to = "notes/answer.md"\ntrigger = "manual"\nretries = 0\ntimeout = "8s"\n')
+                       'to = "notes/answer.md"\ntrigger = "manual"\nretries = 0\ntimeout = "8s"\n' + after)
 
     def run(self, *line, **more):
         return subprocess.run(line, cwd=self.project, env=self.env, capture_output=True, text=True,
@@ -216,6 +237,44 @@ def walled(root, kind, port):
     print(f"{kind} tool: inside {bool(inside)}, outside {target.exists()}", flush=True)
 
 
+def dreamed(root, port, case):
+    """One dream through claude: outcome, exit code, failmark, and nothing touched."""
+    name, scenario, query, code, outcome, failure, longest = case
+    name = f"claude dream, {name}"
+    query = {key: json.dumps(value) if key == "json" else value for key, value in query.items()}
+    base = ";".join(filter(None, [scenario, urllib.parse.urlencode(query, quote_via=urllib.parse.quote)]))
+    place = Place(root, "claude", base, port, after='[jobs.dream]\nbackend = "agent"\nretries = 0\ntimeout = "16s"\n',
+                  more="max_turns = 3\n" if "sh" in query else "")
+    ideas, dreams = place.project / "ideas", place.project / "dreams"
+    (ideas / "shorter.md").write_text("# Shorter names\n\nMaybe use shorter names?\n")
+    mark = dreams / ".failed"
+    # A mark of another day: a pass that succeeds takes it away.
+    mark.write_text(json.dumps({"at": "2026-01-01T00:00:00Z", "job": "dream", "class": "crash", "message": "x",
+                                "hint": "x", "run_id": "x"}))
+    before = {path: path.read_bytes() for path in ideas.rglob("*")}
+    began = time.monotonic()
+    done = place.runner("dream", "run", "--json")
+    took = time.monotonic() - began
+    last = place.last()
+    say(last.get("outcome") == outcome, f"{name}: {last.get('outcome')} is not {outcome}: {last.get('why')}")
+    say(done.returncode == code, f"{name}: exit {done.returncode} is not {code}: {done.stderr}")
+    say(took < longest, f"{name}: took {took:.1f} s")
+    if failure is None:
+        say(not mark.exists(), f"{name}: the old failmark is there: {mark.exists() and mark.read_text()}")
+        say(len(list(dreams.glob("*/proposals.json"))) == 1, f"{name}: no proposals")
+    else:
+        told = json.loads(mark.read_text())
+        say(told["class"] == failure, f"{name}: the failmark says {told}")
+        say(told["hint"] and told["run_id"] == last["id"], f"{name}: the failmark says {told}")
+        say(not list(dreams.glob("*/proposals.json")), f"{name}: proposals of a failed pass")
+    say({path: path.read_bytes() for path in ideas.rglob("*")} == before, f"{name}: an idea was touched")
+    evil = [path for path in place.root.rglob("evil*") if path.is_file()]
+    say(not evil, f"{name}: it wrote {evil}")
+    say(not place.left(), f"{name}: left {place.left()}")
+    say(not place.leaks(), f"{name}: shows the key in {place.leaks()}")
+    print(f"{name}: {last.get('outcome')} in {took:.1f} s, {last.get('why') or last.get('headline')}", flush=True)
+
+
 def prices(root, port):
     """Our account of a run and the one of a program that reads transcripts are the same."""
     place = Place(root, "claude", "answer", port, more="sessions = true\n")
@@ -244,6 +303,11 @@ def main():
                 one(root, kind, port, case)
             killed(root, kind, port)
             walled(root, kind, port)
+        if shutil.which("claude", path=PATH):
+            for case in DREAMS:
+                dreamed(root, port, case)
+        else:
+            skipped.append(f"{len(DREAMS)} dreams of claude: it is not installed")
         if all(shutil.which(name, path=PATH) for name in ("claude", "ccusage")):
             prices(root, port)
         else:

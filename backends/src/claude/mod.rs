@@ -292,6 +292,8 @@ impl Judge<'_> {
                 let most = self.request.limits.max_output_tokens;
                 return malformed(format!("the answer is longer than {most} tokens"));
             }
+            // What the model wrote in the place of an answer: nothing, or half of one.
+            _ if said.contains("could not be parsed") => return malformed(why),
             _ if result["stop_reason"] == "refusal" => {
                 return BackendError::Rejected {
                     why: format!("the model refuses: {why}"),

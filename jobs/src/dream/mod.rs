@@ -386,12 +386,13 @@ fn request(ctx: &Context<'_>, room: &Room, judged: &Judged) -> Request {
         })
         .collect();
     let child_dir = ctx.child_dir();
+    let left = ctx.left();
     let frame = request::Frame {
         id: format!("{}/1", ctx.admitted.run()),
         seed: ctx.admitted.seed(),
-        total: ctx
-            .left()
-            .saturating_sub(AFTERWARDS)
+        // Of a short run the answer gets the most, too.
+        total: left
+            .saturating_sub(AFTERWARDS.min(left / 4))
             .max(Duration::from_secs(1)),
         run_dir: &child_dir,
         redactor: &ctx.redactor,

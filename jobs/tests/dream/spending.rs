@@ -260,6 +260,35 @@ fn a_failure_that_states_that_it_used_nothing_is_charged_its_call() {
 }
 
 #[test]
+fn uses_of_tools_that_failed_are_told() {
+    let used = |failed| Event::ToolResult { failed };
+    for (events, words) in [
+        (
+            &[used(true), used(false), used(true)][..],
+            Some("2 uses of tools failed"),
+        ),
+        (&[used(false)], None),
+    ] {
+        for end in [
+            End::Answers(None),
+            End::Fails(BackendError::Unavailable {
+                why: "gone".to_owned(),
+            }),
+        ] {
+            let mut place = place();
+            let (settled, _) = pass(&mut place, events, end);
+            let lines = settled.summary.lines.join("\n");
+            assert_eq!(
+                lines.contains("failed; what walls"),
+                words.is_some(),
+                "{lines}"
+            );
+            assert!(words.is_none_or(|words| lines.contains(words)), "{lines}");
+        }
+    }
+}
+
+#[test]
 fn an_answer_forgets_no_refusal_that_came_after_its_question() {
     let mut place = place();
     let now = at(1);

@@ -73,49 +73,6 @@ const OUTPUT: [(&str, &[&str]); 8] = [
     ("cc", &["-o"]),
     ("rustc", &["-o", "--out-dir"]),
 ];
-/// Subcommands of git that write nothing, or only what git itself keeps of what it saw.
-const GIT_READS: [&str; 26] = [
-    "status",
-    "log",
-    "diff",
-    "show",
-    "rev-parse",
-    "rev-list",
-    "ls-files",
-    "ls-tree",
-    "ls-remote",
-    "blame",
-    "annotate",
-    "grep",
-    "cat-file",
-    "check-ignore",
-    "check-attr",
-    "describe",
-    "shortlog",
-    "merge-base",
-    "name-rev",
-    "for-each-ref",
-    "show-ref",
-    "whatchanged",
-    "diff-tree",
-    "var",
-    "version",
-    "help",
-];
-/// Those that write to the repository and leave the work tree alone.
-const GIT_COMMITS: [&str; 10] = [
-    "add",
-    "commit",
-    "tag",
-    "branch",
-    "fetch",
-    "push",
-    "notes",
-    "stage",
-    "update-ref",
-    "reflog",
-];
-
 impl Look {
     /// One command, wrappers and all; `piped` when it reads what another one says.
     pub(super) fn command(
@@ -413,90 +370,6 @@ impl Look {
         }
         Ok(())
     }
-
-    fn git(&mut self, rest: &[Text]) -> Result<(), String> {
-        let mut words = rest.iter();
-        let mut folder = Text {
-            text: ".".to_owned(),
-            open: false,
-        };
-        let subcommand = loop {
-            let Some(word) = words.next() else {
-                return Ok(());
-            };
-            match word.text.as_str() {
-                "-C" => folder = words.next().cloned().unwrap_or_default(),
-                "-c" | "--config-env" | "--exec-path" | "--namespace" => {
-                    words.next();
-                }
-                text if ["--git-dir", "--work-tree"]
-                    .iter()
-                    .any(|it| text.starts_with(it)) =>
-                {
-                    return Err(
-                        "another repository (--git-dir, --work-tree) cannot be judged".to_owned(),
-                    );
-                }
-                text if text.starts_with('-') => {}
-                text => break text,
-            }
-        };
-        let rest: Vec<Text> = words.cloned().collect();
-        for option in ["--output", "-o", "--output-directory"] {
-            self.places(Act::Write, &values(&rest, option));
-        }
-        let lists = rest.iter().all(|word| {
-            [
-                "-a",
-                "-v",
-                "-vv",
-                "-r",
-                "-l",
-                "--list",
-                "--show-current",
-                "get-url",
-                "show",
-                "list",
-            ]
-            .contains(&word.text.as_str())
-        });
-        let reads = match subcommand {
-            "branch" | "tag" | "remote" | "stash" | "worktree" | "reflog" | "notes" => {
-                lists && !(rest.is_empty() && subcommand == "stash")
-            }
-            "config" => rest.iter().any(|word| {
-                word.text.starts_with("--get")
-                    || ["--list", "-l", "get", "list"].contains(&word.text.as_str())
-            }),
-            name => GIT_READS.contains(&name),
-        };
-        if reads {
-            return Ok(());
-        }
-        if ["clone", "init", "worktree", "submodule"].contains(&subcommand) {
-            self.places(Act::Write, plain(&rest).last().copied());
-        }
-        if subcommand == "config" {
-            let global = rest
-                .iter()
-                .any(|word| ["--global", "--system", "-f", "--file"].contains(&word.text.as_str()));
-            if global {
-                return Err("settings of git beyond this repository are not the job's".to_owned());
-            }
-            let text = format!("{}/.git/config", folder.text);
-            self.place(
-                Act::Write,
-                &Text {
-                    text,
-                    open: folder.open,
-                },
-            );
-        } else if !GIT_COMMITS.contains(&subcommand) {
-            self.place(Act::Write, &folder);
-        }
-        self.place(Act::Commit, &folder);
-        Ok(())
-    }
 }
 
 /// The name of a program, without its folder.
@@ -525,7 +398,7 @@ fn known(name: &str) -> bool {
 }
 
 /// The words that are no options: behind `--` none is one.
-fn plain(rest: &[Text]) -> Vec<&Text> {
+pub(super) fn plain(rest: &[Text]) -> Vec<&Text> {
     let end = rest
         .iter()
         .position(|word| word.text == "--")
@@ -565,7 +438,7 @@ fn into(rest: &[Text]) -> Vec<Text> {
 }
 
 /// The values of an option: behind `=`, stuck to a short one, or as the next word.
-fn values(rest: &[Text], option: &str) -> Vec<Text> {
+pub(super) fn values(rest: &[Text], option: &str) -> Vec<Text> {
     let mut found = Vec::new();
     for (at, word) in rest.iter().enumerate() {
         let Some(after) = word.text.strip_prefix(option) else {

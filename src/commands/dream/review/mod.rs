@@ -9,7 +9,7 @@ use runner_jobs::dream::review::{Ask, Desk, Item, ReviewError, Verdict};
 
 use super::{Room, Tools, failure};
 use crate::cli::dream::Filter;
-use crate::cli::screen::{Input, Screen};
+use crate::cli::screen::{self, Input, Screen};
 use crate::cli::{Failure, safe, show};
 use crate::home;
 use machine::{Detail, Effect, News, Review, Sieve};
@@ -58,7 +58,10 @@ pub(super) fn run(room: &Room<'_>, filter: &Filter) -> Result<Exit, Failure> {
         }
     };
     let (open, _) = review.counts();
-    show::out(&format!("{decided} decided, {open} left\n"));
+    // A terminal that is gone has nobody before it: each decision is written as it was made.
+    if screen::there_is_one() {
+        show::out(&format!("{decided} decided, {open} left\n"));
+    }
     Ok(match stopped {
         true => Exit::Cancelled,
         false => Exit::Done,
