@@ -204,10 +204,18 @@ impl From<LedgerError> for Failure {
 }
 
 /// The command that puts a ledger aside, so that the next command makes a new one.
-fn aside(path: &Path) -> String {
+pub fn aside(path: &Path) -> String {
+    let folder = path.parent().unwrap_or(path);
+    // Only what is there: a command that names anything else fails.
+    let beside: String = ["runs", "backups"]
+        .iter()
+        .map(|name| folder.join(name))
+        .filter(|path| path.exists())
+        .map(|path| format!(" {}", path.display()))
+        .collect();
     format!(
-        "mkdir {0}/damaged && mv {1}* {0}/runs {0}/backups {0}/damaged/   (history and accounts start anew; decisions are in your projects and stay)",
-        path.parent().unwrap_or(path).display(),
+        "mkdir {0}/damaged && mv {1}*{beside} {0}/damaged/   (history and accounts start anew; decisions are in your projects and stay)",
+        folder.display(),
         path.display()
     )
 }

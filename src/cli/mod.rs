@@ -12,7 +12,7 @@ pub mod screen;
 pub mod show;
 pub mod when;
 
-pub use failure::Failure;
+pub use failure::{Failure, aside};
 
 #[cfg(test)]
 mod docs_tests;

@@ -11,9 +11,9 @@ use runner_engine::outcome::Exit;
 use serde::Serialize;
 
 use crate::care;
-use crate::cli::Failure;
 use crate::cli::args::Listing;
 use crate::cli::show;
+use crate::cli::{Failure, aside};
 use crate::home::Home;
 
 #[derive(Debug, Serialize)]
@@ -159,11 +159,7 @@ fn newest(home: &Home) -> Result<PathBuf, Failure> {
         "there is no whole backup in {}{why}",
         home.backups().display()
     ))
-    .mend(format!(
-        "mkdir {0}/damaged && mv {1}* {0}/runs {0}/backups {0}/damaged/   (history and accounts start anew; decisions are in your projects and stay)",
-        home.state.display(),
-        path.display()
-    )))
+    .mend(aside(&path)))
 }
 
 /// Who has the ledger open, as far as this user can see.
