@@ -444,6 +444,12 @@ fn what_is_named_wrong_is_answered_with_what_there_is() {
     house.run(&["run", "tidy"]).ends(0);
     let said = house.run(&["runs", "show", "0"]).ends(65);
     assert!(said.err.matches("(tidy)").count() == 2, "{said:?}");
+    let next = house
+        .run(&["schedule", "next", "--every", "15m", "--json"])
+        .ends(0)
+        .json();
+    let at = next["next"][0]["at"].as_str().unwrap();
+    assert!(!at.contains('.'), "{at}");
     // One of several mistakes says that it is not the only one.
     house.configure("[nigth]\nat = \"01:00\"\n[jobs.two]\nkind = \"command\"\nprogam = \"true\"\n");
     for command in ["night", "init", "status"] {
@@ -454,10 +460,4 @@ fn what_is_named_wrong_is_answered_with_what_there_is() {
             "{command}: {said}"
         );
     }
-    let next = house
-        .run(&["schedule", "next", "--every", "15m", "--json"])
-        .ends(0)
-        .json();
-    let at = next["next"][0]["at"].as_str().unwrap();
-    assert!(!at.contains('.'), "{at}");
 }

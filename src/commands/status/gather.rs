@@ -308,7 +308,9 @@ impl<'a> All<'a> {
             next: self.next.get(id).map(|next| NextJson {
                 job: next.job.clone(),
                 at: next.at,
-                zone: next.zone.clone(),
+                zone: projection
+                    .map_or("UTC", |it| it.zone_of(&next.job))
+                    .to_owned(),
             }),
             failmarks: marks
                 .into_iter()
