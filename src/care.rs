@@ -17,6 +17,7 @@ use runner_engine::ids::RunId;
 use runner_engine::ledger::{
     Found, Health, Kind, LOG_CEILING, Ledger, LedgerError, OldFile, PrunePlan, Retention, Steps,
 };
+use runner_jobs::dream::review;
 use runner_jobs::{KindSpec, report};
 
 use crate::cli::Failure;
@@ -179,6 +180,9 @@ pub fn plan(
         for folder in folders {
             staging(ledger, root, &folder, &mut found)?;
         }
+        for dreams in &dreams {
+            undos(root, &Path::new(dreams).join(review::BACKUPS), &mut found);
+        }
         reports(root, &mut found);
     }
     facts.files = found;
@@ -241,6 +245,18 @@ fn staging(
         }
     }
     Ok(())
+}
+
+/// What decisions replaced, by proposal and then by the run that carried the decision out.
+fn undos(root: &Path, folder: &Path, found: &mut Vec<Found>) {
+    for proposal in entries_below(root, folder) {
+        let folder = folder.join(proposal);
+        for name in entries_below(root, &folder) {
+            if let Ok(run) = name.parse::<RunId>() {
+                add(found, Kind::Undo, root, &folder.join(&name), run.at(), None);
+            }
+        }
+    }
 }
 
 /// The folders that have a night's name. The newest one's is what a person looks for, however old.
@@ -351,8 +367,12 @@ fn remove(file: &OldFile) -> io::Result<()> {
     let path = beneath(&file.root, &file.below)?;
     let done = match file.kind {
         Kind::Backup | Kind::Draft => fs::remove_file(&path),
-        Kind::Log | Kind::Staging | Kind::Report => fs::remove_dir_all(&path),
+        Kind::Log | Kind::Staging | Kind::Report | Kind::Undo => fs::remove_dir_all(&path),
     };
+    if let (Kind::Undo, Some(proposal)) = (file.kind, path.parent()) {
+        // The last of its proposal: one that has others is not empty and stays.
+        let _not_empty = fs::remove_dir(proposal);
+    }
     match done {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
         _ => Ok(()),

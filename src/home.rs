@@ -116,13 +116,6 @@ impl Home {
         Ok(Ledger::open(&self.ledger_path())?)
     }
 
-    /// The ledger with nothing asked about what is known of it, for its own care.
-    pub fn ledger_as_it_is(&self) -> Result<Ledger, Failure> {
-        self.private_state()?;
-        self.known_loss()?;
-        Ok(Ledger::open(&self.ledger_path())?)
-    }
-
     /// Where the failmark of the ledger lies.
     fn damage_mark(&self) -> PathBuf {
         self.state.join("damaged.json")
@@ -140,6 +133,13 @@ impl Home {
         }
         let said = mark["message"].as_str().unwrap_or_default();
         let said = said.lines().next().unwrap_or_default();
+        // The error says the rest itself.
+        let said = said
+            .strip_prefix(&format!(
+                "the ledger {} is damaged: ",
+                self.ledger_path().display()
+            ))
+            .unwrap_or(said);
         Err(LedgerError::Damaged {
             path: self.ledger_path(),
             why: format!("it was found damaged, and no check has found it whole since: {said}"),

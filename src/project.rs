@@ -346,7 +346,10 @@ pub fn job_of(ledger: &Ledger, project: &ProjectId, name: &str) -> Result<JobRow
     let names: Vec<&str> = jobs.iter().map(|job| job.name.as_str()).collect();
     let near = nearest(name, names.iter().copied())
         .map_or_else(String::new, |near| format!("; did you mean {near:?}?"));
-    let unknown = Failure::configuration(format!("no job {name:?} in this project{near}"))
-        .mend("runner config show");
+    let there = crate::cli::show::some_of(names.into_iter());
+    let unknown = Failure::configuration(format!(
+        "no job {name:?} in this project{near} (there is: {there})"
+    ))
+    .mend("runner config show");
     jobs.into_iter().find(|job| job.name == name).ok_or(unknown)
 }

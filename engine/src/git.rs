@@ -26,6 +26,14 @@ pub enum GitError {
         /// The folder.
         path: PathBuf,
     },
+    /// The repository is another user's, and git looks into none of those.
+    #[error(
+        "{path} belongs to another user, so git refuses to look into it (if you trust it: git config --global --add safe.directory {path})"
+    )]
+    Foreign {
+        /// The folder.
+        path: PathBuf,
+    },
     /// Git could not be started.
     #[error("cannot run git")]
     Spawn(#[source] SpawnError),
@@ -98,6 +106,11 @@ impl Git {
             .join("; ");
         if stderr.contains("not a git repository") {
             return Err(GitError::NotARepository {
+                path: self.root.clone(),
+            });
+        }
+        if stderr.contains("dubious ownership") {
+            return Err(GitError::Foreign {
                 path: self.root.clone(),
             });
         }

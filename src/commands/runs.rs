@@ -381,7 +381,13 @@ pub fn find(ledger: &Ledger, run: &str) -> Result<RunRow, Failure> {
             } else {
                 &format!("{n} runs")
             };
-            Err(Failure::data(format!("{many} begin with {run}")).mend("give more of the id"))
+            let ids: Vec<String> = matches
+                .iter()
+                .map(|row| format!("{} ({})", row.id, row.job_name))
+                .collect();
+            let ids = show::some_of(ids.iter().map(String::as_str));
+            Err(Failure::data(format!("{many} begin with {run}: {ids}"))
+                .mend("give more of the id"))
         }
     }
 }

@@ -94,7 +94,11 @@ fn next(
     let zone = zone(&schedule.zone)?;
     let from = match from {
         Some(from) => moment(from, &zone, home.wall()?)?,
-        None => home.wall()?,
+        // An interval counts from it: nobody wants to read its fractions of a second.
+        None => {
+            let now = home.wall()?;
+            Timestamp::from_second(now.as_second()).unwrap_or(now)
+        }
     };
     let mut found: Vec<Timestamp> = Vec::new();
     let mut at = from;

@@ -81,7 +81,7 @@ const PLAIN: &[Row] = &[
     (
         "retention.rows",
         Age,
-        "How long the ledger keeps what is over; as long a key of `--key` is known. 8 days at the least.",
+        "How long the ledger keeps what is over; as long a key of `--key` is known and a decision on a proposal can be taken back. 8 days at the least.",
     ),
     (
         "retention.logs",

@@ -102,8 +102,11 @@ impl Config {
         self.jobs.get(name).ok_or_else(|| {
             let near = nearest(name, self.jobs.keys().map(String::as_str))
                 .map_or_else(String::new, |near| format!("; did you mean {near:?}?"));
-            Failure::configuration(format!("no job {name:?} in this project{near}"))
-                .mend("runner config show")
+            let there = crate::cli::show::some_of(self.jobs.keys().map(String::as_str));
+            Failure::configuration(format!(
+                "no job {name:?} in this project{near} (there is: {there})"
+            ))
+            .mend("runner config show")
         })
     }
 
@@ -168,8 +171,15 @@ pub fn file(path: &Path) -> Result<Option<(String, Table)>, Failure> {
 
 /// Reads and resolves all layers; a missing file is an empty layer.
 pub fn load(stack: &Stack<'_>) -> Result<Config, Failure> {
-    let (mut merged, sources) = layers(stack)?;
-    Ok(resolve(&mut merged, &sources)?)
+    layers(stack)
+        .and_then(|(mut merged, sources)| Ok(resolve(&mut merged, &sources)?))
+        .map_err(|first| match check::mistakes(stack).len() {
+            0 | 1 => first,
+            all => first.mend(format!(
+                "runner config check   (it shows this mistake and {} more)",
+                all - 1
+            )),
+        })
 }
 
 /// The same with some of one job's own keys as a command line gives them: `--set key=value`, dotted

@@ -5,6 +5,7 @@
 //! as the row's stamp says. It is a cache: where it is missing or cannot be read, the configuration
 //! itself is. Must never hold what only a run needs.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use runner_engine::alerts::Rules;
@@ -21,6 +22,8 @@ use crate::config::Config;
 pub struct Projection {
     /// The zone of the project's nights and days.
     pub zone: String,
+    /// The zones of jobs whose times are in another one, by their names.
+    zones: BTreeMap<String, String>,
     /// The caps of a day.
     pub day: Budget,
     /// The caps of a night.
@@ -47,6 +50,10 @@ impl Projection {
         folders.dedup();
         Self {
             zone: config.night.zone.clone(),
+            zones: jobs()
+                .filter(|(_, job)| job.zone != config.night.zone)
+                .map(|(name, job)| (name.clone(), job.zone.clone()))
+                .collect(),
             day: config.day,
             night: config.night.budget,
             replacing: jobs()
@@ -67,6 +74,11 @@ impl Projection {
     /// From what the ledger keeps; `None` for what another build wrote.
     pub fn read(text: &str) -> Option<Self> {
         serde_json::from_str(text).ok()
+    }
+
+    /// The zone of a job's times.
+    pub fn zone_of(&self, job: &str) -> &str {
+        self.zones.get(job).unwrap_or(&self.zone)
     }
 
     /// The failmarks that are there.

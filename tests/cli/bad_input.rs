@@ -291,6 +291,8 @@ fn a_log_of_a_moved_ledger_is_not_replayed_onto_a_new_one() {
     .unwrap();
     drop(held);
     fs::remove_file(&path).unwrap();
+    // What else tells that there was one is gone too.
+    fs::remove_dir_all(house.state().join("runs")).unwrap();
     fs::copy(
         house.root().join("wal"),
         house.state().join("ledger.sqlite-wal"),
@@ -432,4 +434,36 @@ fn wrong_usage_is_2() {
         .run(&["runs", "show", "01ZZZZZZZZ"])
         .ends(65)
         .says("no run");
+}
+
+#[test]
+fn what_is_named_wrong_is_answered_with_what_there_is() {
+    let house = House::with("[jobs.tidy]\nkind = \"command\"\nprogram = \"true\"\n");
+    for command in ["run", "enqueue", "pause", "ack"] {
+        house
+            .run(&[command, "nobody"])
+            .ends(78)
+            .says("tidy")
+            .says("dream");
+    }
+    house.run(&["run", "tidy"]).ends(0);
+    house.run(&["run", "tidy"]).ends(0);
+    let said = house.run(&["runs", "show", "0"]).ends(65);
+    assert!(said.err.matches("(tidy)").count() == 2, "{said:?}");
+    let next = house
+        .run(&["schedule", "next", "--every", "15m", "--json"])
+        .ends(0)
+        .json();
+    let at = next["next"][0]["at"].as_str().unwrap();
+    assert!(!at.contains('.'), "{at}");
+    // One of several mistakes says that it is not the only one.
+    house.configure("[nigth]\nat = \"01:00\"\n[jobs.two]\nkind = \"command\"\nprogam = \"true\"\n");
+    for command in ["night", "init", "status"] {
+        let said = house.run(&[command]);
+        let said = format!("{}{}", said.out, said.err);
+        assert!(
+            said.contains("it shows this mistake and "),
+            "{command}: {said}"
+        );
+    }
 }

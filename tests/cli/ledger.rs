@@ -127,7 +127,7 @@ fn a_ledger_is_checked_copied_and_told_of() {
     let before = fs::read(&target).unwrap();
     aged.run(&["ledger", "backup", name])
         .ends(73)
-        .says("it is there already");
+        .says("is there already");
     assert_eq!(fs::read(&target).unwrap(), before);
     assert_eq!(content(&target), content(&aged.ledger()));
     aged.run(&["ledger", "vacuum", "--json"]).ends(0);
@@ -173,7 +173,11 @@ fn rows_that_contradict_each_other_are_found_and_named() {
         aged.run(&["ledger", "check"])
             .ends(70)
             .says(what)
-            .says("runner ledger restore");
+            .says(match what {
+                // A reference into nothing is the file's own damage.
+                "it refers to a row" => "to mend it: runner ledger restore",
+                _ => "a restore would lose more",
+            });
         fs::write(aged.ledger(), &sound).unwrap();
     }
     aged.run(&["ledger", "check"]).ends(0);
@@ -803,4 +807,66 @@ fn a_night_after_a_restore_does_not_write_over_the_report_of_one_that_was_lost()
         "{night}"
     );
     assert_eq!(night["worst"], "succeeded", "{night}");
+}
+
+#[test]
+fn a_look_at_the_ledger_tells_scripts_what_is_wrong_and_changes_nothing() {
+    let aged = Aged::new();
+    aged.run(&["ledger", "backup"]).ends(0);
+    aged.run(&["ledger", "restore"])
+        .ends(0)
+        .says("there is nothing to mend")
+        .says("0 runs");
+    let file = aged.backups()[0].display().to_string();
+    aged.run(&["ledger", "backup", &file])
+        .ends(73)
+        .says("is there already");
+    fs::write(
+        aged.ledger(),
+        "no ledger at all, whatever its name may say\n".repeat(400),
+    )
+    .unwrap();
+    for ending in ["-wal", "-shm"] {
+        let _absent = fs::remove_file(format!("{}{ending}", aged.ledger().display()));
+    }
+    let before = fs::read(aged.ledger()).unwrap();
+    let health = aged.run(&["ledger", "check", "--json"]).ends(70).json();
+    assert_eq!(health["whole"], false, "{health}");
+    assert_eq!(health["mend"], "runner ledger restore", "{health}");
+    assert!(health["findings"][0]["place"].is_string(), "{health}");
+    assert_eq!(fs::read(aged.ledger()).unwrap(), before);
+    let said = aged.run(&["status"]).ends(70);
+    assert_eq!(said.err.matches("is damaged").count(), 1, "{said:?}");
+    let plan = aged.run(&["ledger", "restore"]).ends(0);
+    assert!(plan.out.contains("cannot be told"), "{plan:?}");
+    assert!(!plan.out.contains("nothing to mend"), "{plan:?}");
+}
+
+#[test]
+fn what_a_decision_replaced_goes_with_the_rows() {
+    let aged = Aged::new();
+    let backup = |at: &str| {
+        let at: jiff::Timestamp = at.parse().unwrap();
+        let run = runner_engine::ids::RunId::new(at);
+        let folder = format!("dreams/.undo/p-1/{run}");
+        aged.house.write(&format!("{folder}/act.json"), "{}");
+        aged.house.path(&folder)
+    };
+    let (old, young) = (
+        backup("2026-01-10T12:00:00Z"),
+        backup("2026-03-10T12:00:00Z"),
+    );
+    aged.at("2026-04-20T12:00:00Z");
+    aged.run(&["ledger", "prune", "--dry-run"])
+        .ends(0)
+        .says("kind undo");
+    assert!(old.exists() && young.exists());
+    aged.run(&["ledger", "prune"]).ends(0);
+    assert!(!old.exists() && young.exists());
+    aged.at("2026-06-20T12:00:00Z");
+    aged.run(&["ledger", "prune"]).ends(0);
+    assert!(
+        !aged.house.path("dreams/.undo/p-1").exists(),
+        "nor its folder"
+    );
 }

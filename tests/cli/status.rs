@@ -317,3 +317,44 @@ fn a_watch_draws_over_a_terminal_and_leaves_it_as_it_was() {
     drop(ours);
     child.wait().unwrap();
 }
+
+#[test]
+fn a_failure_whose_failmark_is_not_there_is_told_all_the_same() {
+    let house = House::with(
+        "[jobs.dream]\nenabled = false\n[jobs.bad]\nkind = \"command\"\nprogram = \"false\"\ntrigger = \"every 1h\"\n",
+    );
+    let run = house.run(&["run", "bad"]).ends(1);
+    let told = |house: &House| {
+        let status = house.run(&["status", "--json"]).ends(0).json();
+        status["projects"][0]["failmarks"].clone()
+    };
+    let marked = told(&house);
+    assert_eq!(marked[0]["job"], "bad", "{marked} {run:?}");
+    let mark = fs::read_dir(house.path(".runner"))
+        .unwrap()
+        .flat_map(|entry| {
+            let path = entry.unwrap().path();
+            match path.is_dir() {
+                true => fs::read_dir(path)
+                    .unwrap()
+                    .map(|it| it.unwrap().path())
+                    .collect(),
+                false => vec![path],
+            }
+        })
+        .find(|path| fs::read_to_string(path).is_ok_and(|text| text.contains("\"run_id\"")))
+        .expect("a failmark");
+    fs::remove_file(mark).unwrap();
+    let unmarked = told(&house);
+    assert_eq!(unmarked.as_array().unwrap().len(), 1, "{unmarked}");
+    assert_eq!(unmarked[0]["class"], marked[0]["class"]);
+    assert!(
+        unmarked[0]["hint"]
+            .as_str()
+            .unwrap()
+            .starts_with("runner runs show "),
+        "{unmarked}"
+    );
+    house.run(&["ack", "bad"]).ends(0);
+    assert_eq!(told(&house), serde_json::json!([]));
+}

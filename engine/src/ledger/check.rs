@@ -27,7 +27,7 @@ pub struct Finding {
 /// What a whole look found.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Health {
-    /// The format of the file.
+    /// The format of the file; 0 where that cannot be read.
     pub format: i64,
     /// The SQLite that this program was built with.
     pub sqlite: &'static str,
@@ -119,6 +119,24 @@ const RULES: &[(&str, &str)] = &[
          UNION ALL SELECT 'requests ' || id FROM requests WHERE min(calls, tokens, micros, ideas) < 0",
     ),
 ];
+
+impl Health {
+    /// Of a file that not even a look at was possible, for this reason.
+    pub fn unreadable(bytes: u64, why: String) -> Self {
+        Self {
+            format: 0,
+            sqlite: rusqlite::version(),
+            bytes,
+            log_bytes: 0,
+            rows: BTreeMap::new(),
+            whole: false,
+            findings: vec![Finding {
+                what: "the file cannot be read as a ledger".to_owned(),
+                place: why,
+            }],
+        }
+    }
+}
 
 type Reader = fn(&str) -> Result<(), Fault>;
 

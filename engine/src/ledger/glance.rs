@@ -22,8 +22,6 @@ pub struct NextDue {
     pub job: String,
     /// When.
     pub at: Timestamp,
-    /// The zone of its schedule.
-    pub zone: String,
 }
 
 /// The pause of one job.
@@ -94,30 +92,30 @@ impl Ledger {
     pub fn next_due(&self, now: Timestamp) -> Result<BTreeMap<ProjectId, NextDue>> {
         self.view(|db| {
             let mut statement = db.prepare_cached(
-                // One look into the index a project, however many jobs it has.
-                "SELECT j.project, j.name, j.next_due, j.schedule
-                 FROM projects p JOIN jobs j ON j.id = (
-                   SELECT id FROM jobs INDEXED BY jobs_next
+                // One look into the index a project, however many jobs it has, and into no row of a job.
+                "SELECT p.id, (
+                   SELECT next_due || ' ' || name FROM jobs INDEXED BY jobs_next
                    WHERE project = p.id AND enabled AND next_due IS NOT NULL
                      AND coalesce(paused_until, 0) <= ?1
                    ORDER BY next_due, name LIMIT 1)
-                 WHERE NOT EXISTS (SELECT 1 FROM pause WHERE until > ?1)",
+                 FROM projects p WHERE NOT EXISTS (SELECT 1 FROM pause WHERE until > ?1)",
             )?;
             let rows = statement.query_map([millis(now)], |row| {
-                Ok((
-                    row.get::<_, String>(0)?,
-                    row.get::<_, String>(1)?,
-                    row.get::<_, i64>(2)?,
-                    row.get::<_, String>(3)?,
-                ))
+                Ok((row.get::<_, String>(0)?, row.get::<_, Option<String>>(1)?))
             })?;
             let mut found = BTreeMap::new();
             for row in rows {
-                let (project, job, at, schedule) = row?;
+                let (project, next) = row?;
+                let next = next.as_deref().and_then(|next| next.split_once(' '));
+                let Some((at, job)) = next else {
+                    continue;
+                };
+                let at = at.parse().map_err(|_| {
+                    Fault::Nonsense(format!("{at:?} is no moment at which {job} is due"))
+                })?;
                 let next = NextDue {
-                    job,
+                    job: job.to_owned(),
                     at: moment(at)?,
-                    zone: zone(&schedule),
                 };
                 found.insert(id(project)?, next);
             }
@@ -140,7 +138,7 @@ impl Ledger {
     pub fn own_pauses(&self, now: Timestamp) -> Result<Vec<OwnPause>> {
         self.view(|db| {
             let mut statement = db.prepare_cached(
-                "SELECT project, name, paused_until, schedule FROM jobs
+                "SELECT project, name, paused_until, schedule FROM jobs INDEXED BY jobs_paused
                  WHERE paused_until IS NOT NULL AND paused_until > ?1 ORDER BY project, name",
             )?;
             let mut rows = statement.query([millis(now)])?;

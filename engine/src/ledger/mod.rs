@@ -42,6 +42,7 @@ mod retention;
 mod rows;
 mod runs;
 mod settle;
+mod since;
 mod steps;
 mod upkeep;
 
@@ -80,6 +81,7 @@ pub use retention::{
 };
 pub use rows::{NewOccurrence, Origin};
 pub use runs::{Filter, RunRow, RunState, Summary};
+pub use since::Since;
 pub use steps::Steps;
 pub use upkeep::{LOG_CEILING, beside};
 

@@ -182,7 +182,7 @@ fn quick_check(db: &Connection, path: &Path) -> Result<()> {
 
 /// Looks through a file that is shorter than it says: pages may be missing, or on their way from the
 /// log at this moment.
-fn not_short(db: &Connection, path: &Path) -> Result<()> {
+pub(super) fn not_short(db: &Connection, path: &Path) -> Result<()> {
     let is_short = || {
         header::is_short(path).map_err(|error| LedgerError::CannotWrite {
             path: path.to_owned(),

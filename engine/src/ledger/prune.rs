@@ -2,9 +2,14 @@
 //! which looks again before it removes. Must never remove a row that the plan does not name.
 
 use jiff::Timestamp;
+use jiff::civil::{Date, ISOWeekDate, Weekday};
+use jiff::tz::TimeZone;
 use rusqlite::{Connection, Transaction, params};
 
-use super::retention::{Deferral, Facts, OldDay, OldNight, OldOccurrence, PrunePlan, Retention};
+use super::accounts::{DAY, JOB, POOL_DAY, POOL_WEEK, WINDOW};
+use super::retention::{
+    AccountKey, Deferral, Facts, OldAccount, OldNight, OldOccurrence, PrunePlan, Retention,
+};
 use super::steps::Steps;
 use super::{Fault, Ledger, NightId, Result, id, millis, moment};
 use crate::ids::{OccurrenceId, RunId};
@@ -23,7 +28,7 @@ impl Ledger {
                 deferrals: deferrals(db)?,
                 nights: old_nights(db, limit)?,
                 events: events(db, limit)?,
-                days: days(db)?,
+                accounts: accounts(db)?,
                 files: Vec::new(),
             })
         })
@@ -94,27 +99,17 @@ impl Ledger {
                     }
                 }
             }
-            for day in &plan.rows.days {
-                tx.prepare_cached(
-                    "DELETE FROM accounts WHERE level = 'day' AND key = ?1 AND NOT EXISTS
-                       (SELECT 1 FROM reservations WHERE level = 'day' AND key = ?1 AND open)",
-                )?
-                .execute([day])?;
+            for old in &plan.rows.accounts {
+                // Something may have drawn on it since the plan was made, or been asked for once more.
                 for table in ["accounts", "grants"] {
-                    // A job's key has its name between the project and the date.
                     let sql = format!(
-                        "DELETE FROM {table} WHERE level = 'job'
-                           AND key LIKE substr(?1, 1, 26) || ' % ' || substr(?1, 28)
-                           AND NOT EXISTS (SELECT 1 FROM reservations r
-                             WHERE r.level = 'job' AND r.key = {table}.key AND r.open)"
+                        "DELETE FROM {table} WHERE level = ?1 AND key = ?2 AND NOT EXISTS
+                           (SELECT 1 FROM reservations INDEXED BY reservations_by_account
+                            WHERE level = ?1 AND key = ?2)"
                     );
-                    tx.prepare_cached(&sql)?.execute([day])?;
+                    tx.prepare_cached(&sql)?
+                        .execute(params![old.level, old.key])?;
                 }
-                tx.prepare_cached(
-                    "DELETE FROM grants WHERE level = 'day' AND key = ?1 AND NOT EXISTS
-                       (SELECT 1 FROM accounts WHERE level = 'day' AND key = ?1)",
-                )?
-                .execute([day])?;
             }
             Ok(())
         })?;
@@ -266,35 +261,60 @@ fn events(db: &Connection, limit: Timestamp) -> Result<u64, Fault> {
     Ok(count.max(0).cast_unsigned())
 }
 
-/// The accounts of days whose key ends in a date.
-fn days(db: &Connection) -> Result<Vec<OldDay>, Fault> {
+/// The accounts of days, weeks and windows, whose keys end in when that was, and what was granted to
+/// them, whether it was used or not. A window that may still be open is not among them.
+fn accounts(db: &Connection) -> Result<Vec<OldAccount>, Fault> {
     let mut statement = db.prepare(
-        "SELECT a.key, group_concat(DISTINCT r.occurrence) FROM accounts a
-         LEFT JOIN reservations v ON v.level = 'day' AND v.key = a.key LEFT JOIN runs r ON r.id = v.run
-         WHERE a.level = 'day' GROUP BY a.key",
+        "WITH named AS (SELECT level, key FROM accounts UNION SELECT level, key FROM grants)
+         SELECT n.level, n.key, group_concat(DISTINCT r.occurrence) FROM named n
+         LEFT JOIN reservations v INDEXED BY reservations_by_account ON v.level = n.level AND v.key = n.key
+         LEFT JOIN runs r ON r.id = v.run
+         WHERE n.level IN (?1, ?2, ?3, ?4, ?5) AND NOT EXISTS
+           (SELECT 1 FROM windows WHERE n.level = ?5 AND n.key = pool || ' ' || opened)
+         GROUP BY n.level, n.key",
     )?;
-    let rows = statement.query_map([], |row| {
+    let levels = params![DAY, JOB, POOL_DAY, POOL_WEEK, WINDOW];
+    let rows = statement.query_map(levels, |row| {
         Ok((
             row.get::<_, String>(0)?,
-            row.get::<_, Option<String>>(1)?.unwrap_or_default(),
+            row.get::<_, String>(1)?,
+            row.get::<_, Option<String>>(2)?.unwrap_or_default(),
         ))
     })?;
-    let mut days = Vec::new();
+    let mut found = Vec::new();
     for row in rows {
-        let (key, occurrences) = row?;
-        let Some(date) = key.rsplit(' ').next().and_then(|date| date.parse().ok()) else {
+        let (level, key, occurrences) = row?;
+        let Some(date) = last_day(&level, &key) else {
             continue;
         };
         let occurrences = occurrences.split(',').filter(|one| !one.is_empty());
-        days.push(OldDay {
+        found.push(OldAccount {
             date,
             occurrences: occurrences
                 .map(|one| id(one.to_owned()))
                 .collect::<Result<_, _>>()?,
-            key,
+            account: AccountKey { level, key },
         });
     }
-    Ok(days)
+    Ok(found)
+}
+
+/// The last day of an account's period, as its key tells it; of a window the day on which it opened.
+fn last_day(level: &str, key: &str) -> Option<Date> {
+    let told = key.rsplit(' ').next()?;
+    match level {
+        WINDOW => {
+            let opened = Timestamp::from_millisecond(told.parse().ok()?).ok()?;
+            Some(opened.to_zoned(TimeZone::UTC).date())
+        }
+        POOL_WEEK => {
+            let (year, week) = told.split_once("-W")?;
+            ISOWeekDate::new(year.parse().ok()?, week.parse().ok()?, Weekday::Sunday)
+                .ok()
+                .map(Date::from)
+        }
+        _ => told.parse().ok(),
+    }
 }
 
 fn remove_deferral(tx: &Transaction<'_>, run: &RunId) -> Result<(), Fault> {
@@ -343,6 +363,9 @@ fn remove_occurrence(
 
 fn remove_run(tx: &Transaction<'_>, run: &str) -> Result<(), Fault> {
     for sql in [
+        // What those that it started spent out of its own remainder.
+        "DELETE FROM accounts WHERE level = 'parent' AND key = ?1
+           AND NOT EXISTS (SELECT 1 FROM reservations WHERE level = 'parent' AND key = ?1)",
         "DELETE FROM requests WHERE run = ?1",
         "DELETE FROM reservations WHERE run = ?1",
         "DELETE FROM placements WHERE run = ?1",

@@ -13,9 +13,9 @@ use rusqlite::backup::Backup;
 use rusqlite::{Connection, OpenFlags};
 
 use super::format::{self, STEPS, migrate};
-use super::open::{BUSY, STATEMENTS};
+use super::open::{BUSY, STATEMENTS, not_short};
 use super::upkeep::beside;
-use super::{Fault, Ledger, LedgerError, Result};
+use super::{Fault, Ledger, LedgerError, Result, restore};
 
 /// How often a file that changes while it is copied is copied again.
 const TRIES: u32 = 20;
@@ -29,6 +29,12 @@ impl Ledger {
     /// # Errors
     /// Those of [`Ledger::read`], but for [`LedgerError::Missing`].
     pub fn rehearsal(path: &Path) -> Result<Self> {
+        // The file that is there is not the one that will be.
+        if restore::is_half_done(path) {
+            return Err(LedgerError::HalfRestored {
+                path: path.to_owned(),
+            });
+        }
         for turn in 1.. {
             let quiet = !beside(path, "-wal").exists();
             let before = stamp(path);
@@ -69,6 +75,7 @@ fn copy(path: &Path, quiet: bool) -> Result<Ledger> {
     from.busy_timeout(BUSY).map_err(at)?;
     let found = format::read(&from, path)?;
     format::recognise(&from, path, found)?;
+    not_short(&from, path)?;
     let mut db = Connection::open_in_memory().map_err(at)?;
     Backup::new(&from, &mut db)
         .and_then(|copy| copy.run_to_completion(PAGES, std::time::Duration::ZERO, None))

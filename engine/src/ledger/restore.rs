@@ -8,7 +8,8 @@
 //! Up to the intent a process that dies leaves the old ledger; from the intent on, whoever opens the
 //! ledger for writing finishes first, and readers are told to wait for that. What the copy cannot
 //! know is not guessed: moments since then are missed, what waited is skipped, what ran is not tried
-//! again, each with the reason. Must never delete the ledger that was there.
+//! again, each with the reason. Pauses are carried over from the ledger that was there, where it can
+//! be read: what somebody held back must not begin because of a restore. Must never delete the ledger that was there.
 
 use std::fs::{self, File, TryLockError};
 use std::io;
@@ -19,6 +20,7 @@ use rusqlite::{Connection, Transaction, TransactionBehavior, params};
 use serde::{Deserialize, Serialize};
 
 use super::backup::{Copy, look_at, sync_folder_of, whole};
+use super::since::{Since, since};
 use super::steps::Steps;
 use super::upkeep::beside;
 use super::{
@@ -38,12 +40,15 @@ pub struct RestorePlan {
     pub ledger: PathBuf,
     /// Where the ledger that is there goes, with its log; absent when there is none.
     pub keep: Option<PathBuf>,
+    /// What the ledger that is there has and the copy has not; absent where it cannot be read, or there
+    /// is none.
+    pub since: Option<Since>,
     /// An earlier restore was begun and not finished: it is, first.
     pub unfinished: bool,
 }
 
 /// What a restored ledger was told.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Restored {
     /// Moments that passed since the copy was made.
     pub missed: u64,
@@ -53,6 +58,8 @@ pub struct Restored {
     pub ended: u64,
     /// Nights that closed since.
     pub nights: u64,
+    /// Where the ledger that was there lies now, with its log; absent when there was none.
+    pub kept: Option<PathBuf>,
 }
 
 /// What is half done, and must be finished before anything else.
@@ -77,21 +84,34 @@ pub(super) fn is_half_done(path: &Path) -> bool {
 /// See [`look_at`].
 pub fn plan_restore(ledger: &Path, copy: &Path, now: Timestamp) -> Result<RestorePlan> {
     let copy = look_at(copy)?;
-    let there = ["", "-wal", "-shm"]
-        .iter()
-        .any(|ending| beside(ledger, ending).symlink_metadata().is_ok());
-    let stamp = now.strftime("%Y%m%dT%H%M%SZ").to_string();
-    let free = |keep: &PathBuf| keep.symlink_metadata().is_err();
-    let keep = (0..).map(|n| match n {
-        0 => ledger.with_extension(format!("damaged-{stamp}")),
-        n => ledger.with_extension(format!("damaged-{stamp}-{n}")),
-    });
+    let since = since(ledger, &copy.path, now).ok();
     Ok(RestorePlan {
         copy,
         ledger: ledger.to_owned(),
-        keep: there.then(|| keep.into_iter().find(free)).flatten(),
+        keep: there(ledger).then(|| keep(ledger, now)),
+        since,
         unfinished: is_half_done(ledger),
     })
+}
+
+/// Whether there is anything of a ledger at this path.
+fn there(ledger: &Path) -> bool {
+    ["", "-wal", "-shm"]
+        .iter()
+        .any(|ending| beside(ledger, ending).symlink_metadata().is_ok())
+}
+
+/// A name that no file of a ledger has, nor its log.
+fn keep(ledger: &Path, now: Timestamp) -> PathBuf {
+    let stamp = now.strftime("%Y%m%dT%H%M%SZ").to_string();
+    let names = (0..).map(|n| match n {
+        0 => ledger.with_extension(format!("damaged-{stamp}")),
+        n => ledger.with_extension(format!("damaged-{stamp}-{n}")),
+    });
+    names
+        .into_iter()
+        .find(|name| !there(name))
+        .expect("there is no end of numbers")
 }
 
 impl RestorePlan {
@@ -125,15 +145,15 @@ impl RestorePlan {
             fs::copy(&log, beside(&draft, "-wal")).map_err(cannot(&draft))?;
         }
         dying.before("prepare the draft");
-        let told = self.prepare(&draft, now)?;
+        let mut told = self.prepare(&draft, now)?;
         dying.before("write the intent");
-        let intent = Intent {
-            draft,
-            keep: self
-                .keep
-                .clone()
-                .unwrap_or_else(|| path.with_extension("damaged")),
+        // Under the lock: what the plan named may have been taken since.
+        let keep = match &self.keep {
+            Some(planned) if !there(planned) => planned.clone(),
+            _ => keep(path, now),
         };
+        told.kept = there(path).then(|| keep.clone());
+        let intent = Intent { draft, keep };
         let text = serde_json::to_vec(&intent).expect("an intent has two paths");
         write_atomic(&intent_of(path), &text, 0o600)
             .map_err(|error| cannot(&error.path)(error.source))?;
@@ -197,6 +217,9 @@ impl RestorePlan {
             [why],
         )? as u64;
         told.missed = pass_over(tx, &restored, now)?;
+        if let Some(since) = &self.since {
+            since.hold(tx)?;
+        }
         told.nights = close_nights(tx, &restored, now)?;
         tx.execute(
             "INSERT OR REPLACE INTO care (task, done, said) VALUES ('restore', ?1, ?2)",

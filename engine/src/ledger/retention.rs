@@ -67,12 +67,21 @@ pub struct OldNight {
     pub newest: bool,
 }
 
-/// An account of a day.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct OldDay {
-    /// Its key.
+/// Which account.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct AccountKey {
+    /// Of what kind: a day of a project, of a job or of a pool, a week or a window of a pool.
+    pub level: String,
+    /// Which of them.
     pub key: String,
-    /// The day, in its project's zone.
+}
+
+/// An account whose key says when it was.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OldAccount {
+    /// Which.
+    pub account: AccountKey,
+    /// The last day of its period, in its own zone.
     pub date: Date,
     /// The occurrences whose runs drew on it and are known.
     pub occurrences: Vec<OccurrenceId>,
@@ -88,6 +97,8 @@ pub enum Kind {
     Staging,
     /// The folder of a night's report.
     Report,
+    /// What a decision on a proposal replaced: with it, it can be taken back.
+    Undo,
     /// A daily backup.
     Backup,
     /// What a process left that died while it wrote.
@@ -120,8 +131,8 @@ pub struct Facts {
     pub nights: Vec<OldNight>,
     /// Events before the limit.
     pub events: u64,
-    /// Accounts of days.
-    pub days: Vec<OldDay>,
+    /// Accounts of days, weeks and windows.
+    pub accounts: Vec<OldAccount>,
     /// Files and folders.
     pub files: Vec<Found>,
 }
@@ -139,8 +150,8 @@ pub struct OldRows {
     pub nights: Vec<i64>,
     /// Events before [`PrunePlan::limit`].
     pub events: u64,
-    /// Accounts of days.
-    pub days: Vec<String>,
+    /// Accounts of days, weeks and windows, with what was granted to them.
+    pub accounts: Vec<AccountKey>,
 }
 
 /// What is kept although it is old.
@@ -221,12 +232,12 @@ impl Retention {
         let oldest = before(limit, SignedDuration::from_hours(48))
             .to_zoned(jiff::tz::TimeZone::UTC)
             .date();
-        rows.days.extend(
+        rows.accounts.extend(
             facts
-                .days
+                .accounts
                 .into_iter()
-                .filter(|day| day.date < oldest && day.occurrences.iter().all(gone))
-                .map(|day| day.key),
+                .filter(|old| old.date < oldest && old.occurrences.iter().all(gone))
+                .map(|old| old.account),
         );
         let files = self.files(facts.files, &mut kept, now);
         PrunePlan {
@@ -253,6 +264,7 @@ impl Retention {
         for one in found {
             let old = match one.kind {
                 Kind::Log => one.at < before(now, self.logs),
+                Kind::Undo => one.at < before(now, self.rows),
                 Kind::Staging | Kind::Draft => one.at < before(now, STAGING_AFTER),
                 Kind::Report => self
                     .reports
@@ -283,7 +295,7 @@ impl PrunePlan {
         rows.occurrences.is_empty()
             && rows.deferrals.is_empty()
             && rows.nights.is_empty()
-            && rows.days.is_empty()
+            && rows.accounts.is_empty()
             && rows.events == 0
             && self.files.is_empty()
     }

@@ -10,6 +10,7 @@ use serde_json::{Map, Value, json};
 
 use super::super::perform::rehearsal::{Left, Rehearsed, Stands};
 use super::{Fits, Turn, why_not};
+use crate::cli::show;
 
 const UNITS: [&str; 5] = ["calls", "tokens", "micros", "seconds", "ideas"];
 
@@ -312,8 +313,8 @@ pub fn night_text(name: &str, turns: &[Turn], account: &Left) -> String {
         all.push('\n');
     }
     all.push_str(&format!(
-        "{} jobs, at most {}\n{}, after all of them\n",
-        turns.len(),
+        "{}, at most {}\n{}, after all of them\n",
+        show::count(turns.len() as u64, "job"),
         amounts(account.used),
         left(account)
     ));

@@ -6,7 +6,7 @@ mod restore;
 use std::fs;
 use std::path::Path;
 
-use runner_engine::ledger::{Health, beside};
+use runner_engine::ledger::{Health, Ledger};
 use runner_engine::outcome::Exit;
 use serde::Serialize;
 
@@ -41,7 +41,9 @@ struct CheckJson<'a> {
     mend: Option<&'static str>,
 }
 
-const MEND: &str = "runner ledger restore";
+const RESTORE: &str = "runner ledger restore";
+/// A backup of before would lose more than such rows do.
+const ROWS: &str = "runner tick   (recovers what it can; `runner ledger backup` keeps a copy to look into, and a restore would lose more than this)";
 
 fn check(home: &Home, listing: Listing) -> Result<Exit, Failure> {
     let path = home.ledger_path();
@@ -51,14 +53,32 @@ fn check(home: &Home, listing: Listing) -> Result<Exit, Failure> {
                 .mend("runner init"),
         );
     }
-    let ledger = home.ledger_as_it_is()?;
-    let health = care::examine(home, &ledger)?;
+    // Not even its format is changed by a look.
+    let looked = Ledger::read(&path).map_err(Failure::from);
+    let looked = looked.and_then(|ledger| care::examine(home, &ledger));
+    let health = match looked {
+        Ok(health) => health,
+        Err(failure) if failure.is_damage() && listing.json => {
+            let bytes = fs::metadata(&path).map_or(0, |data| data.len());
+            show::json(&CheckJson {
+                ledger: path.display().to_string(),
+                health: &Health::unreadable(bytes, failure.parts().0),
+                mend: Some(RESTORE),
+            });
+            return Err(failure);
+        }
+        Err(failure) => return Err(failure),
+    };
     let bad = !health.findings.is_empty();
+    let mend = match health.whole {
+        true => ROWS,
+        false => RESTORE,
+    };
     if listing.json {
         show::json(&CheckJson {
             ledger: path.display().to_string(),
             health: &health,
-            mend: bad.then_some(MEND),
+            mend: bad.then_some(mend),
         });
     } else {
         let rows: Vec<String> = health
@@ -83,12 +103,15 @@ fn check(home: &Home, listing: Listing) -> Result<Exit, Failure> {
     if !bad {
         return Ok(Exit::Done);
     }
-    let count = health.findings.len();
-    Err(Failure::internal(format!(
-        "the ledger {} is damaged: {count} findings",
-        path.display()
-    ))
-    .mend(MEND))
+    let count = show::count(health.findings.len() as u64, "finding");
+    let what = match health.whole {
+        true => format!(
+            "the ledger {} is whole, and some of its rows contradict each other: {count}",
+            path.display()
+        ),
+        false => format!("the ledger {} is damaged: {count}", path.display()),
+    };
+    Err(Failure::internal(what).mend(mend))
 }
 
 #[derive(Debug, Serialize)]
@@ -110,6 +133,13 @@ fn backup(
         Some(file) => home.here.join(file),
         None => care::new_backup(home, now)?,
     };
+    if target.symlink_metadata().is_ok() {
+        return Err(Failure::cannot_write(format!(
+            "{} is there already, and a backup never takes the place of a file",
+            target.display()
+        ))
+        .mend("runner ledger backup ANOTHER-NAME"));
+    }
     let copy = ledger.backup(&target, now, &mut Home::dying())?;
     if listing.json {
         show::json(&BackupJson {
@@ -137,11 +167,13 @@ struct VacuumJson {
 fn vacuum(home: &Home, quiet: bool, listing: Listing) -> Result<Exit, Failure> {
     let mut ledger = home.ledger()?;
     let path = home.ledger_path();
-    let length = |path: &Path| fs::metadata(path).map_or(0, |data| data.len());
-    let size = || length(&path) + length(&beside(&path, "-wal"));
-    let before = size();
+    // What is in the log is brought into the file first: the sizes are those of the rows.
+    let size = || fs::metadata(&path).map_or(0, |data| data.len());
+    ledger.cut_log(0)?;
+    let bytes_before = size();
     ledger.vacuum()?;
-    let (bytes_before, bytes) = (before, size());
+    ledger.cut_log(0)?;
+    let bytes = size();
     if listing.json {
         show::json(&VacuumJson {
             bytes_before,

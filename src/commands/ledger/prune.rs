@@ -66,7 +66,10 @@ fn words(plan: &PrunePlan) -> String {
         "deferrals between the first and the last of their chains",
     );
     line(rows.nights.len() as u64, "nights");
-    line(rows.days.len() as u64, "accounts of days");
+    line(
+        rows.accounts.len() as u64,
+        "accounts of days, weeks and windows",
+    );
     line(rows.events, "events");
     let mut kinds: BTreeMap<String, u64> = BTreeMap::new();
     for file in &plan.files {

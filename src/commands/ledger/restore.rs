@@ -6,7 +6,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
-use runner_engine::ledger::{LedgerError, Restored, look_at, plan_restore};
+use runner_engine::ledger::{Ledger, LedgerError, Restored, Since, look_at, plan_restore};
 use runner_engine::outcome::Exit;
 use serde::Serialize;
 
@@ -25,6 +25,10 @@ struct RestoreJson {
     ledger: String,
     /// Where what is there now goes.
     kept: Option<String>,
+    /// Whether what is there now is a whole ledger.
+    whole: bool,
+    /// What it has and the copy has not; absent where that cannot be told.
+    since: Option<Since>,
     told: Option<Restored>,
 }
 
@@ -49,6 +53,10 @@ pub fn run(
         made: plan.copy.made,
         ledger: path.display().to_string(),
         kept: plan.keep.as_ref().map(|keep| keep.display().to_string()),
+        whole: Ledger::read(&path)
+            .and_then(|ledger| ledger.examine())
+            .is_ok_and(|health| health.whole),
+        since: plan.since.clone(),
         told: None,
     };
     if !listing.json {
@@ -70,7 +78,8 @@ pub fn run(
         })?;
     home.unmark_damage();
     json.done = true;
-    json.told = Some(told);
+    json.told = Some(told.clone());
+    json.kept = told.kept.as_ref().map(|kept| kept.display().to_string());
     if listing.json {
         show::json(&json);
     } else {
@@ -78,6 +87,9 @@ pub fn run(
             "restored; {} moments since then are missed, {} waiting runs skipped, {} live runs ended\n",
             told.missed, told.skipped, told.ended
         ));
+        if let (Some(kept), true) = (&told.kept, told.kept != plan.keep) {
+            show::out(&format!("what was there is {}\n", kept.display()));
+        }
     }
     Ok(Exit::Done)
 }
@@ -105,6 +117,25 @@ fn say_plan(json: &RestoreJson, unfinished: bool) {
         )),
         None => text.push_str("keep    nothing: there is no ledger\n"),
     }
+    if json.whole {
+        text.insert_str(
+            0,
+            "note    the ledger that is there is whole: there is nothing to mend\n",
+        );
+    }
+    text.push_str(&match &json.since {
+        Some(since) => format!(
+            "lost    what the copy does not know: {}, {}, {}, {}; pauses stay as they are now ({})\n",
+            show::count(since.runs, "run"),
+            show::count(since.acks, "acknowledgement"),
+            show::count(since.grants, "grant"),
+            show::count(since.limits, "waiting limit"),
+            since.pauses,
+        ),
+        None => "lost    what was paused, resumed, acknowledged, granted or put off since cannot be told; \
+                 `runner pause --all` before the next tick holds everything back\n"
+            .to_owned(),
+    });
     if unfinished {
         text.push_str("first   finish a restore that was interrupted\n");
     }

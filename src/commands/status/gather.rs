@@ -9,7 +9,7 @@ use jiff::{SignedDuration, Timestamp};
 use runner_engine::admission;
 use runner_engine::ids::ProjectId;
 use runner_engine::ledger::{
-    AlertRow, Amounts, Budget, Ledger, MissedStretch, OwnPause, Project, RunRow,
+    AlertRow, Amounts, Budget, Filter, JobRow, Ledger, MissedStretch, OwnPause, Project, RunRow,
 };
 use runner_engine::locks::{Holder, job_lock_path};
 use runner_engine::outcome::Outcome;
@@ -35,6 +35,8 @@ use crate::project::{self, Here, Stamps, standing};
 const SILENCE: SignedDuration = SignedDuration::from_hours(1);
 /// From so many moments in a row on that were each replaced by the next, a job is said to starve.
 const STARVED: u32 = 3;
+/// So far back the failure is looked for that a failing job ended with.
+const LOOKED_AT: u32 = 20;
 
 /// How everything stands; of one project where `here` is in one.
 pub(super) fn gather(home: &Home, here: &Path, asked: bool) -> Result<StatusJson, Failure> {
@@ -163,6 +165,8 @@ struct All<'a> {
     missed: BTreeMap<ProjectId, Vec<MissedStretch>>,
     pauses: BTreeMap<ProjectId, Vec<OwnPause>>,
     stopped: BTreeMap<ProjectId, Vec<StoppedJson>>,
+    /// Jobs whose last attempt came to nothing and was not acknowledged.
+    failing: BTreeMap<ProjectId, Vec<JobRow>>,
     queues: BTreeSet<ProjectId>,
     days: BTreeMap<String, Amounts>,
     open_nights: BTreeMap<String, Amounts>,
@@ -193,12 +197,21 @@ impl<'a> All<'a> {
             pauses.entry(pause.project.clone()).or_default().push(pause);
         }
         let mut stopped: BTreeMap<ProjectId, Vec<StoppedJson>> = BTreeMap::new();
+        let mut failing: BTreeMap<ProjectId, Vec<JobRow>> = BTreeMap::new();
         for job in ledger.failing_jobs()? {
             let streak = ledger.streak(job)?;
-            if !admission::stopped(streak) {
+            if streak.failures == 0 {
                 continue;
             }
             let job = ledger.job_by_id(job)?;
+            // Not those that no file names any more, nor what a person's own command did.
+            if job.enabled && !job.name.contains(':') {
+                let known = failing.entry(job.project.clone()).or_default();
+                known.push(job.clone());
+            }
+            if !admission::stopped(streak) {
+                continue;
+            }
             if job.enabled && job.schedule.trigger != Trigger::Manual {
                 stopped.entry(job.project).or_default().push(StoppedJson {
                     job: job.name,
@@ -243,6 +256,7 @@ impl<'a> All<'a> {
             missed,
             pauses,
             stopped,
+            failing,
             queues: ledger.projects_with_queues()?,
             days: ledger.accounts("day", &day_keys)?,
             open_nights: ledger.accounts("night", &night_keys)?,
@@ -294,6 +308,7 @@ impl<'a> All<'a> {
             false => Vec::new(),
         };
         let marks = projection.map_or_else(Vec::new, |it| it.marks(&known.path));
+        let unmarked = self.unmarked(id, &marks)?;
         let missed = self.missed.get(id).map_or(&[][..], Vec::as_slice);
         let pauses = self.pauses.get(id).map_or(&[][..], Vec::as_slice);
         let stopped = self.stopped.get(id).map_or(&[][..], Vec::as_slice);
@@ -306,7 +321,9 @@ impl<'a> All<'a> {
             next: self.next.get(id).map(|next| NextJson {
                 job: next.job.clone(),
                 at: next.at,
-                zone: next.zone.clone(),
+                zone: projection
+                    .map_or("UTC", |it| it.zone_of(&next.job))
+                    .to_owned(),
             }),
             failmarks: marks
                 .into_iter()
@@ -317,6 +334,7 @@ impl<'a> All<'a> {
                     message: mark.message,
                     hint: mark.hint,
                 })
+                .chain(unmarked)
                 .collect(),
             missed_this_week: missed.iter().filter_map(stretch).collect(),
             live: live.into_iter().map(live_json).collect(),
@@ -356,6 +374,47 @@ impl<'a> All<'a> {
             budget: self.budget(id, projection),
             zone,
         })
+    }
+
+    /// Failures whose failmark is not there: it could not be written, or somebody removed it.
+    fn unmarked(
+        &self,
+        project: &ProjectId,
+        marks: &[runner_jobs::failmark::Failmark],
+    ) -> Result<Vec<MarkJson>, Failure> {
+        let mut found = Vec::new();
+        for job in self.failing.get(project).map_or(&[][..], Vec::as_slice) {
+            if marks.iter().any(|mark| mark.job == job.name) {
+                continue;
+            }
+            let runs = self.ledger.runs(&Filter {
+                job: Some(job.id),
+                limit: LOOKED_AT,
+                ..Filter::default()
+            })?;
+            let failed = runs.iter().find_map(|row| match &row.outcome {
+                Some(
+                    it @ (Outcome::Failed { .. } | Outcome::TimedOut { .. } | Outcome::Lost { .. }),
+                ) => Some((row, it)),
+                _ => None,
+            });
+            let Some((row, outcome)) = failed else {
+                continue;
+            };
+            found.push(MarkJson {
+                job: job.name.clone(),
+                at: row.finished.unwrap_or(row.requested),
+                class: outcome
+                    .class()
+                    .map_or_else(|| outcome.word().to_owned(), |it| it.word().to_owned()),
+                message: format!(
+                    "{} (there is no failmark of it)",
+                    outcome.why().unwrap_or_else(|| outcome.word())
+                ),
+                hint: format!("runner runs show {}", row.id),
+            });
+        }
+        Ok(found)
     }
 
     fn last_night(

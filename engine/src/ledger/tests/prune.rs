@@ -343,3 +343,76 @@ fn what_was_granted_to_a_forgotten_project_is_granted_to_no_other() {
     let granted = house.ledger.grants("night", &keys[0].1).unwrap();
     assert!(granted.is_empty(), "{granted:?}");
 }
+
+#[test]
+fn accounts_of_pools_and_unused_grants_go_with_their_time_and_what_is_drawn_on_stays() {
+    let mut house = house();
+    let opened = super::super::reserve::window_key("max", now());
+    let old = [
+        ("day", format!("{} 2026-11-21", house.project)),
+        ("job", format!("{} dream 2026-11-21", house.project)),
+        ("pool-day", "max 2026-11-21".to_owned()),
+        ("pool-week", "max 2026-W47".to_owned()),
+        ("pool-window", opened.clone()),
+        ("pool-day", "no date".to_owned()),
+    ];
+    let db = &house.ledger.db;
+    for (level, key) in &old {
+        let named = rusqlite::params![level, key];
+        db.execute(
+            "INSERT OR IGNORE INTO accounts (level, key, calls) VALUES (?1, ?2, 1)",
+            named,
+        )
+        .unwrap();
+        db.execute(
+            "INSERT INTO grants (level, key, made, calls, tokens, micros, seconds, ideas, reason, who)
+               VALUES (?1, ?2 || 'x', 0, 9, 0, 0, 0, 0, 'r', 'w'), (?1, ?2, 0, 9, 0, 0, 0, 0, 'r', 'w')",
+            named,
+        )
+        .unwrap();
+    }
+    // Only granted to, never drawn on.
+    db.execute(
+        "DELETE FROM accounts WHERE level = 'pool-day' AND key = 'max 2026-11-21'",
+        [],
+    )
+    .unwrap();
+    // The window that was open last may be asked about.
+    db.execute(
+        "INSERT INTO windows VALUES ('max', ?1, ?1)",
+        [millis(now())],
+    )
+    .unwrap();
+    let left = |house: &House, table: &str| -> i64 {
+        let sql = format!("SELECT count(*) FROM {table} WHERE key NOT LIKE '%x'");
+        house
+            .ledger
+            .db
+            .query_row(&sql, [], |row| row.get(0))
+            .unwrap()
+    };
+    assert!(prune(&mut house, days(80)).rows.accounts.is_empty());
+    let facts = house.ledger.old_rows(&retention(), days(120)).unwrap();
+    let plan = retention().plan(facts, days(120));
+    assert_eq!(plan.rows.accounts.len(), 4, "{:?}", plan.rows.accounts);
+    // Somebody draws on one of them between the plan and its doing.
+    let run = house.requested("dream", "late");
+    let sql =
+        "INSERT INTO reservations (run, level, key, calls, tokens, micros, seconds, ideas, open)
+               VALUES (?1, 'pool-week', 'max 2026-W47', 0, 0, 0, 0, 0, 0)";
+    house.ledger.db.execute(sql, [run.as_str()]).unwrap();
+    house
+        .ledger
+        .prune_rows(&plan, &mut Steps::default())
+        .unwrap();
+    assert_eq!((left(&house, "accounts"), left(&house, "grants")), (3, 3));
+    let sql = "DELETE FROM reservations WHERE level = 'pool-week'; UPDATE windows SET opened = 1";
+    house.ledger.db.execute_batch(sql).unwrap();
+    let plan = prune(&mut house, days(120));
+    assert_eq!(plan.rows.accounts.len(), 2, "{:?}", plan.rows.accounts);
+    assert_eq!(
+        (left(&house, "accounts"), left(&house, "grants")),
+        (1, 1),
+        "what names no time"
+    );
+}

@@ -116,3 +116,44 @@ fn a_copy_is_of_one_moment_while_others_write() {
     }
     writing.join().unwrap();
 }
+
+#[test]
+fn what_was_decided_since_a_copy_is_counted_and_pauses_are_carried_over() {
+    let mut house = house();
+    let path = house.ledger.path().to_owned();
+    let job = |name: &str| house.ledger.job(&house.project, name).unwrap().id;
+    let (dream, tidy) = (job("dream"), job("tidy"));
+    house.ledger.pause(Some(tidy), later(500)).unwrap();
+    let copy = path.with_file_name("copy");
+    let dying = &mut Steps::default();
+    house.ledger.backup(&copy, now(), dying).unwrap();
+    let none = plan_restore(&path, &copy, later(1)).unwrap().since.unwrap();
+    let counts = |it: &Since| (it.runs, it.acks, it.grants, it.limits, it.pauses);
+    assert_eq!(counts(&none), (0, 0, 0, 0, 1));
+    house.ledger.resume(Some(tidy), later(2)).unwrap();
+    house.ledger.pause(Some(dream), later(900)).unwrap();
+    house.ledger.pause(None, later(800)).unwrap();
+    house.requested("dream", "since");
+    let plan = plan_restore(&path, &copy, later(120)).unwrap();
+    assert_eq!(counts(plan.since.as_ref().unwrap()), (1, 0, 0, 0, 2));
+    drop(house.ledger);
+    // What the plan names may be taken by then, and is somebody's.
+    let planned = plan.keep.clone().unwrap();
+    std::fs::write(&planned, "kept").unwrap();
+    let told = plan.carry_out(later(120), dying).unwrap();
+    assert_eq!(std::fs::read(&planned).unwrap(), b"kept");
+    assert!(told.kept.is_some() && told.kept != plan.keep, "{told:?}");
+    let ledger = Ledger::open(&path).unwrap();
+    assert_eq!(ledger.paused_until(later(121)).unwrap(), Some(later(800)));
+    let own = ledger.own_pauses(later(121)).unwrap();
+    let own: Vec<_> = own.iter().map(|it| (it.job.as_str(), it.until)).collect();
+    assert_eq!(
+        own,
+        [("dream", later(900))],
+        "and the one that ended has ended"
+    );
+    drop(ledger);
+    // Of what cannot be read nothing can be told.
+    std::fs::write(&path, "damaged").unwrap();
+    assert_eq!(plan_restore(&path, &copy, later(130)).unwrap().since, None);
+}

@@ -60,9 +60,12 @@ pub(super) struct Act {
     pub state: Vec<Stood>,
 }
 
+/// Where the backups of all acts lie, below the folder of the dreams, by proposal and run.
+pub const BACKUPS: &str = ".undo";
+
 /// Where the backups of all acts on a proposal lie.
 pub(super) fn folder(spec: &DreamSpec, id: &str) -> String {
-    format!("{}/.undo/{id}", spec.dreams)
+    format!("{}/{BACKUPS}/{id}", spec.dreams)
 }
 
 /// The backup of a plan, and the contents that belong to it.

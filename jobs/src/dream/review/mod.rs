@@ -39,6 +39,7 @@ mod undo;
 
 use std::path::{Path, PathBuf};
 
+pub use backup::BACKUPS;
 pub use book::{Book, BookError, Item, Stale};
 pub use desk::{Ask, Desk, Done, ReviewError, Verdict};
 pub use plan::{Change, Kind, Line, MARKER, Plan, Source, plan};
