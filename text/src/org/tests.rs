@@ -1,5 +1,8 @@
 //! What must hold of boards, on fixtures, generated texts and any folder of real ones.
 
+// How many real files were read is for whoever runs the tests.
+#![allow(clippy::print_stdout)]
+
 use std::fs;
 use std::path::Path;
 
