@@ -9,6 +9,7 @@ pub mod context;
 pub mod dream;
 pub mod evidence;
 pub mod failmark;
+pub mod lifecycle;
 pub mod meter;
 pub mod output;
 pub mod perform;
