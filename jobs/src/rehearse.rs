@@ -12,6 +12,7 @@ use runner_engine::process::find_program;
 use serde::Serialize;
 
 use crate::context::tokens_of;
+use crate::lifecycle::{daydream, rem};
 use crate::{Context, JobError, JobSpec, KindSpec, command, dream, prompt, report};
 
 /// What a run would do.
@@ -97,6 +98,15 @@ pub fn rehearse(mut ctx: Context<'_>, spec: &JobSpec) -> Result<Plan, JobError> 
             plan.child = Some(child);
         }
         KindSpec::Report => {}
+        KindSpec::Rem(own) => {
+            let (request, notes) = rem::question(&ctx, own)?;
+            plan.notes = notes;
+            plan.requests.push(priced(&mut ctx, request, 0)?);
+        }
+        KindSpec::Daydream(own) => {
+            let request = daydream::question(&ctx, own);
+            plan.requests.push(priced(&mut ctx, request, 0)?);
+        }
     }
     Ok(plan)
 }
@@ -164,5 +174,14 @@ fn checks(kind: &KindSpec) -> Vec<String> {
             checks
         }
         KindSpec::Report => vec![format!("{}: made from the ledger", report::FOLDER)],
+        KindSpec::Rem(_) => vec![
+            "the six headings stand in their order, and no other".to_owned(),
+            "every commit hash that it names is among what was shown".to_owned(),
+            "every verdict that names a task names exactly one of the board".to_owned(),
+            "its tale does not repeat the previous one; else it is asked for once more".to_owned(),
+        ],
+        KindSpec::Daydream(_) => {
+            vec!["the answer is text; it is lowercased and cut at 40 words".to_owned()]
+        }
     }
 }

@@ -12,6 +12,7 @@ use runner_engine::outcome::{Class, Outcome};
 use runner_engine::scope::ScopeError;
 use serde_json::{Map, Value};
 
+use crate::lifecycle::{daydream::DaydreamSpec, rem::RemSpec};
 use crate::{command::CommandSpec, dream::DreamSpec, prompt::PromptSpec};
 
 /// A job, resolved from the configuration.
@@ -40,6 +41,10 @@ pub enum KindSpec {
     Prompt(PromptSpec),
     /// The report of a night.
     Report,
+    /// The sleep between the runs: one entry of the journal.
+    Rem(RemSpec),
+    /// A line of mood after a run.
+    Daydream(DaydreamSpec),
 }
 
 impl KindSpec {
@@ -50,6 +55,8 @@ impl KindSpec {
             Self::Command(_) => "command",
             Self::Prompt(_) => "prompt",
             Self::Report => "report",
+            Self::Rem(_) => "rem",
+            Self::Daydream(_) => "daydream",
         }
     }
 

@@ -12,6 +12,10 @@ use runner_engine::placement::RelPath;
 use runner_engine::policy::Policy;
 use runner_jobs::command::CommandSpec;
 use runner_jobs::dream::DreamSpec;
+use runner_jobs::lifecycle::Files;
+use runner_jobs::lifecycle::daydream::DaydreamSpec;
+use runner_jobs::lifecycle::manifest::is_agent_name;
+use runner_jobs::lifecycle::rem::RemSpec;
 use runner_jobs::prompt::PromptSpec;
 use runner_jobs::{JobSpec, KindSpec};
 use runner_text::nearest::nearest;
@@ -26,7 +30,7 @@ use super::trigger::{When, trigger};
 use super::walls::{self, Sandbox};
 use super::{Night, units};
 
-pub(super) const KINDS: [&str; 3] = ["dream", "command", "prompt"];
+pub(super) const KINDS: [&str; 5] = ["dream", "command", "prompt", "rem", "daydream"];
 
 /// A configured job.
 #[derive(Clone, Debug)]
@@ -49,6 +53,8 @@ pub struct Job {
 
 /// What a job is read in the light of.
 pub(super) struct Around<'a> {
+    /// Where the lifecycle's files are.
+    pub(super) lifecycle: &'a Files,
     /// The project's night.
     pub(super) night: &'a Night,
     /// All groups.
@@ -66,7 +72,7 @@ pub(super) fn job(name: &str, mut table: Table, around: &Around<'_>) -> Result<J
     let mut section = Section::of(&path, &mut table, sources);
     let kind = section
         .text("kind")?
-        .ok_or_else(|| section.wrong(&path, "it has no kind (dream, command, prompt)"))?;
+        .ok_or_else(|| section.wrong(&path, &format!("it has no kind ({})", KINDS.join(", "))))?;
     if !KINDS.contains(&kind.as_str()) {
         let near = nearest(&kind, KINDS)
             .map_or_else(String::new, |near| format!("; did you mean {near:?}?"));
@@ -131,8 +137,11 @@ pub(super) fn job(name: &str, mut table: Table, around: &Around<'_>) -> Result<J
             &known,
             sources,
         )?),
+        "rem" => KindSpec::Rem(own::<RemSpec>((&path, "rem"), rest, &known, sources)?),
+        "daydream" => KindSpec::Daydream(own((&path, "daydream"), rest, &known, sources)?),
         _ => KindSpec::Prompt(own::<PromptSpec>((&path, "prompt"), rest, &known, sources)?),
     };
+    let kind = in_project(kind, around.lifecycle);
     match &kind {
         KindSpec::Command(command) => {
             for artifact in &command.artifacts {
@@ -150,6 +159,12 @@ pub(super) fn job(name: &str, mut table: Table, around: &Around<'_>) -> Result<J
             check_dream(dream).map_err(|(own, why)| wrong(sources, &key(own), &why))?;
         }
         KindSpec::Report => {}
+        KindSpec::Rem(RemSpec { agent, .. }) | KindSpec::Daydream(DaydreamSpec { agent, .. }) => {
+            if let Some(agent) = agent.as_deref().filter(|it| !is_agent_name(it)) {
+                let why = format!("{agent:?}: an agent's name has letters, digits, - and _");
+                return Err(wrong(sources, &key("agent"), &why));
+            }
+        }
     }
     if let (KindSpec::Dream(dream), None) = (&kind, budget.ideas) {
         budget.ideas = Some(dream.max_ideas as u64);
@@ -173,6 +188,16 @@ pub(super) fn job(name: &str, mut table: Table, around: &Around<'_>) -> Result<J
         zone,
         day,
     })
+}
+
+/// A kind that works with the project's lifecycle knows where its files are.
+fn in_project(mut kind: KindSpec, lifecycle: &Files) -> KindSpec {
+    match &mut kind {
+        KindSpec::Rem(rem) => rem.files = lifecycle.clone(),
+        KindSpec::Daydream(daydream) => daydream.files = lifecycle.clone(),
+        _ => {}
+    }
+    kind
 }
 
 fn has_date(value: &Value) -> bool {
@@ -328,6 +353,7 @@ fn default_total(kind: &str) -> SignedDuration {
     match kind {
         "dream" => SignedDuration::from_mins(30),
         "command" => SignedDuration::from_hours(1),
+        "rem" | "daydream" => SignedDuration::from_mins(5),
         _ => SignedDuration::from_mins(10),
     }
 }

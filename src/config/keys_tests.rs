@@ -180,6 +180,7 @@ fn values(key: &Key) -> (&'static str, Vec<&'static str>) {
                 "skip" => "\"queue\"",
                 "on" => "\"off\"",
                 "dream" => "\"command\"",
+                "data" => "\"org\"",
                 _ => "\"strict\"",
             },
             with(&["\"zz\"", "\"\""]),

@@ -18,6 +18,7 @@ use runner_engine::outcome::{Class, Outcome};
 use runner_engine::policy::{Overlap, quota};
 use runner_engine::tick::civil_date;
 use runner_engine::walls::Confine;
+use runner_jobs::lifecycle::manifest;
 use runner_jobs::{JobSpec, KindSpec, Spending, dream};
 use runner_text::redact::Redactor;
 
@@ -228,7 +229,7 @@ impl<'a> Setting<'a> {
             _ if self.row.origin == Origin::Queue => Streak::default(),
             _ => ledger.streak(self.row.job)?,
         };
-        let asks = matches!(self.spec.kind, KindSpec::Dream(_) | KindSpec::Prompt(_));
+        let asks = !matches!(self.spec.kind, KindSpec::Command(_) | KindSpec::Report);
         let limited = match asks && backend.describe().kind != "builtin" {
             true => {
                 let pool = budget::pool(&self.here, backend.name());
@@ -357,6 +358,8 @@ impl<'a> Setting<'a> {
                 .collect(),
             KindSpec::Prompt(prompt) => vec![prompt.to.clone()],
             KindSpec::Report => vec![runner_jobs::report::FOLDER.to_owned()],
+            KindSpec::Rem(rem) => vec![manifest::folder(rem.agent.as_deref())],
+            KindSpec::Daydream(daydream) => vec![daydream.files.daydreams.clone()],
         }
     }
 
