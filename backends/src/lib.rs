@@ -42,7 +42,9 @@ pub use error::{BackendError, Phase};
 pub use registry::{BackendSpec, Surroundings, build};
 pub use request::{Reply, Request, RequestLimits, Source, Stop, Usage};
 pub use scripted::{Scripted, Step};
-pub use sink::{Event, Limit, NullSink, OwnedEvent, Sink, VecSink};
+pub use sink::{
+    Event, Limit, NullSink, OwnedEvent, OwnedTarget, Sink, Target, ToolResult, VecSink,
+};
 
 /// What a backend is, for reports and `doctor`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

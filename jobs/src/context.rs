@@ -19,6 +19,7 @@ use runner_text::redact::Redactor;
 
 use crate::meter::{self, Breach, Heard, Meter};
 use crate::prices::{Price, Prices};
+use crate::steps::{Recorder, StepsFile};
 use crate::telemetry::Telemetry;
 
 /// The part of a run's folder in which children of backends work.
@@ -79,6 +80,8 @@ pub struct Context<'a> {
     asked: bool,
     /// Nothing may be kept, caches neither.
     pub(crate) rehearsal: bool,
+    /// Where the steps of an agent that works here are recorded; nowhere for those that only answer.
+    pub(crate) steps: Option<StepsFile>,
     /// Kept until the run is settled, and dropped with it.
     pub(crate) files: Option<JobLock>,
 }
@@ -167,6 +170,7 @@ impl<'a> Context<'a> {
             spending: Spending::default(),
             asked: false,
             rehearsal: false,
+            steps: None,
             files: None,
         }
     }
@@ -212,6 +216,11 @@ impl<'a> Context<'a> {
     pub fn rehearsing(mut self) -> Self {
         self.rehearsal = true;
         self
+    }
+
+    /// From now on every tool that the backend's agent uses is a row of this file.
+    pub fn record_steps(&mut self, file: StepsFile) {
+        self.steps = Some(file);
     }
 
     /// Remembers what held a program of the job.
@@ -341,6 +350,9 @@ impl<'a> Context<'a> {
         let mut told = Telemetry::new(self.run_dir, &request.id, &backend, &redactor, move || {
             clock.read().map_or(begun, |now| now.wall)
         });
+        if let Some(file) = &self.steps {
+            told = told.with_steps(Recorder::new(file.clone(), self.redactor.clone()));
+        }
         let overage = self.spending.overage;
         let mut meter = Meter::new(want, price, overage, cancel.clone(), &mut told);
         let answer = match self.block_on(request, &mut meter, &cancel) {

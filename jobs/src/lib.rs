@@ -19,6 +19,7 @@ pub mod prompt;
 pub mod rehearse;
 pub mod report;
 pub mod spec;
+pub mod steps;
 pub mod telemetry;
 
 pub use context::{AskError, Context, Progress, Silent, Spending};

@@ -139,7 +139,7 @@ impl Sink for Meter<'_> {
         self.behind.event(event);
         match event {
             Event::Usage(usage) => self.usage(usage),
-            Event::Text(_) | Event::ToolUse(_) | Event::ToolResult { .. } => {
+            Event::Text(_) | Event::ToolUse { .. } | Event::ToolResult(_) => {
                 self.heard.spoke = true;
             }
             Event::Limit(limit) => {
