@@ -12,12 +12,15 @@ use runner_engine::placement::RelPath;
 use runner_engine::policy::Policy;
 use runner_jobs::command::CommandSpec;
 use runner_jobs::dream::DreamSpec;
+use runner_jobs::lifecycle::cycle::CycleSpec;
+use runner_jobs::lifecycle::work::WorkSpec;
 use runner_jobs::prompt::PromptSpec;
 use runner_jobs::{JobSpec, KindSpec};
 use runner_text::nearest::nearest;
 use serde::de::DeserializeOwned;
 use toml::{Table, Value};
 
+use super::cycle;
 use super::keys::{self, Shape};
 use super::policy::{self, Defaults, Groups};
 use super::section::{Section, no_such};
@@ -26,7 +29,15 @@ use super::trigger::{When, trigger};
 use super::walls::{self, Sandbox};
 use super::{Night, units};
 
-pub(super) const KINDS: [&str; 3] = ["dream", "command", "prompt"];
+pub(super) const KINDS: [&str; 7] = [
+    "dream",
+    "command",
+    "prompt",
+    "lifecycle",
+    "wake",
+    "audit",
+    "plan",
+];
 
 /// A configured job.
 #[derive(Clone, Debug)]
@@ -66,7 +77,7 @@ pub(super) fn job(name: &str, mut table: Table, around: &Around<'_>) -> Result<J
     let mut section = Section::of(&path, &mut table, sources);
     let kind = section
         .text("kind")?
-        .ok_or_else(|| section.wrong(&path, "it has no kind (dream, command, prompt)"))?;
+        .ok_or_else(|| section.wrong(&path, &format!("it has no kind ({})", KINDS.join(", "))))?;
     if !KINDS.contains(&kind.as_str()) {
         let near = nearest(&kind, KINDS)
             .map_or_else(String::new, |near| format!("; did you mean {near:?}?"));
@@ -84,9 +95,15 @@ pub(super) fn job(name: &str, mut table: Table, around: &Around<'_>) -> Result<J
                        trigger may have its own";
             return Err(section.wrong(&key("zone"), why));
         }
-        (When::Clock(_), own) => own.unwrap_or_else(|| around.defaults.zone.clone()),
+        (When::Clock(_) | When::Lifecycle, own) => {
+            own.unwrap_or_else(|| around.defaults.zone.clone())
+        }
     };
     let mut policy = around.defaults.policy.clone();
+    if kind == "lifecycle" {
+        // The next tick is its next attempt.
+        policy.retry.count = 0;
+    }
     policy::lay_over(&mut policy, &mut section, around.groups)?;
     let mut sandbox = around.defaults.sandbox.clone();
     walls::lay_over(&mut sandbox, &mut section)?;
@@ -131,6 +148,16 @@ pub(super) fn job(name: &str, mut table: Table, around: &Around<'_>) -> Result<J
             &known,
             sources,
         )?),
+        "lifecycle" => KindSpec::Cycle(own::<CycleSpec>(
+            (&path, "lifecycle"),
+            rest,
+            &known,
+            sources,
+        )?),
+        word if let Some(kind) = cycle::kind_of(word) => {
+            let work = own::<WorkSpec>((&path, word), rest, &known, sources)?;
+            KindSpec::Work(WorkSpec { kind, ..work })
+        }
         _ => KindSpec::Prompt(own::<PromptSpec>((&path, "prompt"), rest, &known, sources)?),
     };
     match &kind {
@@ -148,6 +175,12 @@ pub(super) fn job(name: &str, mut table: Table, around: &Around<'_>) -> Result<J
         }
         KindSpec::Dream(dream) => {
             check_dream(dream).map_err(|(own, why)| wrong(sources, &key(own), &why))?;
+        }
+        KindSpec::Cycle(own) => {
+            cycle::check_cycle(own).map_err(|(own, why)| wrong(sources, &key(own), &why))?;
+        }
+        KindSpec::Work(own) => {
+            cycle::check_work(own).map_err(|(own, why)| wrong(sources, &key(own), &why))?;
         }
         KindSpec::Report => {}
     }
@@ -219,7 +252,7 @@ pub const NEVER: [&str; 9] = [
 ];
 
 /// Whether a job may be told to place something at `to`.
-fn target(to: &str) -> Result<(), String> {
+pub(super) fn target(to: &str) -> Result<(), String> {
     RelPath::new(to).map_err(|error| error.to_string())?;
     if to.contains(['{', '}']) {
         return Err(format!("{to:?} has a placeholder that is not {{date}}"));
@@ -328,6 +361,7 @@ fn default_total(kind: &str) -> SignedDuration {
     match kind {
         "dream" => SignedDuration::from_mins(30),
         "command" => SignedDuration::from_hours(1),
+        "lifecycle" | "wake" | "audit" | "plan" => SignedDuration::from_mins(12),
         _ => SignedDuration::from_mins(10),
     }
 }

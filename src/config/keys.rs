@@ -96,6 +96,8 @@ pub(super) fn own_of(kind: &str) -> impl Iterator<Item = &'static str> {
     let rows = match kind {
         "dream" => DREAM,
         "command" => COMMAND,
+        "lifecycle" => CYCLE,
+        "wake" | "audit" | "plan" => WORK,
         _ => PROMPT,
     };
     rows.iter().map(|(name, ..)| *name)
@@ -417,14 +419,14 @@ const JOB: &[Row] = &[
     (
         "trigger",
         Trigger,
-        "What makes it due: \"night\", \"manual\", \"every 15m\", \"daily 02:30\", \"cron 30 2 * * *\", \"after JOB\", \"after JOB ends\".",
+        "What makes it due: \"night\", \"manual\", \"every 15m\", \"daily 02:30\", \"cron 30 2 * * *\", \"after JOB\", \"after JOB ends\", \"lifecycle\".",
     ),
     ("enabled", Flag, "Whether clocks and nights may start it."),
     ("backend", Text, "Which [backends.NAME] answers."),
     (
         "timeout",
         Duration,
-        "How long one run may take in all. Default: 30m for a dream, 1h for a command, 10m for a prompt.",
+        "How long one run may take in all. Default: 30m for a dream, 1h for a command, 10m for a prompt, 12m for an agent that works.",
     ),
     (
         "zone",
@@ -515,6 +517,52 @@ const PROMPT: &[Row] = &[
         "to",
         Text,
         "The file that gets the answer; {date} is the night's date.",
+    ),
+];
+
+const CYCLE: &[Row] = &[
+    (
+        "agent",
+        Text,
+        "Which agent: it has its own position and journal. Without it the one without a name.",
+    ),
+    (
+        "cycle",
+        Text,
+        "The file that declares the cycle, in org or markdown; without it the built-in one.",
+    ),
+    (
+        "board",
+        Text,
+        "The board, in org or markdown. Default: plan.org.",
+    ),
+    (
+        "writes",
+        Texts,
+        "What of the project its agents may write; \".\" is all but what only runner, git and agents write. Default: [\".\"].",
+    ),
+];
+
+const WORK: &[Row] = &[
+    (
+        "agent",
+        Text,
+        "Which agent: it has its own position and journal. Without it the one without a name.",
+    ),
+    (
+        "board",
+        Text,
+        "The board, in org or markdown. Default: plan.org.",
+    ),
+    (
+        "prompt",
+        Text,
+        "What its agent is told: a file of the project, or the words; without it the built-in ones.",
+    ),
+    (
+        "writes",
+        Texts,
+        "What of the project its agent may write; \".\" is all but what only runner, git and agents write. Default: [\".\"].",
     ),
 ];
 
@@ -627,6 +675,8 @@ pub(super) fn all() -> Vec<Key> {
     add("jobs.*", DREAM, &["dream"]);
     add("jobs.*", COMMAND, &["command"]);
     add("jobs.*", PROMPT, &["prompt"]);
+    add("jobs.*", CYCLE, &["lifecycle"]);
+    add("jobs.*", WORK, &["wake", "audit", "plan"]);
     all
 }
 

@@ -25,7 +25,7 @@ use jiff::SignedDuration;
 use runner_engine::ledger::Budget;
 use serde::{Deserialize, Serialize};
 
-pub use parse::parse;
+pub use parse::{LARGEST, parse};
 
 /// The cycle that a project has when it names none of its own.
 pub const DEFAULT: &str = include_str!("../../../../config/lifecycle.org");
