@@ -6,6 +6,7 @@ mod care;
 mod cli;
 mod commands;
 mod config;
+mod cycles;
 mod daemon;
 mod doctor;
 mod drive;

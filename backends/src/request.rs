@@ -33,6 +33,18 @@ pub struct Request {
     /// A private folder that exists, for a child that works with files.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run_dir: Option<PathBuf>,
+    /// The tree that a working job lets a child work in, which is then where it starts; its tools and
+    /// its walls are the configuration's and the kernel's to say. `None`: it only answers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub work: Option<PathBuf>,
+}
+
+impl Request {
+    /// Where a child that answers it starts.
+    pub fn place(&self) -> PathBuf {
+        let place = self.work.as_ref().or(self.run_dir.as_ref());
+        place.cloned().unwrap_or_else(|| PathBuf::from("/"))
+    }
 }
 
 /// One piece of evidence.
@@ -183,6 +195,7 @@ mod tests {
             schema: None,
             limits: RequestLimits::default(),
             run_dir: None,
+            work: None,
         };
         let text = serde_json::to_string(&request).unwrap();
         assert!(text.contains("\"first_byte_ms\":120000"), "{text}");

@@ -57,6 +57,7 @@ fn replay(
         schema,
         limits: RequestLimits::default(),
         run_dir: Some(run_dir.path().to_owned()),
+        work: None,
     };
     let mut sink = VecSink::default();
     let runtime = tokio::runtime::Builder::new_current_thread()

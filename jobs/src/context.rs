@@ -68,6 +68,8 @@ pub struct Context<'a> {
     pub env: &'a std::collections::BTreeMap<String, String>,
     /// What a program of the job itself starts behind.
     pub confine: Option<&'a Confine>,
+    /// The folder of runner's own state, for the locks of what a run changes before its work.
+    pub(crate) state: Option<&'a Path>,
     /// What held the last of them, in words, and what that did not cover.
     pub(crate) held: Option<(String, Vec<&'static str>)>,
     pub(crate) clock: &'a Clock,
@@ -164,6 +166,7 @@ impl<'a> Context<'a> {
             redactor: tools.redactor,
             env: tools.env,
             confine: tools.confine,
+            state: None,
             held: None,
             clock: tools.clock,
             ledger,
@@ -199,6 +202,13 @@ impl<'a> Context<'a> {
     ) -> Self {
         self.fallbacks = Chain::new(others);
         self.fell = fell;
+        self
+    }
+
+    /// The same, with the folder of runner's own state, where locks lie.
+    #[must_use]
+    pub fn in_state(mut self, state: &'a Path) -> Self {
+        self.state = Some(state);
         self
     }
 

@@ -4,6 +4,7 @@
 //! [`JobError`]. It must never write but through the context's scope, never spend but through
 //! [`Context::ask`], and never read a clock, the environment or the network.
 
+pub mod act;
 pub mod command;
 pub mod context;
 pub mod dream;

@@ -15,6 +15,7 @@ use runner_engine::outcome::{Class, Outcome};
 use runner_engine::placement::{LogError, PlaceError, PlacementLog as _};
 use runner_engine::scope::{Ready, ScopeError};
 
+use crate::lifecycle::{cycle, work};
 use crate::lifecycle::{daydream, publish, rem};
 use crate::{Context, Finished, JobSpec, KindSpec, command, dream, prompt, report};
 
@@ -53,6 +54,8 @@ pub fn perform(mut ctx: Context<'_>, spec: &JobSpec) -> Result<Settled, PerformE
         KindSpec::Report => report::run(&mut ctx),
         KindSpec::Rem(own) => rem::run(&mut ctx, own),
         KindSpec::Daydream(own) => daydream::run(&mut ctx, own),
+        KindSpec::Cycle(own) => cycle::run(&mut ctx, own, &spec.name),
+        KindSpec::Work(own) => work::run(&mut ctx, own),
     };
     let described = ctx.backend.describe();
     let mut summary = Summary {

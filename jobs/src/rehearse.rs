@@ -12,6 +12,8 @@ use runner_engine::process::find_program;
 use serde::Serialize;
 
 use crate::context::tokens_of;
+use crate::lifecycle::orient::orient;
+use crate::lifecycle::work;
 use crate::lifecycle::{daydream, rem};
 use crate::{Context, JobError, JobSpec, KindSpec, command, dream, prompt, report};
 
@@ -97,7 +99,6 @@ pub fn rehearse(mut ctx: Context<'_>, spec: &JobSpec) -> Result<Plan, JobError> 
             }
             plan.child = Some(child);
         }
-        KindSpec::Report => {}
         KindSpec::Rem(own) => {
             let (request, notes) = rem::question(&ctx, own)?;
             plan.notes = notes;
@@ -106,6 +107,14 @@ pub fn rehearse(mut ctx: Context<'_>, spec: &JobSpec) -> Result<Plan, JobError> 
         KindSpec::Daydream(own) => {
             let request = daydream::question(&ctx, own);
             plan.requests.push(priced(&mut ctx, request, 0)?);
+        }
+        KindSpec::Report | KindSpec::Cycle(_) | KindSpec::Work(_) => {
+            if let Some(own) = spec.kind.work() {
+                let told = orient(ctx.root, &own.board, &own.agent);
+                plan.notes = told.lines(own.kind, None);
+                let request = work::question(&ctx, &own, &told, None)?;
+                plan.requests.push(priced(&mut ctx, request, 0)?);
+            }
         }
     }
     Ok(plan)
@@ -173,6 +182,14 @@ fn checks(kind: &KindSpec) -> Vec<String> {
             }));
             checks
         }
+        KindSpec::Cycle(_) => vec![
+            "the gate of its state is open, and its position is what was read".to_owned(),
+            "its position moves on only with what the state placed".to_owned(),
+        ],
+        KindSpec::Work(_) => vec![
+            "each verdict of the newest entry names exactly one task".to_owned(),
+            "nothing is written below rem/".to_owned(),
+        ],
         KindSpec::Report => vec![format!("{}: made from the ledger", report::FOLDER)],
         KindSpec::Rem(_) => vec![
             "the six headings stand in their order, and no other".to_owned(),

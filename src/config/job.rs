@@ -13,15 +13,18 @@ use runner_engine::policy::Policy;
 use runner_jobs::command::CommandSpec;
 use runner_jobs::dream::DreamSpec;
 use runner_jobs::lifecycle::Files;
+use runner_jobs::lifecycle::cycle::CycleSpec;
 use runner_jobs::lifecycle::daydream::DaydreamSpec;
 use runner_jobs::lifecycle::manifest::is_agent_name;
 use runner_jobs::lifecycle::rem::RemSpec;
+use runner_jobs::lifecycle::work::WorkSpec;
 use runner_jobs::prompt::PromptSpec;
 use runner_jobs::{JobSpec, KindSpec};
 use runner_text::nearest::nearest;
 use serde::de::DeserializeOwned;
 use toml::{Table, Value};
 
+use super::cycle;
 use super::keys::{self, Shape};
 use super::policy::{self, Defaults, Groups};
 use super::section::{Section, no_such};
@@ -30,7 +33,17 @@ use super::trigger::{When, trigger};
 use super::walls::{self, Sandbox};
 use super::{Night, units};
 
-pub(super) const KINDS: [&str; 5] = ["dream", "command", "prompt", "rem", "daydream"];
+pub(super) const KINDS: [&str; 9] = [
+    "dream",
+    "command",
+    "prompt",
+    "rem",
+    "daydream",
+    "lifecycle",
+    "wake",
+    "audit",
+    "plan",
+];
 
 /// A configured job.
 #[derive(Clone, Debug)]
@@ -90,9 +103,15 @@ pub(super) fn job(name: &str, mut table: Table, around: &Around<'_>) -> Result<J
                        trigger may have its own";
             return Err(section.wrong(&key("zone"), why));
         }
-        (When::Clock(_), own) => own.unwrap_or_else(|| around.defaults.zone.clone()),
+        (When::Clock(_) | When::Lifecycle, own) => {
+            own.unwrap_or_else(|| around.defaults.zone.clone())
+        }
     };
     let mut policy = around.defaults.policy.clone();
+    if kind == "lifecycle" {
+        // The next tick is its next attempt.
+        policy.retry.count = 0;
+    }
     policy::lay_over(&mut policy, &mut section, around.groups)?;
     let mut sandbox = around.defaults.sandbox.clone();
     walls::lay_over(&mut sandbox, &mut section)?;
@@ -139,6 +158,16 @@ pub(super) fn job(name: &str, mut table: Table, around: &Around<'_>) -> Result<J
         )?),
         "rem" => KindSpec::Rem(own::<RemSpec>((&path, "rem"), rest, &known, sources)?),
         "daydream" => KindSpec::Daydream(own((&path, "daydream"), rest, &known, sources)?),
+        "lifecycle" => KindSpec::Cycle(own::<CycleSpec>(
+            (&path, "lifecycle"),
+            rest,
+            &known,
+            sources,
+        )?),
+        word if let Some(kind) = cycle::kind_of(word) => {
+            let work = own::<WorkSpec>((&path, word), rest, &known, sources)?;
+            KindSpec::Work(WorkSpec { kind, ..work })
+        }
         _ => KindSpec::Prompt(own::<PromptSpec>((&path, "prompt"), rest, &known, sources)?),
     };
     let kind = in_project(kind, around.lifecycle);
@@ -157,6 +186,12 @@ pub(super) fn job(name: &str, mut table: Table, around: &Around<'_>) -> Result<J
         }
         KindSpec::Dream(dream) => {
             check_dream(dream).map_err(|(own, why)| wrong(sources, &key(own), &why))?;
+        }
+        KindSpec::Cycle(own) => {
+            cycle::check_cycle(own).map_err(|(own, why)| wrong(sources, &key(own), &why))?;
+        }
+        KindSpec::Work(own) => {
+            cycle::check_work(own).map_err(|(own, why)| wrong(sources, &key(own), &why))?;
         }
         KindSpec::Report => {}
         KindSpec::Rem(RemSpec { agent, .. }) | KindSpec::Daydream(DaydreamSpec { agent, .. }) => {
@@ -195,6 +230,8 @@ fn in_project(mut kind: KindSpec, lifecycle: &Files) -> KindSpec {
     match &mut kind {
         KindSpec::Rem(rem) => rem.files = lifecycle.clone(),
         KindSpec::Daydream(daydream) => daydream.files = lifecycle.clone(),
+        KindSpec::Cycle(cycle) => cycle.files = lifecycle.clone(),
+        KindSpec::Work(work) => work.files = lifecycle.clone(),
         _ => {}
     }
     kind
@@ -244,7 +281,7 @@ pub const NEVER: [&str; 9] = [
 ];
 
 /// Whether a job may be told to place something at `to`.
-fn target(to: &str) -> Result<(), String> {
+pub(super) fn target(to: &str) -> Result<(), String> {
     RelPath::new(to).map_err(|error| error.to_string())?;
     if to.contains(['{', '}']) {
         return Err(format!("{to:?} has a placeholder that is not {{date}}"));
@@ -354,6 +391,7 @@ fn default_total(kind: &str) -> SignedDuration {
         "dream" => SignedDuration::from_mins(30),
         "command" => SignedDuration::from_hours(1),
         "rem" | "daydream" => SignedDuration::from_mins(5),
+        "lifecycle" | "wake" | "audit" | "plan" => SignedDuration::from_mins(12),
         _ => SignedDuration::from_mins(10),
     }
 }

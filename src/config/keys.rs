@@ -98,6 +98,8 @@ pub(super) fn own_of(kind: &str) -> impl Iterator<Item = &'static str> {
         "command" => COMMAND,
         "rem" => REM,
         "daydream" => DAYDREAM,
+        "lifecycle" => CYCLE,
+        "wake" | "audit" | "plan" => WORK,
         _ => PROMPT,
     };
     rows.iter().map(|(name, ..)| *name)
@@ -419,14 +421,14 @@ const JOB: &[Row] = &[
     (
         "trigger",
         Trigger,
-        "What makes it due: \"night\", \"manual\", \"every 15m\", \"daily 02:30\", \"cron 30 2 * * *\", \"after JOB\", \"after JOB ends\".",
+        "What makes it due: \"night\", \"manual\", \"every 15m\", \"daily 02:30\", \"cron 30 2 * * *\", \"after JOB\", \"after JOB ends\", \"lifecycle\".",
     ),
     ("enabled", Flag, "Whether clocks and nights may start it."),
     ("backend", Text, "Which [backends.NAME] answers."),
     (
         "timeout",
         Duration,
-        "How long one run may take in all. Default: 30m for a dream, 1h for a command, 10m for a prompt, 5m for rem and daydream.",
+        "How long one run may take in all. Default: 30m for a dream, 1h for a command, 10m for a prompt, 5m for rem and daydream, 12m for an agent that works.",
     ),
     (
         "zone",
@@ -522,11 +524,6 @@ const PROMPT: &[Row] = &[
 
 const LIFECYCLE: &[Row] = &[
     (
-        "board",
-        Text,
-        "The board, below the project: org, or markdown by its ending.",
-    ),
-    (
         "steps",
         Text,
         "The record of what tools agents used; its name begins with an underscore.",
@@ -545,6 +542,11 @@ const REM: &[Row] = &[
         "agent",
         Text,
         "Whose journal: rem/AGENT/. Without it the default agent's: rem/.",
+    ),
+    (
+        "board",
+        Text,
+        "What its verdicts move, in org or markdown. Default: plan.org.",
     ),
     (
         "after_audit",
@@ -569,6 +571,52 @@ const DAYDREAM: &[Row] = &[
         "interval_minutes",
         Whole(0, U32),
         "How long after the last one the next may come. Default: 12.",
+    ),
+];
+
+const CYCLE: &[Row] = &[
+    (
+        "agent",
+        Text,
+        "Which agent: it has its own position and journal. Without it the one without a name.",
+    ),
+    (
+        "cycle",
+        Text,
+        "The file that declares the cycle, in org or markdown; without it the built-in one.",
+    ),
+    (
+        "board",
+        Text,
+        "The board, in org or markdown. Default: plan.org.",
+    ),
+    (
+        "writes",
+        Texts,
+        "What of the project its agents may write; \".\" is all but what only runner, git and agents write. Default: [\".\"].",
+    ),
+];
+
+const WORK: &[Row] = &[
+    (
+        "agent",
+        Text,
+        "Which agent: it has its own position and journal. Without it the one without a name.",
+    ),
+    (
+        "board",
+        Text,
+        "The board, in org or markdown. Default: plan.org.",
+    ),
+    (
+        "prompt",
+        Text,
+        "What its agent is told: a file of the project, or the words; without it the built-in ones.",
+    ),
+    (
+        "writes",
+        Texts,
+        "What of the project its agent may write; \".\" is all but what only runner, git and agents write. Default: [\".\"].",
     ),
 ];
 
@@ -688,6 +736,8 @@ pub(super) fn all() -> Vec<Key> {
     add("lifecycle", LIFECYCLE, &[]);
     add("jobs.*", REM, &["rem"]);
     add("jobs.*", DAYDREAM, &["daydream"]);
+    add("jobs.*", CYCLE, &["lifecycle"]);
+    add("jobs.*", WORK, &["wake", "audit", "plan"]);
     all
 }
 

@@ -231,6 +231,14 @@ fn file(key: &Key, name: &str, value: &str) -> (String, usize) {
             header = "jobs.a".to_owned();
             need(&[("kind", "\"prompt\""), ("prompt", "\"x\""), ("to", "\"x\"")]);
         }
+        ("jobs.*", ["lifecycle"]) => {
+            header = "jobs.a".to_owned();
+            need(&[("kind", "\"lifecycle\""), ("trigger", "\"manual\"")]);
+        }
+        ("jobs.*", ["wake", ..]) => {
+            header = "jobs.a".to_owned();
+            need(&[("kind", "\"wake\""), ("trigger", "\"manual\"")]);
+        }
         ("jobs.*", _) => {
             header = "jobs.a".to_owned();
             need(&[
@@ -359,6 +367,16 @@ fn the_reader_takes_just_the_keys_of_the_table() {
             "jobs.*.",
             "prompt",
         ),
+        (
+            "[jobs.a]\nkind = \"lifecycle\"\n".to_owned(),
+            "jobs.*.",
+            "lifecycle",
+        ),
+        (
+            "[jobs.a]\nkind = \"audit\"\n".to_owned(),
+            "jobs.*.",
+            "audit",
+        ),
     ];
     for (text, table, kind) in cases {
         let text = format!("{text}{NONSENSE} = 1\n");
@@ -389,7 +407,7 @@ fn uncommented() -> String {
 fn the_default_documents_every_key_and_no_other() {
     let text = uncommented();
     let config = resolved(text.as_bytes()).unwrap();
-    assert_eq!(config.jobs.len(), 3, "one of each kind");
+    assert_eq!(config.jobs.len(), 7, "one of each kind");
     let table: Table = toml::from_str(&text).unwrap();
     let mut found = BTreeSet::new();
     leaves(&table, &mut Vec::new(), &mut found);

@@ -14,7 +14,6 @@ pub(super) fn read(mut table: Table, sources: &Sources) -> Result<Files, Mistake
     let mut section = Section::of("lifecycle", &mut table, sources);
     let known = Files::default();
     let files = Files {
-        board: section.parsed("board", of_project)?.unwrap_or(known.board),
         steps: section.parsed("steps", private)?.unwrap_or(known.steps),
         daydreams: (section.parsed("daydreams", of_project)?).unwrap_or(known.daydreams),
         commit: section.flag("commit")?.unwrap_or(known.commit),

@@ -6,6 +6,7 @@
 //! wrongly; only `edit` makes new text, and nothing here writes it.
 
 mod check;
+mod cycle;
 mod edit;
 mod followers;
 mod foreign;
@@ -131,6 +132,10 @@ impl Config {
                 trigger: Trigger::Daily(self.night.at),
                 zone,
                 night: Some(self.night.length),
+            },
+            When::Lifecycle => Schedule {
+                zone,
+                ..Schedule::manual()
             },
             When::Clock(trigger) => Schedule {
                 trigger: trigger.clone(),
@@ -341,6 +346,7 @@ fn resolve(merged: &mut Table, sources: &Sources) -> Result<Config, Mistake> {
     section.finish()?;
     top.finish()?;
     followers::check_after(&jobs, sources)?;
+    cycle::check(&jobs, sources)?;
     Ok(Config {
         project,
         night,

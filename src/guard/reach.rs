@@ -102,6 +102,9 @@ pub fn of_job(root: &Path, spec: &JobSpec, config: &Config) -> (Vec<PathBuf>, Ve
             );
             (write, keep)
         }
+        // The widest of its states.
+        KindSpec::Cycle(cycle) => working(root, cycle.writes.as_deref(), config),
+        KindSpec::Work(work) => working(root, work.writes.as_deref(), config),
         KindSpec::Report => (vec![root.join(runner_jobs::report::FOLDER)], Vec::new()),
         KindSpec::Rem(rem) => (
             vec![root.join(manifest::folder(rem.agent.as_deref()))],

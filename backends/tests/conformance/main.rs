@@ -273,6 +273,7 @@ fn request(situation: Situation, run_dir: &Path, number: u32) -> Request {
         schema: Some(json!({"type": "array"})),
         limits,
         run_dir: Some(run_dir.to_owned()),
+        work: None,
     }
 }
 

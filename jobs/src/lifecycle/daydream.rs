@@ -180,6 +180,7 @@ pub(crate) fn question(ctx: &Context<'_>, spec: &DaydreamSpec) -> Request {
             ..RequestLimits::default()
         },
         run_dir: Some(ctx.child_dir()),
+        work: None,
     }
 }
 

@@ -2,17 +2,26 @@
 //! (contracts/lifecycle.md).
 
 pub mod audit;
+pub mod board;
+pub mod cycle;
 pub mod daydream;
 pub mod entry;
 pub mod manifest;
+pub mod newest;
+pub mod orient;
+pub mod position;
 pub mod publish;
 pub mod rem;
+pub mod spec;
+pub mod step;
+pub mod work;
+
+/// The board that a project has when it names none of its own.
+pub const BOARD: &str = "plan.org";
 
 /// What a project's own settings say of the lifecycle's files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Files {
-    /// The board, below the project.
-    pub board: String,
     /// The record of tools, below the project.
     pub steps: String,
     /// The daydreams, below the project.
@@ -26,7 +35,6 @@ pub struct Files {
 impl Default for Files {
     fn default() -> Self {
         Self {
-            board: "plan.org".to_owned(),
             steps: crate::steps::FILE.to_owned(),
             daydreams: "daydreams.json".to_owned(),
             commit: false,

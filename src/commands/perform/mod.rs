@@ -444,6 +444,7 @@ impl Work {
             self.backends.first,
         )
         .paying(spending)
+        .in_state(&home.state)
         .with_fallbacks(others, self.backends.fell);
         match perform(context, spec) {
             Ok(settled) => Ok(settled.outcome),

@@ -19,6 +19,7 @@ use runner_engine::policy::{Overlap, quota};
 use runner_engine::tick::civil_date;
 use runner_engine::walls::Confine;
 use runner_jobs::lifecycle::manifest;
+use runner_jobs::lifecycle::newest;
 use runner_jobs::{JobSpec, KindSpec, Spending, dream};
 use runner_text::redact::Redactor;
 
@@ -26,6 +27,7 @@ use super::{Stop, refuse};
 use crate::budget;
 use crate::cli::Failure;
 use crate::config;
+use crate::cycles;
 use crate::home::{self, Home};
 use crate::project::{FILE, Here};
 
@@ -107,6 +109,7 @@ impl<'a> Setting<'a> {
             };
             prompt.to = prompt.to.replace("{date}", &date);
         }
+        cycles::stand(&here.root, &mut here.config, &mut spec)?;
         let mut environment = home::child_environment();
         let handed = home::named(own_variables(&spec).iter().map(String::as_str));
         let mut secrets: Vec<String> = handed
@@ -225,6 +228,8 @@ impl<'a> Setting<'a> {
         // A report tells of failures: none may keep it from being made.
         let streak = match self.spec.kind {
             KindSpec::Report => Streak::default(),
+            // It backs off by itself, and is never given up.
+            KindSpec::Cycle(_) => Streak::default(),
             // Somebody wants exactly this run.
             _ if self.row.origin == Origin::Queue => Streak::default(),
             _ => ledger.streak(self.row.job)?,
@@ -360,6 +365,8 @@ impl<'a> Setting<'a> {
             KindSpec::Report => vec![runner_jobs::report::FOLDER.to_owned()],
             KindSpec::Rem(rem) => vec![manifest::folder(rem.agent.as_deref())],
             KindSpec::Daydream(daydream) => vec![daydream.files.daydreams.clone()],
+            KindSpec::Cycle(cycle) => vec![newest::folder(&cycle.agent), ".runner".to_owned()],
+            KindSpec::Work(_) => Vec::new(),
         }
     }
 

@@ -104,10 +104,7 @@ pub fn gather(ctx: &Context<'_>, spec: &RemSpec) -> Result<Slice, JobError> {
         })
     });
     let plan = plan(ctx, spec)?;
-    let board = Board::read(
-        plan.as_deref().unwrap_or_default(),
-        Form::of(&spec.files.board),
-    );
+    let board = Board::read(plan.as_deref().unwrap_or_default(), Form::of(&spec.board));
     let steps = StepsFile::new(ctx.root, &spec.files.steps, spec.agent.as_deref());
     let steps = steps.last(STEPS).unwrap_or_else(|error| {
         told.push(format!("{} is not shown: {error}", spec.files.steps));
@@ -125,7 +122,7 @@ pub fn gather(ctx: &Context<'_>, spec: &RemSpec) -> Result<Slice, JobError> {
 }
 
 fn plan(ctx: &Context<'_>, spec: &RemSpec) -> Result<Option<String>, JobError> {
-    let path = &spec.files.board;
+    let path = &spec.board;
     let Some((bytes, _)) = ctx.scope.look(path, LARGEST_BOARD)? else {
         return Ok(None);
     };

@@ -27,6 +27,7 @@ use runner_text::org;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use super::cycle::CycleSpec;
 use super::entry::{self, Act, Entry, Sections};
 use super::manifest::{self, Listed};
 use super::{Files, publish};
@@ -50,6 +51,8 @@ pub enum Form {
 pub struct RemSpec {
     /// Whose journal: a named agent's, or the default one's.
     pub agent: Option<String>,
+    /// What its verdicts move, below the project.
+    pub board: String,
     /// Only when an `audit:` commit is newer than the newest entry.
     pub after_audit: bool,
     /// How long after the last dream that succeeded the next may come, in minutes.
@@ -65,6 +68,7 @@ impl Default for RemSpec {
     fn default() -> Self {
         Self {
             agent: None,
+            board: super::BOARD.to_owned(),
             after_audit: true,
             interval_minutes: 50,
             answer: Form::Data,
@@ -84,6 +88,21 @@ pub fn run(ctx: &mut Context<'_>, spec: &RemSpec) -> Result<Finished, JobError> 
         due(&slice, spec, ctx.now)?;
     }
     dream(ctx, spec, &slice)
+}
+
+/// Dreams in its turn of a cycle, which has gates of its own.
+///
+/// # Errors
+/// Those of [`run`], but for the gate.
+pub fn of_cycle(ctx: &mut Context<'_>, cycle: &CycleSpec) -> Result<Finished, JobError> {
+    let spec = RemSpec {
+        agent: Some(cycle.agent.clone()).filter(|agent| !agent.is_empty()),
+        board: cycle.board.clone(),
+        files: cycle.files.clone(),
+        ..RemSpec::default()
+    };
+    let slice = gather::gather(ctx, &spec)?;
+    dream(ctx, &spec, &slice)
 }
 
 /// Whether a dream that nobody asked for by hand is due.

@@ -86,6 +86,7 @@ pub fn build(frame: &Frame<'_>, slice: &Slice) -> Request {
             ..RequestLimits::default()
         },
         run_dir: Some(frame.run_dir.to_owned()),
+        work: None,
     }
 }
 
