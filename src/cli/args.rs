@@ -11,6 +11,7 @@ use clap_complete::Shell;
 use runner_engine::outcome::Exit;
 
 pub use super::dream::DreamCommand;
+pub use super::lifecycle::{BoardCommand, LifecycleCommand};
 pub use ledger::LedgerCommand;
 pub use setup::SetupArgs;
 
@@ -339,6 +340,20 @@ pub enum Command {
         /// What to do
         #[command(subcommand)]
         command: DreamCommand,
+    },
+    /// The board of tasks: look at it, apply the newest dream's verdicts, pick, add, finish
+    #[command(after_help = "Example: runner board show")]
+    Board {
+        /// What to do
+        #[command(subcommand)]
+        command: BoardCommand,
+    },
+    /// The cycle of an agent: its states, where it stands, one step by hand
+    #[command(after_help = "Example: runner lifecycle show")]
+    Lifecycle {
+        /// What to do
+        #[command(subcommand)]
+        command: LifecycleCommand,
     },
     /// Who answers: list the backends, or look whether one is ready
     #[command(after_help = "Example: runner backends check claude")]

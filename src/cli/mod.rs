@@ -5,6 +5,7 @@ pub mod args;
 pub mod dream;
 mod failure;
 mod keys;
+pub mod lifecycle;
 pub mod log;
 pub mod pages;
 pub mod safe;

@@ -2,6 +2,7 @@
 
 mod ack;
 mod backends;
+mod board;
 mod budget;
 mod config;
 mod daemon;
@@ -13,6 +14,7 @@ mod dry;
 mod guard;
 mod init;
 mod ledger;
+mod lifecycle;
 mod manual;
 mod night;
 mod pause;
@@ -94,6 +96,7 @@ fn reach(command: &Command) -> Option<Reach> {
         Command::Night { .. }
         | Command::Run { .. }
         | Command::Dream { .. }
+        | Command::Lifecycle { .. }
         | Command::Tick { .. }
         | Command::Daemon { .. }
         | Command::Perform { .. } => Some(Reach::Run),
@@ -115,6 +118,7 @@ fn reach(command: &Command) -> Option<Reach> {
         | Command::Man { .. }
         | Command::Guard { .. }
         | Command::Ack { .. }
+        | Command::Board { .. }
         | Command::Budget {
             command: Some(BudgetCommand::Grant { .. } | BudgetCommand::History { .. }),
             ..
@@ -245,6 +249,8 @@ fn dispatch(args: &Args, home: &Home) -> Result<Exit, Failure> {
         } => doctor::run(home, here, *as_scheduler, *there, *listing),
         Command::Ledger { command } => ledger::run(home, command, args.quiet),
         Command::Dream { command } => dream::run(home, here, command, manner),
+        Command::Board { command } => board::run(home, here, command, args.quiet),
+        Command::Lifecycle { command } => lifecycle::run(home, here, command, manner),
     }
 }
 
