@@ -40,7 +40,7 @@ pub use child::Patience;
 pub use command::Command;
 pub use error::{BackendError, Phase};
 pub use registry::{BackendSpec, Surroundings, build};
-pub use request::{Reply, Request, RequestLimits, Source, Stop, Usage};
+pub use request::{Reply, Request, RequestLimits, Source, Stop, Temperature, Usage};
 pub use scripted::{Scripted, Step};
 pub use sink::{
     Event, Limit, NullSink, OwnedEvent, OwnedTarget, Sink, Target, ToolResult, VecSink,

@@ -17,6 +17,7 @@ use runner_engine::time::{Clock, Moment};
 use runner_engine::walls::{Confine, Containment};
 use runner_text::redact::Redactor;
 
+use crate::lifecycle::publish::Publish;
 use crate::meter::{self, Breach, Heard, Meter};
 use crate::prices::{Price, Prices};
 use crate::steps::{Recorder, StepsFile};
@@ -84,6 +85,8 @@ pub struct Context<'a> {
     pub(crate) rehearsal: bool,
     /// Where the steps of an agent that works here are recorded; nowhere for those that only answer.
     pub(crate) steps: Option<StepsFile>,
+    /// What is committed once everything is placed.
+    pub(crate) publish: Option<Publish>,
     /// Kept until the run is settled, and dropped with it.
     pub(crate) files: Option<JobLock>,
 }
@@ -174,6 +177,7 @@ impl<'a> Context<'a> {
             asked: false,
             rehearsal: false,
             steps: None,
+            publish: None,
             files: None,
         }
     }

@@ -14,6 +14,7 @@ use serde::Serialize;
 use crate::context::tokens_of;
 use crate::lifecycle::orient::orient;
 use crate::lifecycle::work;
+use crate::lifecycle::{daydream, rem};
 use crate::{Context, JobError, JobSpec, KindSpec, command, dream, prompt, report};
 
 /// What a run would do.
@@ -98,6 +99,15 @@ pub fn rehearse(mut ctx: Context<'_>, spec: &JobSpec) -> Result<Plan, JobError> 
             }
             plan.child = Some(child);
         }
+        KindSpec::Rem(own) => {
+            let (request, notes) = rem::question(&ctx, own)?;
+            plan.notes = notes;
+            plan.requests.push(priced(&mut ctx, request, 0)?);
+        }
+        KindSpec::Daydream(own) => {
+            let request = daydream::question(&ctx, own);
+            plan.requests.push(priced(&mut ctx, request, 0)?);
+        }
         KindSpec::Report | KindSpec::Cycle(_) | KindSpec::Work(_) => {
             if let Some(own) = spec.kind.work() {
                 let told = orient(ctx.root, &own.board, &own.agent);
@@ -181,5 +191,14 @@ fn checks(kind: &KindSpec) -> Vec<String> {
             "nothing is written below rem/".to_owned(),
         ],
         KindSpec::Report => vec![format!("{}: made from the ledger", report::FOLDER)],
+        KindSpec::Rem(_) => vec![
+            "the six headings stand in their order, and no other".to_owned(),
+            "every commit hash that it names is among what was shown".to_owned(),
+            "every verdict that names a task names exactly one of the board".to_owned(),
+            "its tale does not repeat the previous one; else it is asked for once more".to_owned(),
+        ],
+        KindSpec::Daydream(_) => {
+            vec!["the answer is text; it is lowercased and cut at 40 words".to_owned()]
+        }
     }
 }

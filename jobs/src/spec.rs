@@ -14,6 +14,7 @@ use serde_json::{Map, Value};
 
 use crate::lifecycle::cycle::CycleSpec;
 use crate::lifecycle::work::WorkSpec;
+use crate::lifecycle::{daydream::DaydreamSpec, rem::RemSpec};
 use crate::{command::CommandSpec, dream::DreamSpec, prompt::PromptSpec};
 
 /// A job, resolved from the configuration.
@@ -42,6 +43,10 @@ pub enum KindSpec {
     Prompt(PromptSpec),
     /// The report of a night.
     Report,
+    /// The sleep between the runs: one entry of the journal.
+    Rem(RemSpec),
+    /// A line of mood after a run.
+    Daydream(DaydreamSpec),
     /// One tick of an agent's cycle.
     Cycle(CycleSpec),
     /// An agent at work: wake, audit or plan.
@@ -56,6 +61,8 @@ impl KindSpec {
             Self::Command(_) => "command",
             Self::Prompt(_) => "prompt",
             Self::Report => "report",
+            Self::Rem(_) => "rem",
+            Self::Daydream(_) => "daydream",
             Self::Cycle(_) => "lifecycle",
             Self::Work(work) => work.kind.word(),
         }

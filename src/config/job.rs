@@ -12,7 +12,11 @@ use runner_engine::placement::RelPath;
 use runner_engine::policy::Policy;
 use runner_jobs::command::CommandSpec;
 use runner_jobs::dream::DreamSpec;
+use runner_jobs::lifecycle::Files;
 use runner_jobs::lifecycle::cycle::CycleSpec;
+use runner_jobs::lifecycle::daydream::DaydreamSpec;
+use runner_jobs::lifecycle::manifest::is_agent_name;
+use runner_jobs::lifecycle::rem::RemSpec;
 use runner_jobs::lifecycle::work::WorkSpec;
 use runner_jobs::prompt::PromptSpec;
 use runner_jobs::{JobSpec, KindSpec};
@@ -29,10 +33,12 @@ use super::trigger::{When, trigger};
 use super::walls::{self, Sandbox};
 use super::{Night, units};
 
-pub(super) const KINDS: [&str; 7] = [
+pub(super) const KINDS: [&str; 9] = [
     "dream",
     "command",
     "prompt",
+    "rem",
+    "daydream",
     "lifecycle",
     "wake",
     "audit",
@@ -60,6 +66,8 @@ pub struct Job {
 
 /// What a job is read in the light of.
 pub(super) struct Around<'a> {
+    /// Where the lifecycle's files are.
+    pub(super) lifecycle: &'a Files,
     /// The project's night.
     pub(super) night: &'a Night,
     /// All groups.
@@ -148,6 +156,8 @@ pub(super) fn job(name: &str, mut table: Table, around: &Around<'_>) -> Result<J
             &known,
             sources,
         )?),
+        "rem" => KindSpec::Rem(own::<RemSpec>((&path, "rem"), rest, &known, sources)?),
+        "daydream" => KindSpec::Daydream(own((&path, "daydream"), rest, &known, sources)?),
         "lifecycle" => KindSpec::Cycle(own::<CycleSpec>(
             (&path, "lifecycle"),
             rest,
@@ -160,6 +170,7 @@ pub(super) fn job(name: &str, mut table: Table, around: &Around<'_>) -> Result<J
         }
         _ => KindSpec::Prompt(own::<PromptSpec>((&path, "prompt"), rest, &known, sources)?),
     };
+    let kind = in_project(kind, around.lifecycle);
     match &kind {
         KindSpec::Command(command) => {
             for artifact in &command.artifacts {
@@ -183,6 +194,12 @@ pub(super) fn job(name: &str, mut table: Table, around: &Around<'_>) -> Result<J
             cycle::check_work(own).map_err(|(own, why)| wrong(sources, &key(own), &why))?;
         }
         KindSpec::Report => {}
+        KindSpec::Rem(RemSpec { agent, .. }) | KindSpec::Daydream(DaydreamSpec { agent, .. }) => {
+            if let Some(agent) = agent.as_deref().filter(|it| !is_agent_name(it)) {
+                let why = format!("{agent:?}: an agent's name has letters, digits, - and _");
+                return Err(wrong(sources, &key("agent"), &why));
+            }
+        }
     }
     if let (KindSpec::Dream(dream), None) = (&kind, budget.ideas) {
         budget.ideas = Some(dream.max_ideas as u64);
@@ -206,6 +223,18 @@ pub(super) fn job(name: &str, mut table: Table, around: &Around<'_>) -> Result<J
         zone,
         day,
     })
+}
+
+/// A kind that works with the project's lifecycle knows where its files are.
+fn in_project(mut kind: KindSpec, lifecycle: &Files) -> KindSpec {
+    match &mut kind {
+        KindSpec::Rem(rem) => rem.files = lifecycle.clone(),
+        KindSpec::Daydream(daydream) => daydream.files = lifecycle.clone(),
+        KindSpec::Cycle(cycle) => cycle.files = lifecycle.clone(),
+        KindSpec::Work(work) => work.files = lifecycle.clone(),
+        _ => {}
+    }
+    kind
 }
 
 fn has_date(value: &Value) -> bool {
@@ -361,6 +390,7 @@ fn default_total(kind: &str) -> SignedDuration {
     match kind {
         "dream" => SignedDuration::from_mins(30),
         "command" => SignedDuration::from_hours(1),
+        "rem" | "daydream" => SignedDuration::from_mins(5),
         "lifecycle" | "wake" | "audit" | "plan" => SignedDuration::from_mins(12),
         _ => SignedDuration::from_mins(10),
     }

@@ -96,6 +96,8 @@ pub(super) fn own_of(kind: &str) -> impl Iterator<Item = &'static str> {
     let rows = match kind {
         "dream" => DREAM,
         "command" => COMMAND,
+        "rem" => REM,
+        "daydream" => DAYDREAM,
         "lifecycle" => CYCLE,
         "wake" | "audit" | "plan" => WORK,
         _ => PROMPT,
@@ -426,7 +428,7 @@ const JOB: &[Row] = &[
     (
         "timeout",
         Duration,
-        "How long one run may take in all. Default: 30m for a dream, 1h for a command, 10m for a prompt, 12m for an agent that works.",
+        "How long one run may take in all. Default: 30m for a dream, 1h for a command, 10m for a prompt, 5m for rem and daydream, 12m for an agent that works.",
     ),
     (
         "zone",
@@ -520,6 +522,58 @@ const PROMPT: &[Row] = &[
     ),
 ];
 
+const LIFECYCLE: &[Row] = &[
+    (
+        "steps",
+        Text,
+        "The record of what tools agents used; its name begins with an underscore.",
+    ),
+    ("daydreams", Text, "The daydreams."),
+    (
+        "commit",
+        Flag,
+        "Whether an entry is committed once it is placed.",
+    ),
+    ("push", Flag, "Whether that commit is pushed."),
+];
+
+const REM: &[Row] = &[
+    (
+        "agent",
+        Text,
+        "Whose journal: rem/AGENT/. Without it the default agent's: rem/.",
+    ),
+    (
+        "board",
+        Text,
+        "What its verdicts move, in org or markdown. Default: plan.org.",
+    ),
+    (
+        "after_audit",
+        Flag,
+        "Only when an audit: commit is newer than the newest entry. Default: true.",
+    ),
+    (
+        "interval_minutes",
+        Whole(0, U32),
+        "How long after the last dream that succeeded the next may come. Default: 50.",
+    ),
+    (
+        "answer",
+        OneOf(&["data", "org"]),
+        "Whether the model answers with JSON whose schema has the board's headings, or with org text. Default: \"data\".",
+    ),
+];
+
+const DAYDREAM: &[Row] = &[
+    ("agent", Text, "Whose tools and dreams it follows."),
+    (
+        "interval_minutes",
+        Whole(0, U32),
+        "How long after the last one the next may come. Default: 12.",
+    ),
+];
+
 const CYCLE: &[Row] = &[
     (
         "agent",
@@ -569,6 +623,10 @@ const WORK: &[Row] = &[
 /// What the tables are.
 pub(super) const TABLES: &[(&str, &str)] = &[
     ("project", "Which project this folder is."),
+    (
+        "lifecycle",
+        "Where the lifecycle's files are, and whether entries are committed.",
+    ),
     (
         "night",
         "Everything with trigger = \"night\" is due when it opens, is paid from one budget and ends in one report.",
@@ -675,6 +733,9 @@ pub(super) fn all() -> Vec<Key> {
     add("jobs.*", DREAM, &["dream"]);
     add("jobs.*", COMMAND, &["command"]);
     add("jobs.*", PROMPT, &["prompt"]);
+    add("lifecycle", LIFECYCLE, &[]);
+    add("jobs.*", REM, &["rem"]);
+    add("jobs.*", DAYDREAM, &["daydream"]);
     add("jobs.*", CYCLE, &["lifecycle"]);
     add("jobs.*", WORK, &["wake", "audit", "plan"]);
     all

@@ -28,6 +28,15 @@ fn values(key: &Key) -> (&'static str, Vec<&'static str>) {
                 with(&["\"../x\"", "\"/x\"", "\"dreams/x\"", "\"{dte}\"", "\"\""]),
             ),
             "ideas" | "dreams" | "done" | "specs" => ("\"x\"", with(&["\"../x\"", "\"/x\""])),
+            "steps" => (
+                "\"_x\"",
+                with(&["\"x\"", "\"../_x\"", "\".git/_x\"", "\"\""]),
+            ),
+            "board" | "daydreams" => (
+                "\"x\"",
+                with(&["\"../x\"", "\".git/x\"", "\"rem/x\"", "\"\""]),
+            ),
+            "agent" => ("\"x\"", with(&["\"../x\"", "\"_x\"", "\"\""])),
             _ => ("\"x\"", with(&[])),
         },
         Shape::Flag => ("true", vec!["3", "\"true\"", "[]", "{}", "\"\""]),
@@ -180,6 +189,7 @@ fn values(key: &Key) -> (&'static str, Vec<&'static str>) {
                 "skip" => "\"queue\"",
                 "on" => "\"off\"",
                 "dream" => "\"command\"",
+                "data" => "\"org\"",
                 _ => "\"strict\"",
             },
             with(&["\"zz\"", "\"\""]),

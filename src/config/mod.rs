@@ -12,6 +12,7 @@ mod followers;
 mod foreign;
 mod job;
 mod keys;
+mod lifecycle;
 mod overrides;
 mod place;
 mod policy;
@@ -36,6 +37,7 @@ use runner_engine::ids::ProjectId;
 use runner_engine::ledger::{Budget, NewJob, Retention};
 use runner_engine::schedule::{Schedule, Trigger};
 use runner_engine::tick::{REPORT_JOB, report_job};
+use runner_jobs::lifecycle::Files;
 use runner_jobs::prices::Prices;
 use runner_text::nearest::nearest;
 use toml::{Table, Value};
@@ -78,6 +80,8 @@ pub struct Config {
     pub pool_of: BTreeMap<String, String>,
     /// What tokens cost, by model: our own list under the user's.
     pub prices: Prices,
+    /// Where the lifecycle's files are, and whether entries are committed.
+    pub lifecycle: Files,
 }
 
 /// A project's night.
@@ -301,7 +305,9 @@ fn resolve(merged: &mut Table, sources: &Sources) -> Result<Config, Mistake> {
     let groups = policy::groups(top.table("groups")?.unwrap_or_default(), sources)?;
     let defaults = top.table("defaults")?.unwrap_or_default();
     let defaults = policy::defaults(defaults, &night.zone, &groups, sources)?;
+    let lifecycle = lifecycle::read(top.table("lifecycle")?.unwrap_or_default(), sources)?;
     let around = job::Around {
+        lifecycle: &lifecycle,
         night: &night,
         groups: &groups,
         defaults: &defaults,
@@ -351,6 +357,7 @@ fn resolve(merged: &mut Table, sources: &Sources) -> Result<Config, Mistake> {
         pools,
         pool_of,
         prices,
+        lifecycle,
     })
 }
 

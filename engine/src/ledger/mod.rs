@@ -15,6 +15,7 @@ mod backup;
 mod cancel;
 mod chained;
 mod check;
+mod degrade;
 mod ends;
 mod events;
 mod forget;

@@ -14,6 +14,7 @@ use runner_text::org::Form;
 use serde::Deserialize;
 use serde_json::json;
 
+use super::Files;
 use super::position::{self, BadPosition, Position};
 use super::spec::{self, Kind, Mistake, Spec, State};
 use super::step::{Facts, Step, step};
@@ -33,6 +34,9 @@ pub struct CycleSpec {
     pub board: String,
     /// What of the project its working runs may write; `.` is nearly all.
     pub writes: Option<Vec<String>>,
+    /// Where the project keeps the lifecycle's files.
+    #[serde(skip)]
+    pub files: Files,
     /// Where it stands, read by the program when a run begins.
     #[serde(skip)]
     pub now: Option<Now>,
@@ -45,6 +49,7 @@ impl Default for CycleSpec {
             cycle: None,
             board: super::BOARD.to_owned(),
             writes: None,
+            files: Files::default(),
             now: None,
         }
     }
@@ -85,6 +90,7 @@ impl CycleSpec {
             prompt: now.prompt.clone(),
             writes: self.writes.clone(),
             kind: state.kind,
+            files: self.files.clone(),
             about: state.about.clone(),
         }
     }
@@ -171,7 +177,7 @@ pub fn run(ctx: &mut Context<'_>, spec: &CycleSpec, job: &str) -> Result<Finishe
         return Err(JobError::Nothing(why));
     }
     let done = match state.kind {
-        Kind::Rem => super::dream(ctx, spec),
+        Kind::Rem => super::rem::of_cycle(ctx, spec),
         Kind::Wake | Kind::Audit | Kind::Plan => work::run(ctx, &spec.work(now)),
     };
     let mut finished = done.map_err(|error| held(error, state, &facts, ctx.now))?;

@@ -17,12 +17,13 @@ use runner_text::fence::Fence;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use super::Files;
 use super::board::{self, BoardError, Desk, Wish};
 use super::newest::newest;
 use super::orient::{Orientation, orient};
 use super::spec::Kind;
 use crate::act::{ActError, Hand};
-use crate::steps::{self, StepsFile};
+use crate::steps::StepsFile;
 use crate::{Context, Finished, JobError};
 
 /// How soon a run whose board is busy is tried again.
@@ -49,6 +50,9 @@ pub struct WorkSpec {
     /// What it is for.
     #[serde(skip)]
     pub kind: Kind,
+    /// Where the project keeps the lifecycle's files.
+    #[serde(skip)]
+    pub files: Files,
     /// What its state says of itself.
     #[serde(skip)]
     pub about: String,
@@ -62,6 +66,7 @@ impl Default for WorkSpec {
             prompt: None,
             writes: None,
             kind: Kind::Wake,
+            files: Files::default(),
             about: String::new(),
         }
     }
@@ -87,7 +92,7 @@ pub fn run(ctx: &mut Context<'_>, spec: &WorkSpec) -> Result<Finished, JobError>
     let before = ctx.git.head()?;
     let request = question(ctx, spec, &orientation, begun.picked.as_deref())?;
     let agent = Some(spec.agent.as_str()).filter(|agent| !agent.is_empty());
-    ctx.record_steps(StepsFile::new(ctx.root, steps::FILE, agent));
+    ctx.record_steps(StepsFile::new(ctx.root, &spec.files.steps, agent));
     let reply = ctx.ask(&request, 0)?;
     let by_rule = ctx.backend_kind() == "builtin";
     let left = Left::of(&ctx.git, before.as_deref())?;

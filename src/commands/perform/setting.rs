@@ -18,6 +18,7 @@ use runner_engine::outcome::{Class, Outcome};
 use runner_engine::policy::{Overlap, quota};
 use runner_engine::tick::civil_date;
 use runner_engine::walls::Confine;
+use runner_jobs::lifecycle::manifest;
 use runner_jobs::lifecycle::newest;
 use runner_jobs::{JobSpec, KindSpec, Spending, dream};
 use runner_text::redact::Redactor;
@@ -362,6 +363,8 @@ impl<'a> Setting<'a> {
                 .collect(),
             KindSpec::Prompt(prompt) => vec![prompt.to.clone()],
             KindSpec::Report => vec![runner_jobs::report::FOLDER.to_owned()],
+            KindSpec::Rem(rem) => vec![manifest::folder(rem.agent.as_deref())],
+            KindSpec::Daydream(daydream) => vec![daydream.files.daydreams.clone()],
             KindSpec::Cycle(cycle) => vec![newest::folder(&cycle.agent), ".runner".to_owned()],
             KindSpec::Work(_) => Vec::new(),
         }
