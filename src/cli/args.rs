@@ -85,6 +85,9 @@ pub enum Command {
         /// Where to make it; the folder must not exist
         #[arg(default_value = "runner-demo")]
         dir: PathBuf,
+        /// Who works in the agent's cycle
+        #[arg(long, value_enum, default_value = "scripted")]
+        agent: super::lifecycle::DemoAgent,
     },
     /// Run every enabled job of the project once, under one budget, and write one report
     #[command(after_help = "Example: runner night --json | jq '.runs[] | {job, outcome}'")]

@@ -166,6 +166,15 @@ pub struct Agent {
     pub agent: String,
 }
 
+/// Who works in the demo's cycle.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum DemoAgent {
+    /// A script that does what a model would do
+    Scripted,
+    /// Nobody: the answer by rule
+    Builtin,
+}
+
 /// What a waking run is for.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub enum For {

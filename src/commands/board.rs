@@ -198,7 +198,7 @@ fn apply(
     listing: Listing,
 ) -> Result<Exit, Failure> {
     let entry = newest(&here.root, &which.agent)
-        .map_err(|error| Failure::data(safe::line(&error.to_string())))?;
+        .map_err(|error| Failure::data(safe::line(&error.whole())))?;
     let Some((path, entry)) = entry else {
         tell(
             &Done::default(),

@@ -143,7 +143,7 @@ fn dispatch(args: &Args, home: &Home) -> Result<Exit, Failure> {
         Command::Init { dir, new_id } => {
             init::run(home, dir.as_deref().unwrap_or(here), *new_id, args.quiet)
         }
-        Command::Demo { dir } => demo::run(home, &here.join(dir), manner),
+        Command::Demo { dir, agent } => demo::run(home, &here.join(dir), *agent, manner),
         Command::Night {
             dry_run: true,
             listing,
