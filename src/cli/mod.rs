@@ -6,6 +6,7 @@ pub mod dream;
 mod failure;
 pub mod journal;
 mod keys;
+pub mod lifecycle;
 pub mod log;
 pub mod pages;
 pub mod safe;

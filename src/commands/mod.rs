@@ -2,6 +2,7 @@
 
 mod ack;
 mod backends;
+mod board;
 mod budget;
 mod config;
 mod daemon;
@@ -15,6 +16,7 @@ mod hook;
 mod init;
 mod journal;
 mod ledger;
+mod lifecycle;
 mod manual;
 mod night;
 mod pause;
@@ -97,6 +99,7 @@ fn reach(command: &Command) -> Option<Reach> {
         Command::Night { .. }
         | Command::Run { .. }
         | Command::Dream { .. }
+        | Command::Lifecycle { .. }
         | Command::Tick { .. }
         | Command::Daemon { .. }
         | Command::Perform { .. } => Some(Reach::Run),
@@ -120,6 +123,7 @@ fn reach(command: &Command) -> Option<Reach> {
         | Command::Journal { .. }
         | Command::Hook { .. }
         | Command::Ack { .. }
+        | Command::Board { .. }
         | Command::Budget {
             command: Some(BudgetCommand::Grant { .. } | BudgetCommand::History { .. }),
             ..
@@ -144,7 +148,7 @@ fn dispatch(args: &Args, home: &Home) -> Result<Exit, Failure> {
         Command::Init { dir, new_id } => {
             init::run(home, dir.as_deref().unwrap_or(here), *new_id, args.quiet)
         }
-        Command::Demo { dir } => demo::run(home, &here.join(dir), manner),
+        Command::Demo { dir, agent } => demo::run(home, &here.join(dir), *agent, manner),
         Command::Night {
             dry_run: true,
             listing,
@@ -256,6 +260,8 @@ fn dispatch(args: &Args, home: &Home) -> Result<Exit, Failure> {
         } => doctor::run(home, here, *as_scheduler, *there, *listing),
         Command::Ledger { command } => ledger::run(home, command, args.quiet),
         Command::Dream { command } => dream::run(home, here, command, manner),
+        Command::Board { command } => board::run(home, here, command, args.quiet),
+        Command::Lifecycle { command } => lifecycle::run(home, here, command, manner),
     }
 }
 

@@ -10,9 +10,10 @@ use runner_jobs::lifecycle::cycle::CycleSpec;
 use runner_jobs::lifecycle::spec::Kind;
 use runner_jobs::lifecycle::work::WorkSpec;
 
-use super::job::{Job, NEVER, target};
+use super::job::{self, Around, Job, NEVER, target};
 use super::sources::{Mistake, Sources, wrong};
 use super::trigger::When;
+use toml::Table;
 
 /// The longest name of an agent; it becomes a folder's.
 const LONGEST_NAME: usize = 40;
@@ -57,6 +58,48 @@ fn common(
         target(path).map_err(|why| ("writes", why))?;
     }
     Ok(())
+}
+
+/// The dreams that nobody wrote down: with no cycle and no dream of the same agent, each job that
+/// wakes it is followed by one. It is a run of its own, so that it can neither hold up nor fail that job.
+pub(super) fn dreams_after(
+    jobs: &BTreeMap<String, Job>,
+    around: &Around<'_>,
+) -> Result<Vec<(String, Job)>, Mistake> {
+    let named = |agent: &str| {
+        Some(agent)
+            .filter(|agent| !agent.is_empty())
+            .map(str::to_owned)
+    };
+    let dreams = |agent: &str| {
+        jobs.values().any(|job| match &job.spec.kind {
+            KindSpec::Cycle(cycle) => cycle.agent == agent,
+            KindSpec::Rem(rem) => rem.agent == named(agent),
+            _ => false,
+        })
+    };
+    let mut out = Vec::new();
+    for (name, job) in jobs.iter().filter(|(_, job)| job.enabled) {
+        let KindSpec::Work(work) = &job.spec.kind else {
+            continue;
+        };
+        let own = format!("{name}-rem");
+        let alone = work.kind == Kind::Wake && job.when != When::Lifecycle;
+        if !alone || dreams(&work.agent) || jobs.contains_key(&own) || !super::good_name(&own) {
+            continue;
+        }
+        let mut table = Table::new();
+        let mut put = |key: &str, value: String| table.insert(key.to_owned(), value.into());
+        put("kind", Kind::Rem.word().to_owned());
+        put("trigger", format!("after {name} ends"));
+        put("backend", job.spec.backend.clone());
+        if let Some(agent) = named(&work.agent) {
+            put("agent", agent);
+        }
+        let dream = job::job(&own, table, around)?;
+        out.push((own, dream));
+    }
+    Ok(out)
 }
 
 /// Refuses what only shows when all jobs are there.

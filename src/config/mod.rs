@@ -335,6 +335,7 @@ fn resolve(merged: &mut Table, sources: &Sources) -> Result<Config, Mistake> {
         }
         jobs.insert(name, job);
     }
+    jobs.extend(cycle::dreams_after(&jobs, &around)?);
     // The daemon reads its own table, in `src/daemon/setting.rs`; mistakes in it are told here too.
     let mut daemon = top.table("daemon")?.unwrap_or_default();
     let mut section = Section::of("daemon", &mut daemon, sources);

@@ -9,6 +9,7 @@ use std::path::Path;
 use runner_text::org::{Board, Form, Keyword, Task};
 use serde::Serialize;
 
+use super::audit;
 use super::board::{self, BoardError};
 use super::entry::Entry;
 use super::newest::newest;
@@ -57,7 +58,7 @@ pub fn orient(root: &Path, board_path: &str, agent: &str) -> Orientation {
         Ok(None) => out
             .troubles
             .push("no dream yet: there is no carry".to_owned()),
-        Err(error) => out.troubles.push(format!("no carry: {error}")),
+        Err(error) => out.troubles.push(format!("no carry: {}", error.whole())),
     }
     match board::read(root, board_path) {
         Ok(text) => {
@@ -128,8 +129,8 @@ impl Orientation {
         if kind == Kind::Audit && !self.claims.is_empty() {
             out.push(String::new());
             out.push("Claims of the last dream. Look at each one yourself:".to_owned());
-            let claims = self.claims.iter().take(CARRIED);
-            out.extend(claims.map(|claim| format!("[ ] {claim}")));
+            let claims = audit::checklist(&self.claims);
+            out.extend(claims.lines().take(CARRIED).map(str::to_owned));
         }
         out.extend(self.troubles.iter().map(|trouble| format!("({trouble})")));
         out.truncate(MOST);
@@ -177,7 +178,7 @@ mod tests {
         fs::write(root.join("rem/two/2026-06-10-1430.org"), text).unwrap();
         for manifest in [
             "{\"entries\":[\"2026-06-10-1430.org\"]}",
-            "{\"entries\":[{\"id\":\"2026-06-10-1430\"}]}",
+            "{\"entries\":[{\"file\":\"2026-06-10-1430.org\"}]}",
         ] {
             fs::write(root.join("rem/two/manifest.json"), manifest).unwrap();
             let told = orient(root, "plan.org", "two");
@@ -186,7 +187,10 @@ mod tests {
             let lines = told.lines(Kind::Audit, Some("task 1"));
             assert!(lines.len() <= MOST, "{}", lines.len());
             assert!(lines.iter().all(|line| line.chars().count() <= WIDEST));
-            assert!(lines.contains(&"[ ] docs build".to_owned()), "{lines:?}");
+            assert!(
+                lines.contains(&"claim 2: docs build".to_owned()),
+                "{lines:?}"
+            );
         }
         for manifest in [
             "{",

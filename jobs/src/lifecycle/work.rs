@@ -17,11 +17,12 @@ use runner_text::fence::Fence;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::Files;
 use super::board::{self, BoardError, Desk, Wish};
-use super::newest::newest;
+use super::entry::Entry;
+use super::newest::{folder, newest};
 use super::orient::{Orientation, orient};
 use super::spec::Kind;
+use super::{Files, audit};
 use crate::act::{ActError, Hand};
 use crate::steps::StepsFile;
 use crate::{Context, Finished, JobError};
@@ -87,7 +88,7 @@ struct Begun {
 /// # Errors
 /// The board is busy, or nobody answered.
 pub fn run(ctx: &mut Context<'_>, spec: &WorkSpec) -> Result<Finished, JobError> {
-    let begun = begin(ctx, spec)?;
+    let (begun, entry) = begin(ctx, spec)?;
     let orientation = orient(ctx.root, &spec.board, &spec.agent);
     let before = ctx.git.head()?;
     let request = question(ctx, spec, &orientation, begun.picked.as_deref())?;
@@ -106,12 +107,24 @@ pub fn run(ctx: &mut Context<'_>, spec: &WorkSpec) -> Result<Finished, JobError>
         finished.degraded = Some(why);
     } else {
         finished.lines.extend(left.lines());
+        if spec.kind == Kind::Audit
+            && let Some(entry) = &entry
+        {
+            finished
+                .lines
+                .extend(audited(ctx, spec, entry, &reply.text)?);
+        }
         let words = reply.text.lines().filter(|line| !line.trim().is_empty());
         finished.lines.extend(
             words
                 .take(WORDS)
                 .map(|line| format!("it said: {}", line.trim())),
         );
+    }
+    if let Some(entry) = orientation.entry.as_ref().filter(|_| !by_rule) {
+        finished
+            .lines
+            .push(format!("oriented by the carry of {entry}"));
     }
     if let Some(trouble) = begun.trouble {
         finished.lines.push(trouble);
@@ -128,18 +141,37 @@ pub fn run(ctx: &mut Context<'_>, spec: &WorkSpec) -> Result<Finished, JobError>
     Ok(finished)
 }
 
+/// Records what an audit found of the claims of the newest entry, and tells it.
+fn audited(
+    ctx: &mut Context<'_>,
+    spec: &WorkSpec,
+    entry: &Entry,
+    answer: &str,
+) -> Result<Vec<String>, JobError> {
+    let folder = folder(&spec.agent);
+    let run = ctx.admitted.run();
+    let audit = audit::record(&mut ctx.scope, &folder, entry, answer, run, ctx.now)?;
+    let claims = audit.map(|audit| audit.claims).unwrap_or_default();
+    let told = claims.iter().map(|it| {
+        let found = serde_json::to_value(it.finding).unwrap_or_default();
+        let found = found.as_str().unwrap_or_default().to_owned();
+        format!("claim of {}: {}: {found}", entry.id, it.claim)
+    });
+    Ok(told.collect())
+}
+
 /// `board apply`, then `board pick`.
-fn begin(ctx: &mut Context<'_>, spec: &WorkSpec) -> Result<Begun, JobError> {
+fn begin(ctx: &mut Context<'_>, spec: &WorkSpec) -> Result<(Begun, Option<Entry>), JobError> {
     let mut begun = Begun::default();
     let entry = match newest(ctx.root, &spec.agent) {
-        Ok(entry) => entry,
+        Ok(entry) => entry.map(|(_, entry)| entry),
         Err(error) => {
-            begun.lines.push(format!("no verdicts: {error}"));
+            begun.lines.push(format!("no verdicts: {}", error.whole()));
             None
         }
     };
     let mut wishes = Vec::new();
-    wishes.extend(entry.as_ref().map(|(_, entry)| Wish::Apply(entry)));
+    wishes.extend(entry.as_ref().map(Wish::Apply));
     wishes.push(Wish::Pick);
     let Some(state) = ctx.state else {
         return Err(JobError::failed(
@@ -169,12 +201,12 @@ fn begin(ctx: &mut Context<'_>, spec: &WorkSpec) -> Result<Begun, JobError> {
             begun.lines.extend(board::lines(&done.records));
             begun.moved = done.records.iter().map(|it| it.moves.len()).sum();
             begun.unresolved = done.records.iter().map(|it| it.unresolved.len()).sum();
-            Ok(begun)
+            Ok((begun, entry))
         }
         // An agent without a board works all the same, and everybody hears of it.
         Err(error @ (BoardError::Missing(_) | BoardError::Unreadable { .. })) => {
             begun.trouble = Some(error.to_string());
-            Ok(begun)
+            Ok((begun, entry))
         }
         Err(BoardError::Act(ActError::Busy(why) | ActError::Changed(why))) => Err(JobError::Wait {
             until: ctx.now.saturating_add(BUSY).unwrap_or(ctx.now),
@@ -201,6 +233,9 @@ pub(crate) fn question(
     let mut instructions = prompt(ctx, spec)?;
     if !spec.about.is_empty() {
         instructions.push_str(&format!("\nThis state of the cycle: {}\n", spec.about));
+    }
+    if spec.kind == Kind::Audit && !orientation.claims.is_empty() {
+        instructions.push_str(&format!("\n{}\n", audit::INSTRUCTIONS));
     }
     let orientation = orientation.lines(spec.kind, picked).join("\n");
     let fence = Fence::around(ctx.admitted.seed(), &[&orientation]);

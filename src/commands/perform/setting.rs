@@ -366,7 +366,8 @@ impl<'a> Setting<'a> {
             KindSpec::Rem(rem) => vec![manifest::folder(rem.agent.as_deref())],
             KindSpec::Daydream(daydream) => vec![daydream.files.daydreams.clone()],
             KindSpec::Cycle(cycle) => vec![newest::folder(&cycle.agent), ".runner".to_owned()],
-            KindSpec::Work(_) => Vec::new(),
+            // What an audit found lies beside the entry.
+            KindSpec::Work(work) => vec![newest::folder(&work.agent)],
         }
     }
 
