@@ -234,6 +234,9 @@ impl<'a> Context<'a> {
 
     /// From now on every tool that the backend's agent uses is a row of this file.
     pub fn record_steps(&mut self, file: StepsFile) {
+        if let Err(error) = file.make() {
+            tracing::warn!(%error, "what its agent does is not recorded");
+        }
         self.steps = Some(file);
     }
 

@@ -193,6 +193,15 @@ impl StepsFile {
         file.write_all(line.as_bytes())
     }
 
+    /// Makes the file if it is not there: behind walls a folder stands in the place of what is missing
+    /// while an agent works, and nobody could make it then.
+    ///
+    /// # Errors
+    /// It cannot be opened, or is no plain file.
+    pub fn make(&self) -> io::Result<()> {
+        self.open().map(drop)
+    }
+
     fn full(&self) -> PathBuf {
         self.root.join(&self.path)
     }
