@@ -6,8 +6,8 @@ use std::path::Path;
 
 use jiff::Timestamp;
 use runner_backends::{
-    BackendError, BackendSpec, OwnedEvent, OwnedTarget, Reply, Request, RequestLimits, Surroundings, VecSink,
-    build,
+    BackendError, BackendSpec, OwnedEvent, OwnedTarget, Reply, Request, RequestLimits,
+    Surroundings, VecSink, build,
 };
 use runner_engine::outcome::Class;
 use runner_engine::process::Cancel;
@@ -126,7 +126,10 @@ fn answers_are_answers() {
                 _ => None,
             });
             assert!(!id.is_empty() && !line.is_empty(), "{recording}");
-            assert!(back.flatten().is_some_and(|code| code != 0), "{recording}: {events:?}");
+            assert!(
+                back.flatten().is_some_and(|code| code != 0),
+                "{recording}: {events:?}"
+            );
         }
         assert_eq!(
             failed,

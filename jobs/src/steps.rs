@@ -171,7 +171,8 @@ impl StepsFile {
     }
 
     /// The file, made if it is not there and turned if it is full; it is not turned again while what
-    /// this returns lives. So it is there, and the same one, while walls keep a child from it.
+    /// this returns lives. So it is there, and the same one, while walls keep a child from it: in the
+    /// place of what is missing they put a folder, and nobody could make the file then.
     ///
     /// # Errors
     /// As [`append`](Self::append).

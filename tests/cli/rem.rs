@@ -602,3 +602,67 @@ fn a_damaged_list_stops_the_dream_and_says_how_to_go_on() {
     fs::remove_file(house.path("plan.org")).unwrap();
     house.run(&["run", "rem"]).ends(0);
 }
+
+#[test]
+fn a_cycle_holds_its_place_until_a_dream_stands_its_checks() {
+    let house = house(
+        "[jobs.cycle]\nkind = \"lifecycle\"\nbackend = \"dreamer\"\ntrigger = \"manual\"\nretries = 0\n",
+    );
+    let first = data(TALE, "pick-up", "write the post").to_string();
+    answer(&house, "", &first);
+    house.run(&["run", "rem"]).ends(0);
+    house.run(&["lifecycle", "goto", "rem"]).ends(0);
+    let position = house.read(".runner/lifecycle-pos");
+    let invented = first.replace("The agent", "In a3f91c2 somebody else");
+    // Malformed, killed, a parrot, and one with a hash that nobody made.
+    for bad in ["{\"tale\": 3}", "kill", &first, &invented] {
+        let kill = house.root().join("kill");
+        let _gone = fs::remove_file(&kill);
+        if bad == "kill" {
+            fs::write(&kill, "").unwrap();
+        }
+        answer(&house, "", bad);
+        house
+            .run(&["run", "cycle"])
+            .ends(1)
+            .says("rem holds its place");
+        assert_eq!(house.read(".runner/lifecycle-pos"), position, "{bad}");
+        assert!(house.path(".runner/failed/cycle.json").is_file(), "{bad}");
+        assert_eq!(entries(&house, "rem").len(), 1, "{bad}");
+    }
+    // Three in a row, and it backs off: a gate, and no failure. By hand that is overruled by setting it anew.
+    house.run(&["runs", "--json"]).ends(0);
+    answer(
+        &house,
+        "",
+        &data(
+            "Now the shed has a new roof and the rain stays out.",
+            "pick-up",
+            "write the post",
+        )
+        .to_string(),
+    );
+    let mark = house.path(".runner/failed/cycle.json");
+    let told = fs::read_to_string(&mark).unwrap();
+    assert!(told.contains("malformed"), "{told}");
+    at_later(&house);
+    assert_ne!(house.read(".runner/lifecycle-pos"), position);
+    assert_eq!(entries(&house, "rem").len(), 2);
+    assert!(!mark.exists());
+    let gaps = house.run(&["journal", "--json"]).ends(0).json();
+    let gaps: Vec<&Value> = gaps["items"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|it| it["item"] == "gap")
+        .collect();
+    assert_eq!(gaps.len(), 4, "{gaps:?}");
+}
+
+/// A step of the cycle when its backoff is over: a day from now.
+fn at_later(house: &House) {
+    let tomorrow = jiff::Timestamp::now() + jiff::SignedDuration::from_hours(24);
+    at(house, &tomorrow.to_string(), &["run", "cycle"])
+        .ends(0)
+        .says("succeeded");
+}

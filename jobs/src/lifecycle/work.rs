@@ -337,10 +337,11 @@ impl Left {
             out.push(format!("… and {} more commits", self.commits.len() - NAMED));
         }
         if self.uncommitted > 0 {
-            out.push(format!(
-                "{} paths differ from the last commit",
-                self.uncommitted
-            ));
+            let paths = match self.uncommitted {
+                1 => "1 path differs".to_owned(),
+                n => format!("{n} paths differ"),
+            };
+            out.push(format!("{paths} from the last commit"));
         }
         out.extend(self.odd.clone());
         out
