@@ -613,39 +613,49 @@ fn a_cycle_holds_its_place_until_a_dream_stands_its_checks() {
     house.run(&["run", "rem"]).ends(0);
     house.run(&["lifecycle", "goto", "rem"]).ends(0);
     let position = house.read(".runner/lifecycle-pos");
-    let invented = first.replace("The agent", "In a3f91c2 somebody else");
-    // Malformed, killed, a parrot, and one with a hash that nobody made.
-    for bad in ["{\"tale\": 3}", "kill", &first, &invented] {
+    let invented = data(
+        "In a3f91c2 somebody mended the roof of the shed.",
+        "keep-course",
+        "",
+    )
+    .to_string();
+    // Malformed, killed, a parrot, and, when the backoff of three is over, a hash that nobody made.
+    let now = jiff::Timestamp::now();
+    let day = |days: i64| (now + jiff::SignedDuration::from_hours(24 * days)).to_string();
+    for (bad, clock) in [
+        ("{\"tale\": 3}", 0),
+        ("kill", 0),
+        (&first, 0),
+        (&invented, 1),
+    ] {
         let kill = house.root().join("kill");
         let _gone = fs::remove_file(&kill);
         if bad == "kill" {
             fs::write(&kill, "").unwrap();
         }
         answer(&house, "", bad);
-        house
-            .run(&["run", "cycle"])
+        at(&house, &day(clock), &["run", "cycle"])
             .ends(1)
             .says("rem holds its place");
         assert_eq!(house.read(".runner/lifecycle-pos"), position, "{bad}");
         assert!(house.path(".runner/failed/cycle.json").is_file(), "{bad}");
         assert_eq!(entries(&house, "rem").len(), 1, "{bad}");
     }
-    // Three in a row, and it backs off: a gate, and no failure. By hand that is overruled by setting it anew.
-    house.run(&["runs", "--json"]).ends(0);
-    answer(
-        &house,
-        "",
-        &data(
-            "Now the shed has a new roof and the rain stays out.",
-            "pick-up",
-            "write the post",
-        )
-        .to_string(),
-    );
     let mark = house.path(".runner/failed/cycle.json");
     let told = fs::read_to_string(&mark).unwrap();
-    assert!(told.contains("malformed"), "{told}");
-    at_later(&house);
+    assert!(told.contains("commit a3f91c2 is not among"), "{told}");
+    at(&house, &day(1), &["run", "cycle"])
+        .ends(0)
+        .says("skipped: gate: rem failed 4 times in a row");
+    let good = data(
+        "Now the shed has a new roof and the rain stays out.",
+        "pick-up",
+        "write the post",
+    );
+    answer(&house, "", &good.to_string());
+    at(&house, &day(2), &["run", "cycle"])
+        .ends(0)
+        .says("succeeded");
     assert_ne!(house.read(".runner/lifecycle-pos"), position);
     assert_eq!(entries(&house, "rem").len(), 2);
     assert!(!mark.exists());
@@ -657,12 +667,4 @@ fn a_cycle_holds_its_place_until_a_dream_stands_its_checks() {
         .filter(|it| it["item"] == "gap")
         .collect();
     assert_eq!(gaps.len(), 4, "{gaps:?}");
-}
-
-/// A step of the cycle when its backoff is over: a day from now.
-fn at_later(house: &House) {
-    let tomorrow = jiff::Timestamp::now() + jiff::SignedDuration::from_hours(24);
-    at(house, &tomorrow.to_string(), &["run", "cycle"])
-        .ends(0)
-        .says("succeeded");
 }
