@@ -170,15 +170,27 @@ impl StepsFile {
         }
     }
 
+    /// The file, made if it is not there and turned if it is full; it is not turned again while what
+    /// this returns lives. So it is there, and the same one, while walls keep a child from it.
+    ///
+    /// # Errors
+    /// As [`append`](Self::append).
+    pub fn hold(&self) -> io::Result<File> {
+        let file = self.turned()?;
+        flock(&file, FlockOperation::LockShared)?;
+        Ok(file)
+    }
+
     /// Adds a row with one write, after turning a file that is full. Its number, time and agent are
     /// set here.
     ///
     /// # Errors
-    /// It cannot be opened, is no plain file, or cannot be written.
+    /// It cannot be opened, is no plain file, cannot be written, or could not be turned for so long that
+    /// it holds eight times its cap.
     pub fn append(&self, mut step: Step, now: Timestamp) -> io::Result<()> {
-        let mut file = self.open()?;
-        if file.metadata()?.len() >= self.cap && self.turn(&file)? {
-            file = self.open()?;
+        let mut file = self.turned()?;
+        if file.metadata()?.len() >= 8 * self.cap {
+            return Err(io::Error::other(format!("{} is full", self.path)));
         }
         let (rows, whole) = rows(&mut file)?;
         step.step = rows + 1;
@@ -200,6 +212,14 @@ impl StepsFile {
     /// It cannot be opened, or is no plain file.
     pub fn make(&self) -> io::Result<()> {
         self.open().map(drop)
+    }
+
+    fn turned(&self) -> io::Result<File> {
+        let file = self.open()?;
+        if file.metadata()?.len() >= self.cap && self.turn(&file)? {
+            return self.open();
+        }
+        Ok(file)
     }
 
     fn full(&self) -> PathBuf {
@@ -310,12 +330,18 @@ pub struct Recorder {
     file: StepsFile,
     redactor: Redactor,
     begun: HashMap<String, (Step, Timestamp)>,
+    _held: Option<File>,
 }
 
 impl Recorder {
-    /// Rows to this file.
+    /// Rows to this file, which is there and is not turned from now on. To be made before the agent's
+    /// program starts.
     pub fn new(file: StepsFile, redactor: Redactor) -> Self {
+        let held = file.hold();
+        let held =
+            held.inspect_err(|error| tracing::warn!(%error, "{} cannot be written", file.path));
         Self {
+            _held: held.ok(),
             file,
             redactor,
             begun: HashMap::new(),

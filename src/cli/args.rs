@@ -11,6 +11,7 @@ use clap_complete::Shell;
 use runner_engine::outcome::Exit;
 
 pub use super::dream::DreamCommand;
+use super::journal::{HookCommand, JournalCommand};
 pub use super::lifecycle::{BoardCommand, LifecycleCommand};
 pub use ledger::LedgerCommand;
 pub use setup::SetupArgs;
@@ -343,6 +344,22 @@ pub enum Command {
         /// What to do
         #[command(subcommand)]
         command: DreamCommand,
+    },
+    /// The journal: what was dreamt between the runs, what came of it, and why an entry is missing
+    #[command(after_help = "Example: runner journal --json | jq '.items[0]'")]
+    Journal {
+        /// What becomes of it [default: it is shown]
+        #[command(subcommand)]
+        command: Option<JournalCommand>,
+        #[command(flatten)]
+        listing: Listing,
+    },
+    /// What an agent's program calls by itself
+    #[command(after_help = "Example: runner hook post-tool-use < payload.json")]
+    Hook {
+        /// Which hook
+        #[command(subcommand)]
+        command: HookCommand,
     },
     /// The board of tasks: look at it, apply the newest dream's verdicts, pick, add, finish
     #[command(after_help = "Example: runner board show")]

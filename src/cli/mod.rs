@@ -4,6 +4,7 @@
 pub mod args;
 pub mod dream;
 mod failure;
+pub mod journal;
 mod keys;
 pub mod lifecycle;
 pub mod log;

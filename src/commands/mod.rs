@@ -12,7 +12,9 @@ mod dream;
 mod dream_bench;
 mod dry;
 mod guard;
+mod hook;
 mod init;
+mod journal;
 mod ledger;
 mod lifecycle;
 mod manual;
@@ -36,6 +38,7 @@ use runner_engine::outcome::Exit;
 
 use crate::cli::Failure;
 use crate::cli::args::{Args, BudgetCommand, Command, ConfigCommand, RunsCommand};
+use crate::cli::journal::HookCommand;
 use crate::config::Reach;
 use crate::drive::Manner;
 use crate::home::{self, Home};
@@ -117,6 +120,8 @@ fn reach(command: &Command) -> Option<Reach> {
         | Command::Completions { .. }
         | Command::Man { .. }
         | Command::Guard { .. }
+        | Command::Journal { .. }
+        | Command::Hook { .. }
         | Command::Ack { .. }
         | Command::Board { .. }
         | Command::Budget {
@@ -238,6 +243,12 @@ fn dispatch(args: &Args, home: &Home) -> Result<Exit, Failure> {
             ack::run(home, here, job.as_deref(), args.quiet, *listing)
         }
         Command::Guard { command } => guard::run(home, here, command),
+        Command::Journal { command, listing } => {
+            journal::run(home, here, command.as_ref(), *listing, args.quiet)
+        }
+        Command::Hook {
+            command: HookCommand::PostToolUse { agent },
+        } => hook::post_tool_use(home, here, agent.as_deref()),
         Command::Config { command } => config::run(home, here, command, args.quiet),
         Command::Schedule { command } => schedule::run(home, here, command),
         Command::Backends { command } => backends::run(home, here, command),

@@ -33,6 +33,7 @@ mod on_time;
 mod policies;
 mod projects;
 mod queue;
+mod rem;
 mod review;
 mod schedule;
 mod served;

@@ -116,6 +116,18 @@ fn a_full_file_is_turned_once_and_the_last_rows_are_found_across_both() {
     assert_eq!(last, expected);
     assert!(fs::metadata(folder.path().join(FILE)).unwrap().len() < 2_200);
     assert!(folder.path().join(OLDER).exists());
+    // While a run records, the file stays the one that its walls keep, up to a bound.
+    let held = steps.hold().unwrap();
+    let mut written = 0;
+    while steps.append(Step::default(), at(99)).is_ok() {
+        written += 1;
+        assert!(written < 1_000);
+    }
+    let size = fs::metadata(folder.path().join(FILE)).unwrap().len();
+    assert!((16_000..16_300).contains(&size), "{size}");
+    drop(held);
+    steps.append(Step::default(), at(99)).unwrap();
+    assert!(fs::metadata(folder.path().join(FILE)).unwrap().len() < 500);
 }
 
 #[test]
