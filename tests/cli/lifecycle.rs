@@ -122,8 +122,9 @@ fn verdicts_are_applied_once_and_what_is_unclear_is_reported() {
         .ends(65)
         .says("already");
     let text = house.read("plan.org");
+    // Behind the last task; what only looks like one is none.
     assert!(
-        text.ends_with("** WAITING rain\r\n** TODO one more\r\n"),
+        text.ends_with("** DONE old\r\n** TODO one more\r\n** WAITING rain"),
         "{text:?}"
     );
     let history = house.run(&["board", "history", "--json"]).ends(0).json();
@@ -314,15 +315,22 @@ fn a_wake_without_a_cycle_is_followed_by_a_dream_that_cannot_fail_it() {
         "audit: all is well",
     ]);
     house.write("rem/manifest.json", "{");
-    house.run(&["night"]).ends(0);
+    // The night says that the dream failed; the run before it is what it was.
+    house.run(&["night"]).ends(78).says("up: degraded");
     let runs = house.run(&["runs", "--json"]).ends(0).json();
     let outcome = |job: &str| {
         let runs = runs.as_array().unwrap().iter();
-        let mut of = runs.filter(|run| run["job"] == job);
-        of.next().map(|run| run["outcome"]["outcome"].clone())
+        let of = runs.filter(|run| run["job"] == job);
+        let word = |run: &Value| {
+            run["outcome"]["outcome"]
+                .as_str()
+                .unwrap_or("queued")
+                .to_owned()
+        };
+        of.map(word).collect::<Vec<_>>()
     };
-    assert_eq!(outcome("up").unwrap(), "degraded", "{runs}");
-    assert_eq!(outcome("up-rem").unwrap(), "failed", "{runs}");
+    assert_eq!(outcome("up"), ["degraded"], "{runs}");
+    assert!(outcome("up-rem").contains(&"failed".to_owned()), "{runs}");
 }
 
 #[test]
