@@ -85,6 +85,8 @@ pub struct Context<'a> {
     pub(crate) rehearsal: bool,
     /// Where the steps of an agent that works here are recorded; nowhere for those that only answer.
     pub(crate) steps: Option<StepsFile>,
+    /// Why there are no such records.
+    pub(crate) unrecorded: Option<String>,
     /// What is committed once everything is placed.
     pub(crate) publish: Option<Publish>,
     /// Kept until the run is settled, and dropped with it.
@@ -177,6 +179,7 @@ impl<'a> Context<'a> {
             asked: false,
             rehearsal: false,
             steps: None,
+            unrecorded: None,
             publish: None,
             files: None,
         }
@@ -234,8 +237,10 @@ impl<'a> Context<'a> {
 
     /// From now on every tool that the backend's agent uses is a row of this file.
     pub fn record_steps(&mut self, file: StepsFile) {
-        if let Err(error) = file.make() {
-            tracing::warn!(%error, "what its agent does is not recorded");
+        if let Err(error) = file.hold() {
+            let why = format!("{} cannot be written: {error}", file.path);
+            tracing::warn!(why, "what its agent does is not recorded");
+            self.unrecorded = Some(why);
         }
         self.steps = Some(file);
     }

@@ -73,7 +73,14 @@ pub fn perform(mut ctx: Context<'_>, spec: &JobSpec) -> Result<Settled, PerformE
     };
     let gaps = ctx.held.take().map(|(_, gaps)| gaps).unwrap_or_default();
     let (fell, by_rule) = (ctx.fell().to_vec(), described.kind == "builtin");
-    let done = done.map(|finished| with_fallback(finished, fell, by_rule));
+    let unrecorded = ctx.unrecorded.take();
+    let done = done.map(|mut finished| {
+        if let Some(why) = unrecorded {
+            let why = format!("what its agent did is not recorded: {why}");
+            finished.degraded.get_or_insert(why);
+        }
+        with_fallback(finished, fell, by_rule)
+    });
     let now = ctx.wall();
     let Context {
         admitted,

@@ -171,7 +171,8 @@ impl StepsFile {
     }
 
     /// The file, made if it is not there and turned if it is full; it is not turned again while what
-    /// this returns lives. So it is there, and the same one, while walls keep a child from it.
+    /// this returns lives. So it is there, and the same one, while walls keep a child from it: in the
+    /// place of what is missing they put a folder, and nobody could make the file then.
     ///
     /// # Errors
     /// As [`append`](Self::append).
@@ -203,15 +204,6 @@ impl StepsFile {
             line.insert(0, '\n');
         }
         file.write_all(line.as_bytes())
-    }
-
-    /// Makes the file if it is not there: behind walls a folder stands in the place of what is missing
-    /// while an agent works, and nobody could make it then.
-    ///
-    /// # Errors
-    /// It cannot be opened, or is no plain file.
-    pub fn make(&self) -> io::Result<()> {
-        self.open().map(drop)
     }
 
     fn turned(&self) -> io::Result<File> {

@@ -602,3 +602,69 @@ fn a_damaged_list_stops_the_dream_and_says_how_to_go_on() {
     fs::remove_file(house.path("plan.org")).unwrap();
     house.run(&["run", "rem"]).ends(0);
 }
+
+#[test]
+fn a_cycle_holds_its_place_until_a_dream_stands_its_checks() {
+    let house = house(
+        "[jobs.cycle]\nkind = \"lifecycle\"\nbackend = \"dreamer\"\ntrigger = \"manual\"\nretries = 0\n",
+    );
+    let first = data(TALE, "pick-up", "write the post").to_string();
+    answer(&house, "", &first);
+    house.run(&["run", "rem"]).ends(0);
+    house.run(&["lifecycle", "goto", "rem"]).ends(0);
+    let position = house.read(".runner/lifecycle-pos");
+    let invented = data(
+        "In a3f91c2 somebody mended the roof of the shed.",
+        "keep-course",
+        "",
+    )
+    .to_string();
+    // Malformed, killed, a parrot, and, when the backoff of three is over, a hash that nobody made.
+    let now = jiff::Timestamp::now();
+    let day = |days: i64| (now + jiff::SignedDuration::from_hours(24 * days)).to_string();
+    for (bad, clock) in [
+        ("{\"tale\": 3}", 0),
+        ("kill", 0),
+        (&first, 0),
+        (&invented, 1),
+    ] {
+        let kill = house.root().join("kill");
+        let _gone = fs::remove_file(&kill);
+        if bad == "kill" {
+            fs::write(&kill, "").unwrap();
+        }
+        answer(&house, "", bad);
+        at(&house, &day(clock), &["run", "cycle"])
+            .ends(1)
+            .says("rem holds its place");
+        assert_eq!(house.read(".runner/lifecycle-pos"), position, "{bad}");
+        assert!(house.path(".runner/failed/cycle.json").is_file(), "{bad}");
+        assert_eq!(entries(&house, "rem").len(), 1, "{bad}");
+    }
+    let mark = house.path(".runner/failed/cycle.json");
+    let told = fs::read_to_string(&mark).unwrap();
+    assert!(told.contains("commit a3f91c2 is not among"), "{told}");
+    at(&house, &day(1), &["run", "cycle"])
+        .ends(0)
+        .says("skipped: gate: rem failed 4 times in a row");
+    let good = data(
+        "Now the shed has a new roof and the rain stays out.",
+        "pick-up",
+        "write the post",
+    );
+    answer(&house, "", &good.to_string());
+    at(&house, &day(2), &["run", "cycle"])
+        .ends(0)
+        .says("succeeded");
+    assert_ne!(house.read(".runner/lifecycle-pos"), position);
+    assert_eq!(entries(&house, "rem").len(), 2);
+    assert!(!mark.exists());
+    let gaps = house.run(&["journal", "--json"]).ends(0).json();
+    let gaps: Vec<&Value> = gaps["items"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|it| it["item"] == "gap")
+        .collect();
+    assert_eq!(gaps.len(), 4, "{gaps:?}");
+}

@@ -80,10 +80,9 @@ fn entry(out: &mut String, shown: &Shown, journal: &Journal) {
     };
     let _ = writeln!(
         out,
-        "<article id=\"{0}\"><h2>{1} {2}{agent}</h2>\n<p class=\"when\">{3} · {4}{5}</p>\n<p class=\"tale\">{6}</p>",
+        "<article id=\"{0}\"><h2>{1} {2}{agent}</h2>\n<p class=\"when\">{3}{4}</p>\n<p class=\"tale\">{5}</p>",
         esc(&format!("{}{}", shown.agent, shown.id)),
         tag("rem"),
-        esc(&shown.title),
         time(shown.at),
         esc(&shown.model),
         (shown.commit.as_ref()).map_or_else(String::new, |it| format!(" · {}", link(it, journal))),
@@ -128,9 +127,15 @@ fn gap(out: &mut String, gap: &Gap) {
     let _ = writeln!(
         out,
         "<p class=\"row gap\"><b>no entry</b> {} <span class=\"when\">{} · {times}</span></p>",
-        esc(&gap.why),
+        esc(reason(&gap.why)),
         esc(&gap.job)
     );
+}
+
+/// Why there is no entry, without what a model or a program said: that stays in the run's log.
+fn reason(why: &str) -> &str {
+    let end = why.find(": \"").unwrap_or(why.len());
+    &why[..why.floor_char_boundary(end.min(200))]
 }
 
 fn list(out: &mut String, name: &str, items: &[String]) {
