@@ -9,6 +9,9 @@ case "${1:-}" in --version) echo '2.1.330 (Claude Code)'; exit 0 ;; esac
 request=$(cat)
 uses=0
 
+# A line as it is: some shells' echo would read the backslashes in it.
+say() { printf '%s\n' "$1"; }
+
 # Text as the inside of a JSON string.
 quote() { printf '%s' "$1" | tr '\n\t' '  ' | sed 's/\\/\\\\/g; s/"/\\"/g'; }
 
@@ -17,16 +20,16 @@ tool() {
     name=$1 key=$2 value=$(quote "$3")
     shift 3
     uses=$((uses + 1))
-    echo "{\"type\":\"assistant\",\"message\":{\"id\":\"m$uses\",\"role\":\"assistant\",\"content\":[{\"type\":\"tool_use\",\"id\":\"t$uses\",\"name\":\"$name\",\"input\":{\"$key\":\"$value\"}}]}}"
+    say "{\"type\":\"assistant\",\"message\":{\"id\":\"m$uses\",\"role\":\"assistant\",\"content\":[{\"type\":\"tool_use\",\"id\":\"t$uses\",\"name\":\"$name\",\"input\":{\"$key\":\"$value\"}}]}}"
     if said=$("$@" 2>&1); then bad=false; else bad=true said="Exit code 1 $said"; fi
-    echo "{\"type\":\"user\",\"message\":{\"role\":\"user\",\"content\":[{\"type\":\"tool_result\",\"tool_use_id\":\"t$uses\",\"is_error\":$bad,\"content\":\"$(quote "$said")\"}]}}"
+    say "{\"type\":\"user\",\"message\":{\"role\":\"user\",\"content\":[{\"type\":\"tool_result\",\"tool_use_id\":\"t$uses\",\"is_error\":$bad,\"content\":\"$(quote "$said")\"}]}}"
     [ "$bad" = false ]
 }
 
 # Ends: the last words, and structured output where that was asked for.
 finish() {
-    echo "{\"type\":\"assistant\",\"message\":{\"id\":\"end\",\"role\":\"assistant\",\"content\":[{\"type\":\"text\",\"text\":\"$(quote "$1")\"}],\"usage\":{\"input_tokens\":900,\"output_tokens\":120}}}"
-    echo "{\"type\":\"result\",\"subtype\":\"success\",\"is_error\":false,\"num_turns\":$((uses + 1)),\"result\":\"$(printf '%s' "$1" | sed 's/\\/\\\\/g; s/"/\\"/g' | awk 'NR > 1 { printf "\\n" } { printf "%s", $0 }')\"${2:+,\"structured_output\":$2},\"total_cost_usd\":0,\"usage\":{\"input_tokens\":900,\"output_tokens\":120}}"
+    say "{\"type\":\"assistant\",\"message\":{\"id\":\"end\",\"role\":\"assistant\",\"content\":[{\"type\":\"text\",\"text\":\"$(quote "$1")\"}],\"usage\":{\"input_tokens\":900,\"output_tokens\":120}}}"
+    say "{\"type\":\"result\",\"subtype\":\"success\",\"is_error\":false,\"num_turns\":$((uses + 1)),\"result\":\"$(printf '%s' "$1" | sed 's/\\/\\\\/g; s/"/\\"/g' | awk 'NR > 1 { printf "\\n" } { printf "%s", $0 }')\"${2:+,\"structured_output\":$2},\"total_cost_usd\":0,\"usage\":{\"input_tokens\":900,\"output_tokens\":120}}"
     exit 0
 }
 
@@ -34,7 +37,7 @@ put() { printf '%s\n' "$2" > "$1"; }
 commit() { git add -- "$@" && git commit --quiet -m "$message"; }
 picked() { printf '%s\n' "$request" | sed -n 's/^PICKED  //p' | head -n 1; }
 
-echo '{"type":"system","subtype":"init","session_id":"demo","model":"scripted","tools":["Bash","Write","Edit"],"mcp_servers":[],"permissionMode":"default"}'
+say '{"type":"system","subtype":"init","session_id":"demo","model":"scripted","tools":["Bash","Write","Edit"],"mcp_servers":[],"permissionMode":"default"}'
 
 case "$request" in
 *'waking up to work'*)

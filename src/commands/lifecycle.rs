@@ -4,6 +4,7 @@ use std::path::Path;
 
 use jiff::Timestamp;
 use runner_engine::digest::Digest;
+use runner_engine::ledger::Filter;
 use runner_engine::outcome::Exit;
 use runner_engine::owner::Owner;
 use runner_engine::scope::{Expect, ScopeError};
@@ -17,7 +18,7 @@ use runner_jobs::lifecycle::spec::{Kind, Mistake, Spec, State};
 use runner_jobs::lifecycle::step::{Facts, Step, step};
 use serde_json::json;
 
-use super::{board, run as by_hand, runs};
+use super::{board, run as by_hand};
 use crate::cli::args::Listing;
 use crate::cli::lifecycle::LifecycleCommand;
 use crate::cli::{Failure, safe, show};
@@ -86,10 +87,7 @@ pub fn run(
             limit,
             agent,
             listing,
-        } => {
-            let (job, _) = named(&here, &agent.agent)?;
-            runs::list(home, &here.root, Some(job), false, *limit, *listing)
-        }
+        } => history(home, &here, &agent.agent, *limit, *listing),
     }
 }
 
@@ -277,6 +275,70 @@ fn states(home: &Home, here: &Here, agent: &str, listing: Listing) -> Result<Exi
     if job.is_none() {
         show::out("nothing steps through it: there is no job of kind lifecycle\n");
     }
+    Ok(Exit::Done)
+}
+
+/// The steps, the newest first: what was made of each tick.
+fn history(
+    home: &Home,
+    here: &Here,
+    agent: &str,
+    limit: u32,
+    listing: Listing,
+) -> Result<Exit, Failure> {
+    let (job, _) = named(here, agent)?;
+    let mut rows = Vec::new();
+    if let Some(ledger) = home.ledger_to_read()? {
+        let known = ledger
+            .jobs(&here.id)?
+            .into_iter()
+            .find(|row| row.name == job);
+        if let Some(row) = known {
+            let filter = Filter {
+                project: Some(here.id.clone()),
+                job: Some(row.id),
+                limit,
+                ..Filter::default()
+            };
+            rows = ledger.runs(&filter)?;
+        }
+    }
+    if listing.json {
+        let told: Vec<_> = rows
+            .iter()
+            .map(|row| {
+                json!({
+                    "run": row.id, "at": row.requested, "outcome": row.outcome,
+                    "headline": row.summary.headline, "facts": row.summary.facts,
+                })
+            })
+            .collect();
+        show::json(&told);
+        return Ok(Exit::Done);
+    }
+    if rows.is_empty() {
+        show::out("no step was made yet; `runner lifecycle tick` makes the first\n");
+        return Ok(Exit::Done);
+    }
+    let lines: Vec<Vec<String>> = rows
+        .iter()
+        .map(|row| {
+            let outcome = row.outcome.as_ref();
+            let word = outcome.map_or("open", |outcome| outcome.word());
+            let said = match row.summary.headline.as_str() {
+                "" => outcome
+                    .and_then(|outcome| outcome.why())
+                    .unwrap_or_default(),
+                headline => headline,
+            };
+            vec![
+                show::moment(row.requested),
+                word.to_owned(),
+                safe::line(said),
+            ]
+        })
+        .collect();
+    show::out(&show::table(&lines));
     Ok(Exit::Done)
 }
 

@@ -26,6 +26,7 @@ mod following;
 mod house;
 mod kills;
 mod ledger;
+mod lifecycle;
 mod locks;
 mod look;
 mod nights;
