@@ -7,6 +7,7 @@ mod care;
 mod cli;
 mod commands;
 mod config;
+mod cycles;
 mod daemon;
 mod doctor;
 mod drive;
@@ -54,9 +55,19 @@ fn main() -> ExitCode {
     };
     match code {
         Exit::Done => ExitCode::SUCCESS,
+        // After a tool there is nothing to refuse: 1 is only noted.
+        _ if is_recorder() => ExitCode::from(Exit::Failed as u8),
         _ if hook => ExitCode::from(Exit::Usage as u8),
         code => ExitCode::from(code as u8),
     }
+}
+
+/// Whether this is `runner hook`, with whatever options between.
+fn is_recorder() -> bool {
+    let mut words = std::env::args_os().skip(1);
+    words
+        .find(|word| !word.to_string_lossy().starts_with('-'))
+        .is_some_and(|word| word == "hook")
 }
 
 /// Whether this is `runner guard hook`, with whatever options between.

@@ -163,6 +163,37 @@ P
 kill "$daemon"; wait "$daemon" || :
 cd "$work/p"
 
+# A board of 10,000 tasks: verdicts of one entry applied, and a task picked.
+python3 - <<'P'
+import json, os
+with open("plan.org", "w") as board:
+    for n in range(10000): board.write(f"** TODO task {n} — of many :t:\n   body\n")
+os.makedirs("rem", exist_ok=True)
+for n in range(8):
+    verdicts = "".join(f"- pick up: task {m} — of many — why\n" for m in range(n, 10000, 500))
+    open(f"rem/2026-06-10-143{n}.org", "w").write(
+        f"#+TITLE: rem\n#+MODEL: m\n* tale\nx\n* goals\n* blue sky\n* fears\n* verdicts\n{verdicts}* carry\n- x\n")
+P
+cat > "$work/board.py" <<'P'
+import json, os, statistics, subprocess, sys, time
+took = {"apply": [], "pick": []}
+for n in range(8):
+    json.dump({"entries": [f"2026-06-10-143{n}.org"]}, open("rem/manifest.json", "w"))
+    for what in took:
+        began = time.perf_counter()
+        subprocess.run([sys.argv[1], "--quiet", "board", what], check=True, stdout=subprocess.DEVNULL)
+        took[what].append((time.perf_counter() - began) * 1000)
+empty = []
+for _ in range(8):
+    began = time.perf_counter()
+    subprocess.run([sys.argv[1], "--quiet", "status"], check=True, stdout=subprocess.DEVNULL)
+    empty.append((time.perf_counter() - began) * 1000)
+for what, all in took.items():
+    print(f"board {what}, 10,000 tasks: {statistics.median(all):.1f} ms the whole command, {statistics.median(empty):.1f} ms a status")
+P
+python3 "$work/board.py" "$runner"
+rm -rf plan.org rem
+
 python3 - "$ideas" <<'P'
 import os, sys
 count = int(sys.argv[1])

@@ -152,10 +152,7 @@ impl Plan {
         let spec = ChildSpec {
             program: self.program.clone(),
             args: self.args.iter().map(OsString::from).collect(),
-            cwd: request
-                .run_dir
-                .clone()
-                .unwrap_or_else(|| PathBuf::from("/")),
+            cwd: request.place(),
             env: self.env.clone(),
             stdin: Stdin::Bytes(body),
             limits: child::limits(&request.limits, self.quiet, self.output_cap, &self.patience),

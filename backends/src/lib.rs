@@ -40,9 +40,11 @@ pub use child::Patience;
 pub use command::Command;
 pub use error::{BackendError, Phase};
 pub use registry::{BackendSpec, Surroundings, build};
-pub use request::{Reply, Request, RequestLimits, Source, Stop, Usage};
+pub use request::{Reply, Request, RequestLimits, Source, Stop, Temperature, Usage};
 pub use scripted::{Scripted, Step};
-pub use sink::{Event, Limit, NullSink, OwnedEvent, Sink, VecSink};
+pub use sink::{
+    Event, Limit, NullSink, OwnedEvent, OwnedTarget, Sink, Target, ToolResult, VecSink,
+};
 
 /// What a backend is, for reports and `doctor`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

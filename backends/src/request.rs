@@ -33,6 +33,18 @@ pub struct Request {
     /// A private folder that exists, for a child that works with files.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run_dir: Option<PathBuf>,
+    /// The tree that a working job lets a child work in, which is then where it starts; its tools and
+    /// its walls are the configuration's and the kernel's to say. `None`: it only answers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub work: Option<PathBuf>,
+}
+
+impl Request {
+    /// Where a child that answers it starts.
+    pub fn place(&self) -> PathBuf {
+        let place = self.work.as_ref().or(self.run_dir.as_ref());
+        place.cloned().unwrap_or_else(|| PathBuf::from("/"))
+    }
 }
 
 /// One piece of evidence.
@@ -61,6 +73,38 @@ pub struct RequestLimits {
     /// Over all.
     #[serde(rename = "total_ms", with = "millis")]
     pub total: Duration,
+    /// How freely it is drawn, where the backend can be told; its own choice without.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub temperature: Option<Temperature>,
+}
+
+/// A sampling temperature, in hundredths; written as a number like 0.8.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(into = "f64", from = "f64")]
+pub struct Temperature(u16);
+
+impl Temperature {
+    /// `80` is 0.8.
+    pub const fn hundredths(hundredths: u16) -> Self {
+        Self(hundredths)
+    }
+}
+
+impl From<Temperature> for f64 {
+    fn from(temperature: Temperature) -> Self {
+        Self::from(temperature.0) / 100.0
+    }
+}
+
+impl From<f64> for Temperature {
+    #[allow(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "clamped to what fits"
+    )]
+    fn from(number: f64) -> Self {
+        Self((number * 100.0).round().clamp(0.0, 1_000.0) as u16)
+    }
 }
 
 impl Default for RequestLimits {
@@ -72,6 +116,7 @@ impl Default for RequestLimits {
             first_byte: Duration::from_secs(120),
             idle: Duration::from_secs(300),
             total: Duration::from_secs(600),
+            temperature: None,
         }
     }
 }
@@ -150,6 +195,7 @@ mod tests {
             schema: None,
             limits: RequestLimits::default(),
             run_dir: None,
+            work: None,
         };
         let text = serde_json::to_string(&request).unwrap();
         assert!(text.contains("\"first_byte_ms\":120000"), "{text}");

@@ -162,6 +162,7 @@ mod tests {
                 ..RequestLimits::default()
             },
             run_dir: None,
+            work: None,
         }
     }
 

@@ -6,8 +6,8 @@ use std::path::Path;
 
 use jiff::Timestamp;
 use runner_backends::{
-    BackendError, BackendSpec, OwnedEvent, Reply, Request, RequestLimits, Surroundings, VecSink,
-    build,
+    BackendError, BackendSpec, OwnedEvent, OwnedTarget, Reply, Request, RequestLimits,
+    Surroundings, VecSink, build,
 };
 use runner_engine::outcome::Class;
 use runner_engine::process::Cancel;
@@ -57,6 +57,7 @@ fn replay(
         schema,
         limits: RequestLimits::default(),
         run_dir: Some(run_dir.path().to_owned()),
+        work: None,
     };
     let mut sink = VecSink::default();
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -104,7 +105,32 @@ fn answers_are_answers() {
             1,
             "{recording}"
         );
-        let failed = events.contains(&OwnedEvent::ToolResult { failed: true });
+        let is_failure =
+            |event: &OwnedEvent| matches!(event, OwnedEvent::ToolResult { failed: true, .. });
+        let failed = events.iter().any(is_failure);
+        if recording.ends_with("tool") {
+            // What it worked on and how it came back, tied by one id.
+            let used = events.iter().find_map(|event| match event {
+                OwnedEvent::ToolUse {
+                    id,
+                    target: Some(OwnedTarget::Command(line)),
+                    ..
+                } => Some((id.clone(), line.clone())),
+                _ => None,
+            });
+            let (id, line) = used.unwrap_or_else(|| panic!("{recording}: {events:?}"));
+            let back = events.iter().find_map(|event| match event {
+                OwnedEvent::ToolResult {
+                    id: of, exit_code, ..
+                } if *of == id => Some(*exit_code),
+                _ => None,
+            });
+            assert!(!id.is_empty() && !line.is_empty(), "{recording}");
+            assert!(
+                back.flatten().is_some_and(|code| code != 0),
+                "{recording}: {events:?}"
+            );
+        }
         assert_eq!(
             failed,
             recording.ends_with("tool"),

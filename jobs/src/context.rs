@@ -19,8 +19,10 @@ use runner_engine::walls::{Confine, Containment};
 use runner_text::redact::Redactor;
 
 use crate::charge::{charge, most};
+use crate::lifecycle::publish::Publish;
 use crate::meter::{Breach, Heard, Meter};
 use crate::prices::{Price, Prices};
+use crate::steps::{Recorder, StepsFile};
 use crate::telemetry::Telemetry;
 
 /// The part of a run's folder in which children of backends work.
@@ -68,6 +70,8 @@ pub struct Context<'a> {
     pub env: &'a std::collections::BTreeMap<String, String>,
     /// What a program of the job itself starts behind.
     pub confine: Option<&'a Confine>,
+    /// The folder of runner's own state, for the locks of what a run changes before its work.
+    pub(crate) state: Option<&'a Path>,
     /// What held the last of them, in words, and what that did not cover.
     pub(crate) held: Option<(String, Vec<&'static str>)>,
     pub(crate) clock: &'a Clock,
@@ -85,6 +89,12 @@ pub struct Context<'a> {
     failed_tools: u64,
     /// Nothing may be kept, caches neither.
     pub(crate) rehearsal: bool,
+    /// Where the steps of an agent that works here are recorded; nowhere for those that only answer.
+    pub(crate) steps: Option<StepsFile>,
+    /// Why there are no such records.
+    pub(crate) unrecorded: Option<String>,
+    /// What is committed once everything is placed.
+    pub(crate) publish: Option<Publish>,
     /// Kept until the run is settled, and dropped with it.
     pub(crate) files: Option<JobLock>,
     /// Keeps the machine awake until the run is settled, where that was asked for.
@@ -166,6 +176,7 @@ impl<'a> Context<'a> {
             redactor: tools.redactor,
             env: tools.env,
             confine: tools.confine,
+            state: None,
             held: None,
             clock: tools.clock,
             ledger,
@@ -177,6 +188,9 @@ impl<'a> Context<'a> {
             asked: false,
             failed_tools: 0,
             rehearsal: false,
+            steps: None,
+            unrecorded: None,
+            publish: None,
             files: None,
             keeper: None,
         }
@@ -210,6 +224,13 @@ impl<'a> Context<'a> {
         &self.passed
     }
 
+    /// The same, with the folder of runner's own state, where locks lie.
+    #[must_use]
+    pub fn in_state(mut self, state: &'a Path) -> Self {
+        self.state = Some(state);
+        self
+    }
+
     /// Who did not answer so that another was asked, and why.
     pub fn fell(&self) -> &[String] {
         &self.fell
@@ -235,6 +256,16 @@ impl<'a> Context<'a> {
     pub fn rehearsing(mut self) -> Self {
         self.rehearsal = true;
         self
+    }
+
+    /// From now on every tool that the backend's agent uses is a row of this file.
+    pub fn record_steps(&mut self, file: StepsFile) {
+        if let Err(error) = file.hold() {
+            let why = format!("{} cannot be written: {error}", file.path);
+            tracing::warn!(why, "what its agent does is not recorded");
+            self.unrecorded = Some(why);
+        }
+        self.steps = Some(file);
     }
 
     /// Remembers what held a program of the job.
@@ -371,6 +402,9 @@ impl<'a> Context<'a> {
         let mut told = Telemetry::new(self.run_dir, &request.id, &backend, &redactor, move || {
             clock.read().map_or(begun, |now| now.wall)
         });
+        if let Some(file) = &self.steps {
+            told = told.with_steps(Recorder::new(file.clone(), self.redactor.clone()));
+        }
         let overage = self.spending.overage;
         let mut meter = Meter::new(want, price, overage, cancel.clone(), &mut told);
         let answer = match self.block_on(request, &mut meter, &cancel) {

@@ -38,8 +38,13 @@ pub struct Failmark {
 pub fn path(spec: &JobSpec) -> PathBuf {
     match &spec.kind {
         KindSpec::Dream(dream) => Path::new(&dream.dreams).join(".failed"),
-        _ => Path::new(".runner/failed").join(format!("{}.json", spec.name)),
+        _ => of_job(&spec.name),
     }
+}
+
+/// Where that of a job lies whose contract names no other place.
+pub fn of_job(name: &str) -> PathBuf {
+    Path::new(".runner/failed").join(format!("{name}.json"))
 }
 
 /// Brings the failmark in line with how a run ended: written after a failure, or where somebody's

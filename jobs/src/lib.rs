@@ -4,12 +4,14 @@
 //! [`JobError`]. It must never write but through the context's scope, never spend but through
 //! [`Context::ask`], and never read a clock, the environment or the network.
 
+pub mod act;
 pub mod charge;
 pub mod command;
 pub mod context;
 pub mod dream;
 pub mod evidence;
 pub mod failmark;
+pub mod lifecycle;
 pub mod meter;
 pub mod output;
 pub mod perform;
@@ -18,6 +20,7 @@ pub mod prompt;
 pub mod rehearse;
 pub mod report;
 pub mod spec;
+pub mod steps;
 pub mod telemetry;
 
 pub use context::{AskError, Context, Progress, Silent, Spending};

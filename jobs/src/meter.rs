@@ -141,10 +141,10 @@ impl Sink for Meter<'_> {
         self.behind.event(event);
         match event {
             Event::Usage(usage) => self.usage(usage),
-            Event::Text(_) | Event::ToolUse(_) => self.heard.spoke = true,
-            Event::ToolResult { failed } => {
+            Event::Text(_) | Event::ToolUse { .. } => self.heard.spoke = true,
+            Event::ToolResult(result) => {
                 self.heard.spoke = true;
-                self.heard.failed_tools += u64::from(failed);
+                self.heard.failed_tools += u64::from(result.failed);
             }
             Event::Limit(limit) => {
                 self.heard.limit = Some(limit);

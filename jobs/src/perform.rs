@@ -16,6 +16,8 @@ use runner_engine::outcome::{Class, Outcome};
 use runner_engine::placement::{LogError, PlaceError, PlacementLog as _};
 use runner_engine::scope::{Ready, ScopeError};
 
+use crate::lifecycle::{cycle, work};
+use crate::lifecycle::{daydream, publish, rem};
 use crate::{Context, Finished, JobSpec, KindSpec, command, dream, prompt, report};
 
 /// What a run came to, once it is settled.
@@ -51,6 +53,10 @@ pub fn perform(mut ctx: Context<'_>, spec: &JobSpec) -> Result<Settled, PerformE
         KindSpec::Command(own) => command::run(&mut ctx, own),
         KindSpec::Prompt(own) => prompt::run(&mut ctx, own),
         KindSpec::Report => report::run(&mut ctx),
+        KindSpec::Rem(own) => rem::run(&mut ctx, own),
+        KindSpec::Daydream(own) => daydream::run(&mut ctx, own),
+        KindSpec::Cycle(own) => cycle::run(&mut ctx, own, &spec.name),
+        KindSpec::Work(own) => work::run(&mut ctx, own),
     };
     let described = ctx.backend.describe();
     let mut summary = Summary {
@@ -72,6 +78,14 @@ pub fn perform(mut ctx: Context<'_>, spec: &JobSpec) -> Result<Settled, PerformE
     let by_rule = (described.kind == "builtin")
         .then(|| ctx.fell().last().or(ctx.passed().last()).cloned())
         .flatten();
+    let unrecorded = ctx.unrecorded.take();
+    let done = done.map(|mut finished| {
+        if let Some(why) = unrecorded {
+            let why = format!("what its agent did is not recorded: {why}");
+            finished.degraded.get_or_insert(why);
+        }
+        finished
+    });
     let now = ctx.wall();
     let Context {
         admitted,
@@ -80,6 +94,10 @@ pub fn perform(mut ctx: Context<'_>, spec: &JobSpec) -> Result<Settled, PerformE
         redactor,
         files: _until_settled,
         keeper: _awake_until_settled,
+        root,
+        env,
+        publish: wanted,
+        cancel,
         ..
     } = ctx;
     let run = admitted.run();
@@ -115,7 +133,25 @@ pub fn perform(mut ctx: Context<'_>, spec: &JobSpec) -> Result<Settled, PerformE
         .map(|entry| entry.target.to_string())
         .collect();
     match place(ledger, &ready, &summary, now) {
-        Ok(()) => Ok(Settled { outcome, summary }),
+        Ok(()) => {
+            let place = publish::Place {
+                root,
+                env,
+                marker: run.as_str(),
+                cancel: &cancel,
+            };
+            let committed = wanted.map_or(Ok(()), |wanted| publish::publish(&place, &wanted));
+            let Err(why) = committed else {
+                return Ok(Settled { outcome, summary });
+            };
+            // The artifacts stand; that they are not committed is told of the settled run.
+            let why = redactor.redact(&why).into_owned();
+            tracing::warn!(why, "not published");
+            summary.lines.push(why.clone());
+            let outcome = Outcome::Degraded { why };
+            ledger.degrade(run, &outcome, &summary)?;
+            Ok(Settled { outcome, summary })
+        }
         Err(PlaceError::Log(LogError::StaleFence { .. })) => Err(PerformError::TakenOver),
         Err(error) if recorded(ledger, run, &error) => Err(PerformError::Unfinished(whole(&error))),
         Err(error) => {

@@ -113,6 +113,7 @@ pub(crate) fn question(ctx: &Context<'_>, spec: &PromptSpec) -> Result<Question,
             ..RequestLimits::default()
         },
         run_dir: Some(ctx.child_dir()),
+        work: None,
     };
     Ok(Question { request, left_out })
 }

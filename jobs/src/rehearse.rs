@@ -12,6 +12,9 @@ use runner_engine::process::find_program;
 use serde::Serialize;
 
 use crate::charge::tokens_of;
+use crate::lifecycle::orient::orient;
+use crate::lifecycle::work;
+use crate::lifecycle::{daydream, rem};
 use crate::{Context, JobError, JobSpec, KindSpec, command, dream, prompt, report};
 
 /// What a run would do.
@@ -96,7 +99,23 @@ pub fn rehearse(mut ctx: Context<'_>, spec: &JobSpec) -> Result<Plan, JobError> 
             }
             plan.child = Some(child);
         }
-        KindSpec::Report => {}
+        KindSpec::Rem(own) => {
+            let (request, notes) = rem::question(&ctx, own)?;
+            plan.notes = notes;
+            plan.requests.push(priced(&mut ctx, request, 0)?);
+        }
+        KindSpec::Daydream(own) => {
+            let request = daydream::question(&ctx, own);
+            plan.requests.push(priced(&mut ctx, request, 0)?);
+        }
+        KindSpec::Report | KindSpec::Cycle(_) | KindSpec::Work(_) => {
+            if let Some(own) = spec.kind.work() {
+                let told = orient(ctx.root, &own.board, &own.agent);
+                plan.notes = told.lines(own.kind, None);
+                let request = work::question(&ctx, &own, &told, None)?;
+                plan.requests.push(priced(&mut ctx, request, 0)?);
+            }
+        }
     }
     Ok(plan)
 }
@@ -163,6 +182,23 @@ fn checks(kind: &KindSpec) -> Vec<String> {
             }));
             checks
         }
+        KindSpec::Cycle(_) => vec![
+            "the gate of its state is open, and its position is what was read".to_owned(),
+            "its position moves on only with what the state placed".to_owned(),
+        ],
+        KindSpec::Work(_) => vec![
+            "each verdict of the newest entry names exactly one task".to_owned(),
+            "nothing is written below rem/".to_owned(),
+        ],
         KindSpec::Report => vec![format!("{}: made from the ledger", report::FOLDER)],
+        KindSpec::Rem(_) => vec![
+            "the six headings stand in their order, and no other".to_owned(),
+            "every commit hash that it names is among what was shown".to_owned(),
+            "every verdict that names a task names exactly one of the board".to_owned(),
+            "its tale does not repeat the previous one; else it is asked for once more".to_owned(),
+        ],
+        KindSpec::Daydream(_) => {
+            vec!["the answer is text; it is lowercased and cut at 40 words".to_owned()]
+        }
     }
 }

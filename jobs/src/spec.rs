@@ -12,6 +12,9 @@ use runner_engine::outcome::{Class, Outcome};
 use runner_engine::scope::ScopeError;
 use serde_json::{Map, Value};
 
+use crate::lifecycle::cycle::CycleSpec;
+use crate::lifecycle::work::WorkSpec;
+use crate::lifecycle::{daydream::DaydreamSpec, rem::RemSpec};
 use crate::{command::CommandSpec, dream::DreamSpec, prompt::PromptSpec};
 
 /// A job, resolved from the configuration.
@@ -40,6 +43,14 @@ pub enum KindSpec {
     Prompt(PromptSpec),
     /// The report of a night.
     Report,
+    /// The sleep between the runs: one entry of the journal.
+    Rem(RemSpec),
+    /// A line of mood after a run.
+    Daydream(DaydreamSpec),
+    /// One tick of an agent's cycle.
+    Cycle(CycleSpec),
+    /// An agent at work: wake, audit or plan.
+    Work(WorkSpec),
 }
 
 impl KindSpec {
@@ -50,6 +61,23 @@ impl KindSpec {
             Self::Command(_) => "command",
             Self::Prompt(_) => "prompt",
             Self::Report => "report",
+            Self::Rem(_) => "rem",
+            Self::Daydream(_) => "daydream",
+            Self::Cycle(_) => "lifecycle",
+            Self::Work(work) => work.kind.word(),
+        }
+    }
+
+    /// What its agent does, where it is one that works: a job of that kind, or a cycle whose turn it is.
+    pub fn work(&self) -> Option<WorkSpec> {
+        match self {
+            Self::Work(work) => Some(work.clone()),
+            Self::Cycle(cycle) => {
+                let now = cycle.now.as_ref()?;
+                let works = now.state().kind != crate::lifecycle::spec::Kind::Rem;
+                works.then(|| cycle.work(now))
+            }
+            _ => None,
         }
     }
 

@@ -19,6 +19,8 @@ use runner_backends::{Event, Sink, Usage};
 use runner_text::redact::Redactor;
 use serde::{Deserialize, Serialize};
 
+use crate::steps::Recorder;
+
 /// The file in a run's folder.
 pub const FILE: &str = "events.jsonl";
 /// The most text of one row, in bytes.
@@ -96,6 +98,7 @@ pub struct Telemetry<'a> {
     backend: &'a str,
     redactor: &'a Redactor,
     now: Box<dyn Fn() -> Timestamp + Send + 'a>,
+    steps: Option<Recorder>,
 }
 
 impl<'a> Telemetry<'a> {
@@ -123,13 +126,24 @@ impl<'a> Telemetry<'a> {
             backend,
             redactor,
             now: Box::new(now),
+            steps: None,
         };
         telemetry.put(What::Asked);
         telemetry
     }
 
+    /// The same, and each tool that is used is a row of the project's own record too.
+    #[must_use]
+    pub fn with_steps(mut self, steps: Recorder) -> Self {
+        self.steps = Some(steps);
+        self
+    }
+
     /// The answer is there, or why it is not.
     pub fn ended(mut self, error: Option<&str>) {
+        if let Some(mut steps) = self.steps.take() {
+            steps.ended((self.now)());
+        }
         let error = error.map(|error| self.clean(error));
         self.put(What::Ended { error });
     }
@@ -174,6 +188,9 @@ impl<'a> Telemetry<'a> {
 
 impl Sink for Telemetry<'_> {
     fn event(&mut self, event: Event<'_>) {
+        if let Some(steps) = &mut self.steps {
+            steps.event(event, (self.now)());
+        }
         let what = match event {
             Event::Text(text) => What::Text {
                 bytes: text.len(),
@@ -183,10 +200,12 @@ impl Sink for Telemetry<'_> {
             Event::Note(note) => What::Note {
                 text: self.clean(note),
             },
-            Event::ToolUse(name) => What::ToolUse {
+            Event::ToolUse { name, .. } => What::ToolUse {
                 name: self.clean(name),
             },
-            Event::ToolResult { failed } => What::ToolResult { failed },
+            Event::ToolResult(result) => What::ToolResult {
+                failed: result.failed,
+            },
             Event::Limit(limit) => What::Limit {
                 until: limit.until,
                 reached: limit.reached,
@@ -285,8 +304,15 @@ mod tests {
         };
         let mut first = Telemetry::new(folder.path(), "r/1", "claude", &redactor, now);
         first.event(Event::Text(&format!("{}canary-123456", "ä".repeat(990))));
-        first.event(Event::ToolUse("Bash"));
-        first.event(Event::ToolResult { failed: true });
+        first.event(Event::ToolUse {
+            id: "",
+            name: "Bash",
+            target: None,
+        });
+        first.event(Event::ToolResult(runner_backends::ToolResult {
+            failed: true,
+            ..Default::default()
+        }));
         first.event(usage(5));
         first.event(usage(7));
         first.event(Event::Limit(Limit {

@@ -19,6 +19,8 @@ use runner_engine::outcome::Exit;
 
 pub use super::alerts::AlertsCommand;
 pub use super::dream::DreamCommand;
+use super::journal::{HookCommand, JournalCommand};
+pub use super::lifecycle::{BoardCommand, LifecycleCommand};
 pub use awake::AwakeFlags;
 pub use budget::BudgetCommand;
 pub use config::ConfigCommand;
@@ -99,6 +101,9 @@ pub enum Command {
         /// Where to make it; the folder must not exist
         #[arg(default_value = "runner-demo")]
         dir: PathBuf,
+        /// Who works in the agent's cycle
+        #[arg(long, value_enum, default_value = "scripted")]
+        agent: super::lifecycle::DemoAgent,
     },
     /// Run every enabled job of the project once, under one budget, and write one report
     #[command(after_help = "Example: runner night --json | jq '.runs[] | {job, outcome}'")]
@@ -358,6 +363,36 @@ pub enum Command {
         /// What to do
         #[command(subcommand)]
         command: DreamCommand,
+    },
+    /// The journal: what was dreamt between the runs, what came of it, and why an entry is missing
+    #[command(after_help = "Example: runner journal --json | jq '.items[0]'")]
+    Journal {
+        /// What becomes of it [default: it is shown]
+        #[command(subcommand)]
+        command: Option<JournalCommand>,
+        #[command(flatten)]
+        listing: Listing,
+    },
+    /// What an agent's program calls by itself
+    #[command(after_help = "Example: runner hook post-tool-use < payload.json")]
+    Hook {
+        /// Which hook
+        #[command(subcommand)]
+        command: HookCommand,
+    },
+    /// The board of tasks: look at it, apply the newest dream's verdicts, pick, add, finish
+    #[command(after_help = "Example: runner board show")]
+    Board {
+        /// What to do
+        #[command(subcommand)]
+        command: BoardCommand,
+    },
+    /// The cycle of an agent: its states, where it stands, one step by hand
+    #[command(after_help = "Example: runner lifecycle show")]
+    Lifecycle {
+        /// What to do
+        #[command(subcommand)]
+        command: LifecycleCommand,
     },
     /// Who answers: list the backends, or look whether one is ready
     #[command(after_help = "Example: runner backends check claude")]

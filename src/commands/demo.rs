@@ -1,21 +1,27 @@
-//! `runner demo`: a sample project with a real history, and a night in it.
+//! `runner demo`: a sample project with a real history, and a night in it: a dream pass over its ideas,
+//! and a whole cycle of an agent, which works, is audited, dreams and plans.
 
 use std::fs;
+use std::io::Write as _;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use runner_engine::outcome::Exit;
 use runner_engine::process::{self, Cancel, ChildSpec, Limits, Status, Stdin, Verdict};
+use runner_engine::walls::bwrap;
 use runner_jobs::report;
 
 use super::{init, night};
 use crate::cli::Failure;
 use crate::cli::args::{AwakeFlags, Listing};
+use crate::cli::lifecycle::DemoAgent as Agent;
 use crate::cli::show;
 use crate::drive::Manner;
 use crate::home::{self, Home};
+use crate::project::FILE;
 
 /// How many lines of the report are shown.
-const SHOWN: usize = 40;
+const SHOWN: usize = 120;
 
 const HISTORY: &str = include_str!("../../config/demo/history.txt");
 const IDEAS: &[(&str, &str)] = &[
@@ -45,8 +51,15 @@ const IDEAS: &[(&str, &str)] = &[
     ),
 ];
 
+/// The scripted agent.
+const AGENT: &str = include_str!("../../config/demo/agent.sh");
+/// Where it lies, below the project; git is told to ignore it.
+const AGENT_FOLDER: &str = ".demo-agent";
+/// How many steps a whole cycle has after its first.
+const STEPS: u32 = 5;
+
 /// Makes the project at `dir`, which must not exist, and runs a night there.
-pub fn run(home: &Home, dir: &Path, manner: Manner) -> Result<Exit, Failure> {
+pub fn run(home: &Home, dir: &Path, agent: Agent, manner: Manner) -> Result<Exit, Failure> {
     if dir.symlink_metadata().is_ok() {
         return Err(
             Failure::data(format!("{} is there already", dir.display())).mend(format!(
@@ -82,14 +95,25 @@ pub fn run(home: &Home, dir: &Path, manner: Manner) -> Result<Exit, Failure> {
         fs::write(&path, text).map_err(|error| cannot(&path, error))?;
     }
     let (root, _) = init::make(home, &dir, false)?;
+    // Without a view of its own a child cannot commit.
+    let scripted = agent == Agent::Scripted && bwrap::find().is_some();
+    if agent == Agent::Scripted && !scripted {
+        show::say(
+            manner.quiet,
+            "no bubblewrap here, so no agent can work behind walls: the built-in backend shows the cycle",
+        );
+    }
+    cycle(&root, scripted)?;
     // Its own account would stand in the report once more.
     let hushed = Manner {
         quiet: true,
         ..manner
     };
-    let exit = night::run(
+    let steps = [("lifecycle", STEPS)];
+    let exit = night::with_steps(
         home,
         &root,
+        &steps,
         hushed,
         AwakeFlags::default(),
         Listing::default(),
@@ -118,6 +142,51 @@ pub fn run(home: &Home, dir: &Path, manner: Manner) -> Result<Exit, Failure> {
         show::out(&format!("… and {} more lines\n", lines.len() - SHOWN));
     }
     Ok(exit)
+}
+
+/// Adds the cycle to the project's settings, and the agent to the project.
+fn cycle(root: &Path, scripted: bool) -> Result<(), Failure> {
+    let cannot = |path: &Path, error: std::io::Error| {
+        Failure::cannot_write(format!("cannot write {}: {error}", path.display()))
+    };
+    let settings = root.join(FILE);
+    let mut text = fs::read_to_string(&settings).map_err(|error| cannot(&settings, error))?;
+    text.push_str("\n[jobs.lifecycle]\nkind = \"lifecycle\"\ntrigger = \"every 10m\"\n");
+    if scripted {
+        let folder = root.join(AGENT_FOLDER);
+        let write = |name: &str, text: &str, mode: u32| {
+            let path = folder.join(name);
+            fs::write(&path, text)
+                .and_then(|()| fs::set_permissions(&path, fs::Permissions::from_mode(mode)))
+                .map_err(|error| cannot(&path, error))
+        };
+        let state = folder.join("state");
+        fs::create_dir_all(&state).map_err(|error| cannot(&state, error))?;
+        write("agent.sh", AGENT, 0o755)?;
+        write(
+            "key.env",
+            "ANTHROPIC_API_KEY=the-script-needs-none\n",
+            0o600,
+        )?;
+        let exclude = root.join(".git/info/exclude");
+        fs::OpenOptions::new()
+            .append(true)
+            .create(true)
+            .open(&exclude)
+            .and_then(|mut file| writeln!(file, "/{AGENT_FOLDER}/"))
+            .map_err(|error| cannot(&exclude, error))?;
+        let mut backend = toml::Table::new();
+        let text_of = |path: PathBuf| toml::Value::String(path.display().to_string());
+        backend.insert("type".to_owned(), toml::Value::String("claude".to_owned()));
+        backend.insert("program".to_owned(), text_of(folder.join("agent.sh")));
+        backend.insert("env_file".to_owned(), text_of(folder.join("key.env")));
+        backend.insert("state".to_owned(), text_of(state));
+        let tools = ["Bash", "Read", "Write", "Edit"].map(|tool| tool.to_owned().into());
+        backend.insert("tools".to_owned(), toml::Value::Array(tools.into()));
+        text.push_str("backend = \"scripted\"\n\n[backends.scripted]\n");
+        text.push_str(&backend.to_string());
+    }
+    fs::write(&settings, text).map_err(|error| cannot(&settings, error))
 }
 
 /// The history as `git fast-import` reads it: same commits, same hashes, on every machine.
@@ -220,7 +289,7 @@ mod tests {
     #[test]
     fn the_history_becomes_a_stream_of_whole_commits() {
         let stream = fast_import(HISTORY);
-        assert_eq!(stream.matches("commit refs/heads/main\n").count(), 10);
+        assert_eq!(stream.matches("commit refs/heads/main\n").count(), 11);
         assert!(
             stream.contains("committer Mara Tide <mara@example.org> 1772442720 +0000\n"),
             "{stream}"

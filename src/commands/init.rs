@@ -129,6 +129,9 @@ pub fn make(home: &Home, dir: &Path, new_id: bool) -> Result<(PathBuf, Vec<Strin
             ignored.push(format!("/{folder}/"));
         }
     }
+    // Neither what agents did nor a passing mood is anything to commit.
+    let private = [&config.lifecycle.steps, &config.lifecycle.daydreams];
+    ignored.extend(private.map(|path| format!("/{path}")));
     steps.extend(exclude(&git, &ignored)?);
     for step in &steps {
         writable(&root, &step.what)?;

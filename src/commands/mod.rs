@@ -3,6 +3,7 @@
 mod ack;
 mod alerts;
 mod backends;
+mod board;
 mod budget;
 mod config;
 mod daemon;
@@ -12,8 +13,11 @@ mod dream;
 mod dream_bench;
 mod dry;
 mod guard;
+mod hook;
 mod init;
+mod journal;
 mod ledger;
+mod lifecycle;
 mod manual;
 mod night;
 mod pause;
@@ -35,6 +39,7 @@ use runner_engine::outcome::Exit;
 
 use crate::cli::Failure;
 use crate::cli::args::{Args, BudgetCommand, Command, ConfigCommand, RunsCommand};
+use crate::cli::journal::HookCommand;
 use crate::config::Reach;
 use crate::drive::Manner;
 use crate::home::{self, Home};
@@ -95,6 +100,7 @@ fn reach(command: &Command) -> Option<Reach> {
         Command::Night { .. }
         | Command::Run { .. }
         | Command::Dream { .. }
+        | Command::Lifecycle { .. }
         | Command::Tick { .. }
         | Command::Daemon { .. }
         | Command::Perform { .. } => Some(Reach::Run),
@@ -115,9 +121,12 @@ fn reach(command: &Command) -> Option<Reach> {
         | Command::Completions { .. }
         | Command::Man { .. }
         | Command::Guard { .. }
+        | Command::Journal { .. }
+        | Command::Hook { .. }
         | Command::Ack { .. }
         | Command::Alerts { .. }
         | Command::Deliver { .. }
+        | Command::Board { .. }
         | Command::Budget {
             command: Some(BudgetCommand::Grant { .. } | BudgetCommand::History { .. }),
             ..
@@ -142,7 +151,7 @@ fn dispatch(args: &Args, home: &Home) -> Result<Exit, Failure> {
         Command::Init { dir, new_id } => {
             init::run(home, dir.as_deref().unwrap_or(here), *new_id, args.quiet)
         }
-        Command::Demo { dir } => demo::run(home, &here.join(dir), manner),
+        Command::Demo { dir, agent } => demo::run(home, &here.join(dir), *agent, manner),
         Command::Night {
             dry_run: true,
             listing,
@@ -252,6 +261,12 @@ fn dispatch(args: &Args, home: &Home) -> Result<Exit, Failure> {
         }
         Command::Deliver { beat } => crate::alerts::deliver::run(home, *beat),
         Command::Guard { command } => guard::run(home, here, command),
+        Command::Journal { command, listing } => {
+            journal::run(home, here, command.as_ref(), *listing, args.quiet)
+        }
+        Command::Hook {
+            command: HookCommand::PostToolUse { agent },
+        } => hook::post_tool_use(home, here, agent.as_deref()),
         Command::Config { command } => config::run(home, here, command, args.quiet),
         Command::Schedule { command } => schedule::run(home, here, command),
         Command::Backends { command } => backends::run(home, here, command),
@@ -263,6 +278,8 @@ fn dispatch(args: &Args, home: &Home) -> Result<Exit, Failure> {
         } => doctor::run(home, here, *as_scheduler, *there, *listing),
         Command::Ledger { command } => ledger::run(home, command, args.quiet),
         Command::Dream { command } => dream::run(home, here, command, manner),
+        Command::Board { command } => board::run(home, here, command, args.quiet),
+        Command::Lifecycle { command } => lifecycle::run(home, here, command, manner),
     }
 }
 

@@ -27,6 +27,18 @@ pub fn run(
     awake: AwakeFlags,
     listing: Listing,
 ) -> Result<Exit, Failure> {
+    with_steps(home, here, &[], manner, awake, listing)
+}
+
+/// The same, in which some jobs run more than once: each of `steps` is such a job, and how often more.
+pub fn with_steps(
+    home: &Home,
+    here: &Path,
+    steps: &[(&str, u32)],
+    manner: Manner,
+    awake: AwakeFlags,
+    listing: Listing,
+) -> Result<Exit, Failure> {
     let project = Here::load(home, here)?;
     let now = home.wall()?;
     let mut ledger = home.ledger()?;
@@ -47,18 +59,21 @@ pub fn run(
         if matches!(job.when, When::Clock(Trigger::After(_))) {
             continue;
         }
-        let new = NewOccurrence {
-            night: Some(night.id),
-            settings: awake.settings(),
-            ..NewOccurrence::by_hand(
-                ledger.job(&project.id, name)?.id,
-                format!("night-{}", night.id.0),
-                now,
-            )
-        };
-        if let Recorded::New(run) = ledger.enter(&new, &me, now)? {
-            tracing::debug!(job = name, kind = job.spec.kind.word(), "recorded");
-            queue.push_back(run);
+        let more = steps.iter().find(|(step, _)| step == name);
+        for number in 0..=more.map_or(0, |(_, more)| *more) {
+            let key = match number {
+                0 => format!("night-{}", night.id.0),
+                further => format!("night-{}-{further}", night.id.0),
+            };
+            let new = NewOccurrence {
+                night: Some(night.id),
+                settings: awake.settings(),
+                ..NewOccurrence::by_hand(ledger.job(&project.id, name)?.id, key, now)
+            };
+            if let Recorded::New(run) = ledger.enter(&new, &me, now)? {
+                tracing::debug!(job = name, kind = job.spec.kind.word(), "recorded");
+                queue.push_back(run);
+            }
         }
     }
     let mut worst = Exit::Done;

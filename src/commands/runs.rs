@@ -14,6 +14,7 @@ use runner_engine::ledger::{Filter, Ledger, RunRow, RunState};
 use runner_engine::outcome::{Exit, Outcome};
 use runner_jobs::dream::review;
 use runner_jobs::failmark;
+use runner_jobs::lifecycle::board;
 use runner_jobs::telemetry::Tally;
 use serde::Serialize;
 
@@ -128,15 +129,19 @@ pub fn list(
         let project = project.map(|kept| kept.row);
         let job = match (&project, job) {
             (Some(project), Some(name)) => {
-                let undecided = name == review::JOB
+                let acts = [review::JOB, board::JOB, super::lifecycle::GOTO];
+                let undecided = acts.contains(&name)
                     && !ledger.jobs(&project.id)?.iter().any(|job| job.name == name);
                 if undecided {
                     if listing.json {
                         show::json(&rows.iter().map(RunJson::of).collect::<Vec<_>>());
                     } else {
-                        show::out(
-                            "nothing was decided yet; `runner dream list` has what is proposed\n",
-                        );
+                        show::out(match name {
+                            review::JOB => {
+                                "nothing was decided yet; `runner dream list` has what is proposed\n"
+                            }
+                            _ => "nothing was done by hand yet\n",
+                        });
                     }
                     return Ok(Exit::Done);
                 }

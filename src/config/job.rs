@@ -12,12 +12,17 @@ use runner_engine::placement::RelPath;
 use runner_engine::policy::Policy;
 use runner_jobs::command::CommandSpec;
 use runner_jobs::dream::DreamSpec;
+use runner_jobs::lifecycle::Files;
+use runner_jobs::lifecycle::cycle::CycleSpec;
+use runner_jobs::lifecycle::rem::RemSpec;
+use runner_jobs::lifecycle::work::WorkSpec;
 use runner_jobs::prompt::PromptSpec;
 use runner_jobs::{JobSpec, KindSpec};
 use runner_text::nearest::nearest;
 use serde::de::DeserializeOwned;
 use toml::{Table, Value};
 
+use super::cycle;
 use super::keys::{self, Shape};
 use super::notify;
 use super::policy::{self, Defaults, Groups};
@@ -27,7 +32,17 @@ use super::trigger::{When, trigger};
 use super::walls::{self, Sandbox};
 use super::{Night, units};
 
-pub(super) const KINDS: [&str; 3] = ["dream", "command", "prompt"];
+pub(super) const KINDS: [&str; 9] = [
+    "dream",
+    "command",
+    "prompt",
+    "rem",
+    "daydream",
+    "lifecycle",
+    "wake",
+    "audit",
+    "plan",
+];
 
 /// A configured job.
 #[derive(Clone, Debug)]
@@ -55,6 +70,8 @@ pub struct Job {
 
 /// What a job is read in the light of.
 pub(super) struct Around<'a> {
+    /// Where the lifecycle's files are.
+    pub(super) lifecycle: &'a Files,
     /// The project's night.
     pub(super) night: &'a Night,
     /// All groups.
@@ -72,7 +89,7 @@ pub(super) fn job(name: &str, mut table: Table, around: &Around<'_>) -> Result<J
     let mut section = Section::of(&path, &mut table, sources);
     let kind = section
         .text("kind")?
-        .ok_or_else(|| section.wrong(&path, "it has no kind (dream, command, prompt)"))?;
+        .ok_or_else(|| section.wrong(&path, &format!("it has no kind ({})", KINDS.join(", "))))?;
     if !KINDS.contains(&kind.as_str()) {
         let near = nearest(&kind, KINDS)
             .map_or_else(String::new, |near| format!("; did you mean {near:?}?"));
@@ -90,9 +107,15 @@ pub(super) fn job(name: &str, mut table: Table, around: &Around<'_>) -> Result<J
                        trigger may have its own";
             return Err(section.wrong(&key("zone"), why));
         }
-        (When::Clock(_), own) => own.unwrap_or_else(|| around.defaults.zone.clone()),
+        (When::Clock(_) | When::Lifecycle, own) => {
+            own.unwrap_or_else(|| around.defaults.zone.clone())
+        }
     };
     let mut policy = around.defaults.policy.clone();
+    if kind == "lifecycle" {
+        // The next tick is its next attempt.
+        policy.retry.count = 0;
+    }
     policy::lay_over(&mut policy, &mut section, around.groups)?;
     let mut sandbox = around.defaults.sandbox.clone();
     walls::lay_over(&mut sandbox, &mut section)?;
@@ -139,8 +162,21 @@ pub(super) fn job(name: &str, mut table: Table, around: &Around<'_>) -> Result<J
             &known,
             sources,
         )?),
+        "rem" => KindSpec::Rem(own::<RemSpec>((&path, "rem"), rest, &known, sources)?),
+        "daydream" => KindSpec::Daydream(own((&path, "daydream"), rest, &known, sources)?),
+        "lifecycle" => KindSpec::Cycle(own::<CycleSpec>(
+            (&path, "lifecycle"),
+            rest,
+            &known,
+            sources,
+        )?),
+        word if let Some(kind) = cycle::kind_of(word) => {
+            let work = own::<WorkSpec>((&path, word), rest, &known, sources)?;
+            KindSpec::Work(WorkSpec { kind, ..work })
+        }
         _ => KindSpec::Prompt(own::<PromptSpec>((&path, "prompt"), rest, &known, sources)?),
     };
+    let kind = in_project(kind, around.lifecycle);
     match &kind {
         KindSpec::Command(command) => {
             for artifact in &command.artifacts {
@@ -157,7 +193,22 @@ pub(super) fn job(name: &str, mut table: Table, around: &Around<'_>) -> Result<J
         KindSpec::Dream(dream) => {
             check_dream(dream).map_err(|(own, why)| wrong(sources, &key(own), &why))?;
         }
+        KindSpec::Cycle(own) => {
+            cycle::check_cycle(own).map_err(|(own, why)| wrong(sources, &key(own), &why))?;
+        }
+        KindSpec::Work(own) => {
+            cycle::check_work(own).map_err(|(own, why)| wrong(sources, &key(own), &why))?;
+        }
         KindSpec::Report => {}
+        KindSpec::Rem(own) => {
+            let agent = own.agent.as_deref().unwrap_or_default();
+            cycle::check_names(agent, &own.board)
+                .map_err(|(own, why)| wrong(sources, &key(own), &why))?;
+        }
+        KindSpec::Daydream(own) => {
+            let agent = own.agent.as_deref().unwrap_or_default();
+            cycle::check_names(agent, "x").map_err(|(own, why)| wrong(sources, &key(own), &why))?;
+        }
     }
     if let (KindSpec::Dream(dream), None) = (&kind, budget.ideas) {
         budget.ideas = Some(dream.max_ideas as u64);
@@ -196,6 +247,18 @@ fn is_nightly(kind: &KindSpec, when: &When) -> bool {
         KindSpec::Command(_) | KindSpec::Prompt(_) | KindSpec::Report
     );
     !by_day || matches!(when, When::Night)
+}
+
+/// A kind that works with the project's lifecycle knows where its files are.
+fn in_project(mut kind: KindSpec, lifecycle: &Files) -> KindSpec {
+    match &mut kind {
+        KindSpec::Rem(rem) => rem.files = lifecycle.clone(),
+        KindSpec::Daydream(daydream) => daydream.files = lifecycle.clone(),
+        KindSpec::Cycle(cycle) => cycle.files = lifecycle.clone(),
+        KindSpec::Work(work) => work.files = lifecycle.clone(),
+        _ => {}
+    }
+    kind
 }
 
 fn has_date(value: &Value) -> bool {
@@ -242,7 +305,7 @@ pub const NEVER: [&str; 9] = [
 ];
 
 /// Whether a job may be told to place something at `to`.
-fn target(to: &str) -> Result<(), String> {
+pub(super) fn target(to: &str) -> Result<(), String> {
     RelPath::new(to).map_err(|error| error.to_string())?;
     if to.contains(['{', '}']) {
         return Err(format!("{to:?} has a placeholder that is not {{date}}"));
@@ -351,6 +414,8 @@ fn default_total(kind: &str) -> SignedDuration {
     match kind {
         "dream" => SignedDuration::from_mins(30),
         "command" => SignedDuration::from_hours(1),
+        "rem" | "daydream" => SignedDuration::from_mins(5),
+        "lifecycle" | "wake" | "audit" | "plan" => SignedDuration::from_mins(12),
         _ => SignedDuration::from_mins(10),
     }
 }

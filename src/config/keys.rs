@@ -20,6 +20,10 @@ pub(super) fn own_of(kind: &str) -> impl Iterator<Item = &'static str> {
     let rows = match kind {
         "dream" => DREAM,
         "command" => COMMAND,
+        "rem" => REM,
+        "daydream" => DAYDREAM,
+        "lifecycle" => CYCLE,
+        "wake" | "audit" | "plan" => WORK,
         _ => PROMPT,
     };
     rows.iter().map(|(name, ..)| *name)
@@ -289,14 +293,14 @@ const JOB: &[Row] = &[
     (
         "trigger",
         Trigger,
-        "What makes it due: \"night\", \"manual\", \"every 15m\", \"daily 02:30\", \"cron 30 2 * * *\", \"after JOB\", \"after JOB ends\".",
+        "What makes it due: \"night\", \"manual\", \"every 15m\", \"daily 02:30\", \"cron 30 2 * * *\", \"after JOB\", \"after JOB ends\", \"lifecycle\".",
     ),
     ("enabled", Flag, "Whether clocks and nights may start it."),
     ("backend", Text, "Which [backends.NAME] answers."),
     (
         "timeout",
         Duration,
-        "How long one run may take in all. Default: 30m for a dream, 1h for a command, 10m for a prompt.",
+        "How long one run may take in all. Default: 30m for a dream, 1h for a command, 10m for a prompt, 5m for rem and daydream, 12m for an agent that works.",
     ),
     (
         "zone",
@@ -383,9 +387,111 @@ const PROMPT: &[Row] = &[
     ),
 ];
 
+const LIFECYCLE: &[Row] = &[
+    (
+        "steps",
+        Text,
+        "The record of what tools agents used; its name begins with an underscore.",
+    ),
+    ("daydreams", Text, "The daydreams."),
+    (
+        "commit",
+        Flag,
+        "Whether an entry is committed once it is placed.",
+    ),
+    ("push", Flag, "Whether that commit is pushed."),
+];
+
+const REM: &[Row] = &[
+    (
+        "agent",
+        Text,
+        "Whose journal: rem/AGENT/. Without it the default agent's: rem/.",
+    ),
+    (
+        "board",
+        Text,
+        "What its verdicts move, in org or markdown. Default: plan.org.",
+    ),
+    (
+        "after_audit",
+        Flag,
+        "Only when an audit: commit is newer than the newest entry. Default: true.",
+    ),
+    (
+        "interval_minutes",
+        Whole(0, U32),
+        "How long after the last dream that succeeded the next may come. Default: 50.",
+    ),
+    (
+        "answer",
+        OneOf(&["data", "org"]),
+        "Whether the model answers with JSON whose schema has the board's headings, or with org text. Default: \"data\".",
+    ),
+];
+
+const DAYDREAM: &[Row] = &[
+    ("agent", Text, "Whose tools and dreams it follows."),
+    (
+        "interval_minutes",
+        Whole(0, U32),
+        "How long after the last one the next may come. Default: 12.",
+    ),
+];
+
+const CYCLE: &[Row] = &[
+    (
+        "agent",
+        Text,
+        "Which agent: it has its own position and journal. Without it the one without a name.",
+    ),
+    (
+        "cycle",
+        Text,
+        "The file that declares the cycle, in org or markdown; without it the built-in one.",
+    ),
+    (
+        "board",
+        Text,
+        "The board, in org or markdown. Default: plan.org.",
+    ),
+    (
+        "writes",
+        Texts,
+        "What of the project its agents may write; \".\" is all but what only runner, git and agents write. Default: [\".\"].",
+    ),
+];
+
+const WORK: &[Row] = &[
+    (
+        "agent",
+        Text,
+        "Which agent: it has its own position and journal. Without it the one without a name.",
+    ),
+    (
+        "board",
+        Text,
+        "The board, in org or markdown. Default: plan.org.",
+    ),
+    (
+        "prompt",
+        Text,
+        "What its agent is told: a file of the project, or the words; without it the built-in ones.",
+    ),
+    (
+        "writes",
+        Texts,
+        "What of the project its agent may write; \".\" is all but what only runner, git and agents write. Default: [\".\"].",
+    ),
+];
+
 /// What the tables are.
 pub(super) const TABLES: &[(&str, &str)] = &[
     ("project", "Which project this folder is."),
+    (
+        "lifecycle",
+        "Where the lifecycle's files are, and whether entries are committed.",
+    ),
     (
         "night",
         "Everything with trigger = \"night\" is due when it opens, is paid from one budget and ends in one report.",
@@ -503,6 +609,11 @@ pub(super) fn all() -> Vec<Key> {
     add("notify", NOTIFY, &[]);
     add("channels.*", CHANNEL, &[]);
     add("jobs.*", WATCH, &[]);
+    add("lifecycle", LIFECYCLE, &[]);
+    add("jobs.*", REM, &["rem"]);
+    add("jobs.*", DAYDREAM, &["daydream"]);
+    add("jobs.*", CYCLE, &["lifecycle"]);
+    add("jobs.*", WORK, &["wake", "audit", "plan"]);
     all
 }
 

@@ -44,6 +44,15 @@ fn values(key: &Key) -> (&'static str, Vec<&'static str>) {
                 with(&["\"me\"", "\"\"", "\"-f@x\"", "\"a@b\\nBcc: c@d\""]),
             ),
             "ideas" | "dreams" | "done" | "specs" => ("\"x\"", with(&["\"../x\"", "\"/x\""])),
+            "steps" => (
+                "\"_x\"",
+                with(&["\"x\"", "\"../_x\"", "\".git/_x\"", "\"\""]),
+            ),
+            "board" | "daydreams" => (
+                "\"x\"",
+                with(&["\"../x\"", "\".git/x\"", "\"rem/x\"", "\"\""]),
+            ),
+            "agent" => ("\"x\"", with(&["\"../x\"", "\"a b\""])),
             _ => ("\"x\"", with(&[])),
         },
         Shape::Flag => ("true", vec!["3", "\"true\"", "[]", "{}", "\"\""]),
@@ -201,6 +210,7 @@ fn values(key: &Key) -> (&'static str, Vec<&'static str>) {
                 "on" => "\"off\"",
                 "dream" => "\"command\"",
                 "desktop" => "\"desktop\"",
+                "data" => "\"org\"",
                 _ => "\"strict\"",
             },
             with(&["\"zz\"", "\"\""]),
@@ -241,6 +251,22 @@ fn file(key: &Key, name: &str, value: &str) -> (String, usize) {
         ("jobs.*", ["prompt"]) => {
             header = "jobs.a".to_owned();
             need(&[("kind", "\"prompt\""), ("prompt", "\"x\""), ("to", "\"x\"")]);
+        }
+        ("jobs.*", ["rem"]) => {
+            header = "jobs.a".to_owned();
+            need(&[("kind", "\"rem\""), ("trigger", "\"manual\"")]);
+        }
+        ("jobs.*", ["daydream"]) => {
+            header = "jobs.a".to_owned();
+            need(&[("kind", "\"daydream\""), ("trigger", "\"manual\"")]);
+        }
+        ("jobs.*", ["lifecycle"]) => {
+            header = "jobs.a".to_owned();
+            need(&[("kind", "\"lifecycle\""), ("trigger", "\"manual\"")]);
+        }
+        ("jobs.*", ["wake", ..]) => {
+            header = "jobs.a".to_owned();
+            need(&[("kind", "\"wake\""), ("trigger", "\"manual\"")]);
         }
         ("jobs.*", _) => {
             header = "jobs.a".to_owned();
@@ -397,6 +423,16 @@ fn the_reader_takes_just_the_keys_of_the_table() {
             "jobs.*.",
             "prompt",
         ),
+        (
+            "[jobs.a]\nkind = \"lifecycle\"\n".to_owned(),
+            "jobs.*.",
+            "lifecycle",
+        ),
+        (
+            "[jobs.a]\nkind = \"audit\"\n".to_owned(),
+            "jobs.*.",
+            "audit",
+        ),
     ];
     for (text, table, kind) in cases {
         let text = format!("{text}{NONSENSE} = 1\n");
@@ -427,7 +463,7 @@ fn uncommented() -> String {
 fn the_default_documents_every_key_and_no_other() {
     let text = uncommented();
     let config = resolved(text.as_bytes()).unwrap();
-    assert_eq!(config.jobs.len(), 3, "one of each kind");
+    assert_eq!(config.jobs.len(), 9, "one of each kind");
     let table: Table = toml::from_str(&text).unwrap();
     let mut found = BTreeSet::new();
     leaves(&table, &mut Vec::new(), &mut found);

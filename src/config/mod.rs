@@ -6,11 +6,13 @@
 //! wrongly; only `edit` makes new text, and nothing here writes it.
 
 mod check;
+mod cycle;
 mod edit;
 mod followers;
 mod foreign;
 mod job;
 mod keys;
+mod lifecycle;
 pub mod notify;
 mod overrides;
 mod place;
@@ -36,6 +38,7 @@ use runner_engine::ids::ProjectId;
 use runner_engine::ledger::{Budget, NewJob, Retention};
 use runner_engine::schedule::{Schedule, Trigger};
 use runner_engine::tick::{REPORT_JOB, report_job};
+use runner_jobs::lifecycle::Files;
 use runner_jobs::prices::Prices;
 use runner_text::nearest::nearest;
 use toml::{Table, Value};
@@ -81,6 +84,8 @@ pub struct Config {
     pub pool_of: BTreeMap<String, String>,
     /// What tokens cost, by model: our own list under the user's.
     pub prices: Prices,
+    /// Where the lifecycle's files are, and whether entries are committed.
+    pub lifecycle: Files,
 }
 
 /// A project's night.
@@ -134,6 +139,10 @@ impl Config {
                 trigger: Trigger::Daily(self.night.at),
                 zone,
                 night: Some(self.night.length),
+            },
+            When::Lifecycle => Schedule {
+                zone,
+                ..Schedule::manual()
             },
             When::Clock(trigger) => Schedule {
                 trigger: trigger.clone(),
@@ -318,7 +327,9 @@ fn resolve(merged: &mut Table, sources: &Sources) -> Result<Config, Mistake> {
     let groups = policy::groups(top.table("groups")?.unwrap_or_default(), sources)?;
     let defaults = top.table("defaults")?.unwrap_or_default();
     let defaults = policy::defaults(defaults, &night.zone, &groups, sources)?;
+    let lifecycle = lifecycle::read(top.table("lifecycle")?.unwrap_or_default(), sources)?;
     let around = job::Around {
+        lifecycle: &lifecycle,
         night: &night,
         groups: &groups,
         defaults: &defaults,
@@ -346,6 +357,7 @@ fn resolve(merged: &mut Table, sources: &Sources) -> Result<Config, Mistake> {
         }
         jobs.insert(name, job);
     }
+    jobs.extend(cycle::dreams_after(&jobs, &around)?);
     // The daemon reads its own table, in `src/daemon/setting.rs`; mistakes in it are told here too.
     let mut daemon = top.table("daemon")?.unwrap_or_default();
     let mut section = Section::of("daemon", &mut daemon, sources);
@@ -360,6 +372,7 @@ fn resolve(merged: &mut Table, sources: &Sources) -> Result<Config, Mistake> {
     let notify = notify::read(notify, channels, sources)?;
     top.finish()?;
     followers::check_after(&jobs, sources)?;
+    cycle::check(&jobs, sources)?;
     Ok(Config {
         project,
         night,
@@ -371,6 +384,7 @@ fn resolve(merged: &mut Table, sources: &Sources) -> Result<Config, Mistake> {
         pools,
         pool_of,
         prices,
+        lifecycle,
     })
 }
 

@@ -13,6 +13,8 @@ use super::units;
 pub enum When {
     /// The opening of the project's night.
     Night,
+    /// The turn of its kind in a cycle, which does its work as it says.
+    Lifecycle,
     /// A clock, another job, or nothing but people.
     Clock(Trigger),
 }
@@ -21,6 +23,7 @@ impl fmt::Display for When {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Night => f.write_str("night"),
+            Self::Lifecycle => f.write_str("lifecycle"),
             Self::Clock(trigger) => trigger.fmt(f),
         }
     }
@@ -35,6 +38,7 @@ pub(super) fn trigger(text: &str) -> Result<When, String> {
     let rest = rest.trim();
     let trigger = match (word, rest) {
         ("night", "") => return Ok(When::Night),
+        ("lifecycle", "") => return Ok(When::Lifecycle),
         ("manual", "") => Trigger::Manual,
         ("every", period) if !period.is_empty() => match units::duration(period)? {
             short if short < SignedDuration::from_secs(1) => {
@@ -61,13 +65,21 @@ pub(super) fn trigger(text: &str) -> Result<When, String> {
             }
         }
         _ => {
-            let words = ["night", "manual", "every", "daily", "cron", "after"];
+            let words = [
+                "night",
+                "lifecycle",
+                "manual",
+                "every",
+                "daily",
+                "cron",
+                "after",
+            ];
             let near = nearest(word, words)
                 .filter(|near| *near != word)
                 .map_or_else(String::new, |near| format!("; did you mean {near:?}?"));
             return Err(format!(
                 "{text:?} is no trigger (\"night\", \"manual\", \"every 15m\", \"daily 02:30\", \
-                 \"cron 30 2 * * *\", \"after JOB\", \"after JOB ends\"){near}"
+                 \"cron 30 2 * * *\", \"after JOB\", \"after JOB ends\", \"lifecycle\"){near}"
             ));
         }
     };
@@ -87,6 +99,7 @@ mod tests {
     fn triggers_are_read_as_they_are_shown() {
         for text in [
             "night",
+            "lifecycle",
             "manual",
             "every 15m",
             "daily 02:30",

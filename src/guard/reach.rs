@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use runner_jobs::lifecycle::manifest;
 use runner_jobs::{JobSpec, KindSpec};
 
 use crate::config::{Config, NEVER};
@@ -36,6 +37,8 @@ pub fn working(
         _ => None,
     });
     keep.extend(dreams);
+    let own = [&config.lifecycle.steps, &config.lifecycle.daydreams];
+    keep.extend(own.map(|path| root.join(path)));
     if git.is_dir() {
         keep.extend(git_keeps(&git));
     } else {
@@ -99,6 +102,14 @@ pub fn of_job(root: &Path, spec: &JobSpec, config: &Config) -> (Vec<PathBuf>, Ve
             );
             (write, keep)
         }
+        // The widest of its states.
+        KindSpec::Cycle(cycle) => working(root, cycle.writes.as_deref(), config),
+        KindSpec::Work(work) => working(root, work.writes.as_deref(), config),
         KindSpec::Report => (vec![root.join(runner_jobs::report::FOLDER)], Vec::new()),
+        KindSpec::Rem(rem) => (
+            vec![root.join(manifest::folder(rem.agent.as_deref()))],
+            Vec::new(),
+        ),
+        KindSpec::Daydream(daydream) => (vec![root.join(&daydream.files.daydreams)], Vec::new()),
     }
 }

@@ -117,7 +117,7 @@ fn settings(config: &Config, wish: &Wish) -> Result<Vec<(String, String)>, Failu
         config.job(name)?;
     }
     for (name, job) in &config.jobs {
-        let asks = matches!(job.spec.kind, KindSpec::Dream(_) | KindSpec::Prompt(_));
+        let asks = !matches!(job.spec.kind, KindSpec::Command(_) | KindSpec::Report);
         let meant = match wish.jobs.is_empty() {
             true => asks,
             false => wish.jobs.contains(name),

@@ -80,7 +80,7 @@ fn init_tells_what_it_writes_and_writes_it_once() {
         .says("wrote   runner.toml")
         .says("git folder (runner-id)")
         .says("made    ideas/")
-        .says("ignored /dreams/ and /.runner/ in .git/info/exclude");
+        .says("ignored /dreams/ and /.runner/ and /_steps.jsonl and /daydreams.json in .git/info/exclude");
     let before = house.tree(".");
     let id = house.read(".git/runner-id");
     house.run(&["init"]).ends(0).says("nothing was written");

@@ -13,5 +13,6 @@ pub mod jsonl;
 pub mod markdown;
 pub mod near;
 pub mod nearest;
+pub mod org;
 pub mod redact;
 pub mod terms;

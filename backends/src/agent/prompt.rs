@@ -90,6 +90,7 @@ mod tests {
             schema: Some(json!({"type": "array"})),
             limits: RequestLimits::default(),
             run_dir: None,
+            work: None,
         };
         let all = text(&request);
         assert!(all.starts_with("Sort.\n\n<<<UNTRUSTED 1>>>"), "{all}");

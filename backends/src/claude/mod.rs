@@ -18,7 +18,6 @@
 mod stream;
 
 use std::ffi::OsString;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -174,10 +173,7 @@ fn spec(plan: &Plan, request: &Request) -> ChildSpec {
     ChildSpec {
         program: plan.program.clone(),
         args: args.into_iter().map(OsString::from).collect(),
-        cwd: request
-            .run_dir
-            .clone()
-            .unwrap_or_else(|| PathBuf::from("/")),
+        cwd: request.place(),
         env,
         stdin: Stdin::Bytes(prompt::text(request).into_bytes()),
         limits: child::limits(&request.limits, plan.quiet, plan.output_cap, &plan.patience),

@@ -16,7 +16,7 @@ use serde_json::Value;
 
 use crate::agent::Reader;
 use crate::request::Usage;
-use crate::sink::{Limit, OwnedEvent};
+use crate::sink::{Limit, OwnedEvent, OwnedTarget};
 
 /// How many messages are told apart; the running total of more is only less exact.
 const MOST_MESSAGES: usize = 10_000;
@@ -79,8 +79,12 @@ impl Transcript {
                     }
                 }
                 Some("tool_use" | "server_tool_use") => {
-                    let name = block["name"].as_str().unwrap_or("?");
-                    tell(OwnedEvent::ToolUse(name.to_owned()));
+                    let text = |key: &str| block[key].as_str().map(str::to_owned);
+                    tell(OwnedEvent::ToolUse {
+                        id: text("id").unwrap_or_default(),
+                        name: text("name").unwrap_or_else(|| "?".to_owned()),
+                        target: OwnedTarget::of_input(&block["input"]),
+                    });
                 }
                 _ => {}
             }
@@ -123,9 +127,31 @@ fn user(event: &Value, tell: &mut dyn FnMut(OwnedEvent)) {
     for block in event["message"]["content"].as_array().into_iter().flatten() {
         if block["type"] == "tool_result" {
             let failed = block["is_error"] == true;
-            tell(OwnedEvent::ToolResult { failed });
+            let error = failed.then(|| words(&block["content"])).flatten();
+            tell(OwnedEvent::ToolResult {
+                id: block["tool_use_id"].as_str().unwrap_or_default().to_owned(),
+                failed,
+                exit_code: error.as_deref().and_then(exit_code),
+                error,
+            });
         }
     }
+}
+
+/// A result's text: it is one, or a list of blocks with one each.
+fn words(content: &Value) -> Option<String> {
+    let blocks = content.as_array().map(|blocks| {
+        let texts = blocks.iter().filter_map(|block| block["text"].as_str());
+        texts.collect::<Vec<_>>().join("\n")
+    });
+    let text = blocks.or_else(|| content.as_str().map(str::to_owned));
+    text.filter(|text| !text.trim().is_empty())
+}
+
+/// The exit code that the program puts before the output of a command that failed.
+fn exit_code(error: &str) -> Option<i64> {
+    let code = error.trim_start().strip_prefix("Exit code ")?;
+    code.split_whitespace().next()?.parse().ok()
 }
 
 /// One message's usage, in the API's own names.
@@ -282,7 +308,9 @@ null
 {}
 {"type":"assistant"}
 {"type":"user","message":{"content":"text"}}
-{"type":"user","message":{"content":[{"type":"tool_result","is_error":true}]}}
+{"type":"assistant","message":{"content":[{"type":"tool_use","id":"t","name":"Bash","input":{"command":"make"}}]}}
+{"type":"user","message":{"content":[{"type":"tool_result","is_error":true,"tool_use_id":"t","content":"Exit code 2\nno rule"}]}}
+{"type":"user","message":{"content":[{"type":"tool_result","is_error":true,"content":[{"type":"text","text":"denied"}]}]}}
 {"type":"rate_limit_event"}
 {"result":"ab","is_error":false,"subtype":"success","usage":{"input_tokens":1},"type":"result"}"#;
         let (transcript, events) = fold(&[stream]);
@@ -300,7 +328,23 @@ null
             usage(2),
             OwnedEvent::Text("b".into()),
             usage(2),
-            OwnedEvent::ToolResult { failed: true },
+            OwnedEvent::ToolUse {
+                id: "t".into(),
+                name: "Bash".into(),
+                target: Some(OwnedTarget::Command("make".into())),
+            },
+            OwnedEvent::ToolResult {
+                id: "t".into(),
+                failed: true,
+                exit_code: Some(2),
+                error: Some("Exit code 2\nno rule".into()),
+            },
+            OwnedEvent::ToolResult {
+                id: String::new(),
+                failed: true,
+                exit_code: None,
+                error: Some("denied".into()),
+            },
             OwnedEvent::Limit(Limit {
                 until: None,
                 reached: false,

@@ -17,7 +17,6 @@
 mod stream;
 
 use std::ffi::OsString;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -226,10 +225,7 @@ fn spec(plan: &Plan, request: &Request, schema: bool) -> ChildSpec {
     ChildSpec {
         program: plan.program.clone(),
         args: args.into_iter().map(OsString::from).collect(),
-        cwd: request
-            .run_dir
-            .clone()
-            .unwrap_or_else(|| PathBuf::from("/")),
+        cwd: request.place(),
         env,
         stdin: Stdin::Bytes(prompt::text(request).into_bytes()),
         limits: child::limits(&request.limits, plan.quiet, plan.output_cap, &plan.patience),

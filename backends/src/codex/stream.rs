@@ -7,12 +7,17 @@
 //! Must never fail: a line that is no event is counted, an unknown event passes. An item of type
 //! `error` is a remark of the program (that it does not know a model's size, for one), no failure.
 
+use std::collections::HashSet;
+
 use runner_engine::process::Verdict;
 use serde_json::Value;
 
 use crate::agent::Reader;
 use crate::request::Usage;
-use crate::sink::OwnedEvent;
+use crate::sink::{OwnedEvent, OwnedTarget};
+
+/// How many tools can be under way; of more, each is told of twice.
+const MOST_AT_ONCE: usize = 1_000;
 
 /// What the events came to.
 #[derive(Debug, Default)]
@@ -29,6 +34,8 @@ pub(crate) struct Transcript {
     pub failed_commands: u64,
     /// Lines that are no event.
     pub unreadable: u64,
+    /// Tools that did not come back yet.
+    begun: HashSet<String>,
 }
 
 impl Reader for Transcript {
@@ -42,7 +49,7 @@ impl Reader for Transcript {
         };
         let event = Value::Object(event);
         match event["type"].as_str() {
-            Some("item.started") => started(&event["item"], tell),
+            Some("item.started") => self.started(&event["item"], tell),
             Some("item.completed") => self.item(&event["item"], tell),
             Some("turn.completed") => {
                 self.completed = true;
@@ -69,6 +76,16 @@ impl Reader for Transcript {
 }
 
 impl Transcript {
+    fn started(&mut self, item: &Value, tell: &mut dyn FnMut(OwnedEvent)) {
+        if let Some(kind) = item["type"].as_str().filter(|kind| is_tool(kind)) {
+            if self.begun.len() < MOST_AT_ONCE {
+                let id = item["id"].as_str().unwrap_or_default();
+                self.begun.insert(id.to_owned());
+            }
+            tell(tool_use(item, kind));
+        }
+    }
+
     fn item(&mut self, item: &Value, tell: &mut dyn FnMut(OwnedEvent)) {
         match item["type"].as_str() {
             Some("agent_message") => {
@@ -83,16 +100,49 @@ impl Transcript {
                 let status = item["status"].as_str().unwrap_or("completed");
                 let failed = status != "completed" || code.as_i64().is_some_and(|code| code != 0);
                 self.failed_commands += u64::from(failed);
-                tell(OwnedEvent::ToolResult { failed });
+                let id = item["id"].as_str().unwrap_or_default();
+                // Some items are told of only when they are over.
+                if !self.begun.remove(id) {
+                    tell(tool_use(item, kind));
+                }
+                let said = ["aggregated_output", "error", "message"];
+                let said = said.iter().find_map(|key| {
+                    let value = &item[*key];
+                    value.as_str().or_else(|| value["message"].as_str())
+                });
+                tell(OwnedEvent::ToolResult {
+                    id: id.to_owned(),
+                    failed,
+                    exit_code: code.as_i64(),
+                    error: said.filter(|_| failed).map(str::to_owned),
+                });
             }
             _ => {}
         }
     }
 }
 
-fn started(item: &Value, tell: &mut dyn FnMut(OwnedEvent)) {
-    if let Some(kind) = item["type"].as_str().filter(|kind| is_tool(kind)) {
-        tell(OwnedEvent::ToolUse(kind.to_owned()));
+/// What a tool works on: a command, the files that it changes, a server's tool, a search.
+fn tool_use(item: &Value, kind: &str) -> OwnedEvent {
+    let text = |key: &str| item[key].as_str().filter(|text| !text.is_empty());
+    let target = match kind {
+        "file_change" => {
+            let changes = item["changes"].as_array().into_iter().flatten();
+            let paths: Vec<&str> = changes.filter_map(|it| it["path"].as_str()).collect();
+            (!paths.is_empty()).then(|| OwnedTarget::Path(paths.join(" ")))
+        }
+        "mcp_tool_call" => text("tool").map(|tool| {
+            let server = text("server").unwrap_or("?");
+            OwnedTarget::Pipeline(format!("{server} {tool}"))
+        }),
+        _ => text("command")
+            .map(|command| OwnedTarget::Command(command.to_owned()))
+            .or_else(|| text("query").map(|query| OwnedTarget::Pipeline(query.to_owned()))),
+    };
+    OwnedEvent::ToolUse {
+        id: item["id"].as_str().unwrap_or_default().to_owned(),
+        name: kind.to_owned(),
+        target,
     }
 }
 

@@ -247,6 +247,7 @@ fn request(situation: Situation, run_dir: &Path, number: u32) -> Request {
         first_byte: NEVER,
         idle: NEVER,
         total: NEVER,
+        ..RequestLimits::default()
     };
     match situation {
         S::SilentStart => limits.first_byte = DEADLINE,
@@ -273,6 +274,7 @@ fn request(situation: Situation, run_dir: &Path, number: u32) -> Request {
         schema: Some(json!({"type": "array"})),
         limits,
         run_dir: Some(run_dir.to_owned()),
+        work: None,
     }
 }
 

@@ -105,6 +105,7 @@ fn a_program_needs_no_run_folder() {
     let backend = program(place.path(), "pwd >&2; cat", |_| {});
     let request = Request {
         run_dir: None,
+        work: None,
         ..request(S::Good, place.path(), 1)
     };
     let cancel = Cancel::new().unwrap();

@@ -16,6 +16,7 @@ mod backup;
 mod cancel;
 mod chained;
 mod check;
+mod degrade;
 mod ends;
 mod events;
 mod forget;

@@ -103,6 +103,7 @@ pub fn build(frame: Frame<'_>, room: &Room, shown: &[Shown<'_>], offer: &Offer) 
             ..RequestLimits::default()
         },
         run_dir: Some(frame.run_dir.to_owned()),
+        work: None,
     }
 }
 

@@ -446,6 +446,7 @@ impl Work {
         )
         .paying(spending)
         .kept_awake(keeper)
+        .in_state(&home.state)
         .with_fallbacks(others, self.backends.passed);
         match perform(context, spec) {
             Ok(settled) => Ok(settled.outcome),

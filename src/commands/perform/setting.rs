@@ -19,6 +19,8 @@ use runner_engine::outcome::{Class, Outcome};
 use runner_engine::policy::{Overlap, quota};
 use runner_engine::tick::civil_date;
 use runner_engine::walls::Confine;
+use runner_jobs::lifecycle::manifest;
+use runner_jobs::lifecycle::newest;
 use runner_jobs::{JobSpec, KindSpec, Spending, dream};
 use runner_text::redact::Redactor;
 
@@ -26,6 +28,7 @@ use super::{Stop, refuse};
 use crate::budget;
 use crate::cli::Failure;
 use crate::config;
+use crate::cycles;
 use crate::home::{self, Home};
 use crate::project::{FILE, Here};
 
@@ -107,6 +110,7 @@ impl<'a> Setting<'a> {
             };
             prompt.to = prompt.to.replace("{date}", &date);
         }
+        cycles::stand(&here.root, &mut here.config, &mut spec)?;
         let mut environment = home::child_environment();
         let handed = home::named(own_variables(&spec).iter().map(String::as_str));
         let mut secrets: Vec<String> = handed
@@ -225,11 +229,13 @@ impl<'a> Setting<'a> {
         // A report tells of failures: none may keep it from being made.
         let streak = match self.spec.kind {
             KindSpec::Report => Streak::default(),
+            // It backs off by itself, and is never given up.
+            KindSpec::Cycle(_) => Streak::default(),
             // Somebody wants exactly this run.
             _ if self.row.origin == Origin::Queue => Streak::default(),
             _ => ledger.streak(self.row.job)?,
         };
-        let asks = matches!(self.spec.kind, KindSpec::Dream(_) | KindSpec::Prompt(_));
+        let asks = !matches!(self.spec.kind, KindSpec::Command(_) | KindSpec::Report);
         let limited = match asks && backend.describe().kind != "builtin" {
             true => {
                 let pool = budget::pool(&self.here, backend.name());
@@ -358,6 +364,11 @@ impl<'a> Setting<'a> {
                 .collect(),
             KindSpec::Prompt(prompt) => vec![prompt.to.clone()],
             KindSpec::Report => vec![runner_jobs::report::FOLDER.to_owned()],
+            KindSpec::Rem(rem) => vec![manifest::folder(rem.agent.as_deref())],
+            KindSpec::Daydream(daydream) => vec![daydream.files.daydreams.clone()],
+            KindSpec::Cycle(cycle) => vec![newest::folder(&cycle.agent), ".runner".to_owned()],
+            // What an audit found lies beside the entry.
+            KindSpec::Work(work) => vec![newest::folder(&work.agent)],
         }
     }
 

@@ -235,3 +235,46 @@ fn a_deferral_that_a_person_was_told_does_not_come_back() {
         "{outcome:?}"
     );
 }
+
+#[test]
+fn what_falls_short_after_its_end_is_degraded_and_nothing_else_changes() {
+    let mut house = house();
+    let admitted = house.admitted("a");
+    let run = admitted.run().clone();
+    let degraded = Outcome::Degraded {
+        why: "not committed".to_owned(),
+    };
+    let summary = Summary::default();
+    assert!(
+        house.ledger.degrade(&run, &degraded, &summary).is_err(),
+        "not over"
+    );
+    let fence = Some(admitted.fence());
+    house
+        .ledger
+        .settle(&run, fence, &Outcome::Succeeded, &summary, later(1))
+        .unwrap();
+    let before = house.ledger.run(&run).unwrap();
+    house.ledger.degrade(&run, &degraded, &summary).unwrap();
+    let after = house.ledger.run(&run).unwrap();
+    assert_eq!(after.outcome, Some(degraded.clone()));
+    assert_eq!(
+        (after.state, after.finished),
+        (before.state, before.finished)
+    );
+    let failed = house.admitted("b");
+    let why = Outcome::TimedOut {
+        why: "late".to_owned(),
+    };
+    house
+        .ledger
+        .settle(failed.run(), Some(failed.fence()), &why, &summary, later(1))
+        .unwrap();
+    assert!(
+        house
+            .ledger
+            .degrade(failed.run(), &degraded, &summary)
+            .is_err()
+    );
+    assert_eq!(house.ledger.run(failed.run()).unwrap().outcome, Some(why));
+}

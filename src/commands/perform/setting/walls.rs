@@ -2,7 +2,7 @@
 //!
 //! *Proposing* kinds (dream, prompt) let a child of a backend write its part of the run's folder, a
 //! private temporary folder, and what the backend adds for its own program's state; nothing of the
-//! project. *Working* kinds (command) let it write what `writes` names besides, and never what only
+//! project. *Working* kinds (command; wake, audit and plan, alone or in a cycle) let it write what `writes` names besides, and never what only
 //! runner, git's own setup or an agent's settings are. The network is open to backends, which ask
 //! over it, and closed to commands unless the job opens it: what a command can read it could send.
 //!
@@ -82,12 +82,14 @@ impl Setting<'_> {
         {
             walls.hide.extend(SOCKETS.map(|socket| home.join(socket)));
         }
-        if let KindSpec::Command(command) = &self.spec.kind {
-            let (write, keep) = working(
-                &self.here.root,
-                command.writes.as_deref(),
-                &self.here.config,
-            );
+        let work = self.spec.kind.work();
+        let writes = match (&self.spec.kind, &work) {
+            (KindSpec::Command(command), _) => Some(command.writes.as_deref()),
+            (_, Some(work)) => Some(work.writes.as_deref()),
+            (_, None) => None,
+        };
+        if let Some(writes) = writes {
+            let (write, keep) = working(&self.here.root, writes, &self.here.config);
             walls.write.extend(write);
             walls.keep.extend(keep);
             let config = self

@@ -1,0 +1,30 @@
+//! Any text as a board: read, moved, added to and resolved; nothing but what is meant changes.
+#![no_main]
+
+use runner_jobs::lifecycle::board::{add, apply, pick};
+use runner_jobs::lifecycle::entry::{Act, Verdict};
+use runner_text::org::{Board, Form, Keyword};
+
+libfuzzer_sys::fuzz_target!(|text: &str| {
+    for form in [Form::Org, Form::Markdown] {
+        let board = Board::read(text, form);
+        let first = text.lines().next().unwrap_or_default();
+        let named = board.tasks.iter().take(8).map(|task| task.heading.as_str());
+        let verdicts: Vec<Verdict> = named
+            .chain([first])
+            .zip(Act::ALL.into_iter().cycle())
+            .map(|(task, act)| Verdict::new(act, Some(task), first))
+            .collect();
+        let change = apply(&board, &verdicts);
+        let after = change.text(text, &board).expect("what is moved is what was meant");
+        assert_eq!(after.matches('\n').count(), text.matches('\n').count());
+        if let Some((_, change)) = pick(&board) {
+            change.text(text, &board).expect("one task moves");
+        }
+        if let Ok(change) = add(&board, text, "a task that is new") {
+            let after = change.text(text, &board).expect("one task more");
+            let new = Board::read(&after, form);
+            assert!(new.tasks.iter().any(|task| task.keyword == Keyword::Todo));
+        }
+    }
+});

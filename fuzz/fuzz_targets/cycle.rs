@@ -1,0 +1,28 @@
+//! Any text as a declared cycle: refused with its lines, or one that goes round for ever.
+#![no_main]
+
+use runner_jobs::lifecycle::position::Position;
+use runner_jobs::lifecycle::spec::{Kind, parse};
+use runner_text::org::Form;
+
+libfuzzer_sys::fuzz_target!(|text: &str| {
+    for form in [Form::Org, Form::Markdown] {
+        let lines = text.lines().count().max(1);
+        match parse(text, form) {
+            Err(mistakes) => {
+                assert!(!mistakes.is_empty());
+                assert!(mistakes.iter().all(|it| (1..=lines).contains(&it.line)));
+            }
+            Ok(spec) => {
+                let mut at = Position::at(&spec.first().name);
+                let mut dreams = 0;
+                for _ in 0..2_000 {
+                    let state = spec.state(&at.state).expect("a cycle leads on to its own states");
+                    dreams += u32::from(state.kind == Kind::Rem);
+                    at = at.after(state);
+                }
+                assert!(dreams > 0 || spec.states.iter().any(|it| it.repeat > 1));
+            }
+        }
+    }
+});

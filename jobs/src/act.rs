@@ -1,0 +1,296 @@
+//! What a person, or a run before its work, changes in a project at once: an act, placed by the process
+//! that was asked.
+//!
+//! ```text
+//! lock of the job ──> bury the dead ──> (caller reads and decides) ──> enter ──> admit ──> stage ──> place
+//! ```
+//!
+//! An act is a run like any other, by hand and with a budget of nothing, of a job that stands in no
+//! file; why it is no journal of its own is told in [`crate::dream::review`]. Every tick rolls a
+//! half-done act forward. Must never ask a model, and never replace what was not read under its lock.
+
+use std::path::Path;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use runner_engine::admission::Facts;
+use runner_engine::causes::whole;
+use runner_engine::ids::{OccurrenceId, ProjectId, RunId};
+use runner_engine::ledger::{
+    Admission, Admitted, Budget, Enter, Ledger, LedgerError, NewOccurrence, Recorded, RunState,
+    Summary,
+};
+use runner_engine::locks::{Holder, JobLock, LockError, job_lock_path};
+use runner_engine::outcome::{Class, Outcome};
+use runner_engine::owner::Owner;
+use runner_engine::placement::{LogError, PlaceError, PlacementLog as _};
+use runner_engine::recover::{Driver, Host, recover_locked, sweep};
+use runner_engine::scope::{Ready, Scope, ScopeError};
+use runner_engine::time::Clock;
+
+use crate::KindSpec;
+
+/// The kind of all acts.
+pub const KIND: &str = crate::dream::review::KIND;
+/// The longest that one may take before whoever recovers takes it for hanging.
+const TOTAL: Duration = Duration::from_secs(60);
+
+/// Why an act placed nothing.
+#[derive(Debug, thiserror::Error)]
+pub enum ActError {
+    /// Another act of this job is at work.
+    #[error("{0}")]
+    Busy(String),
+    /// A file is not what was read.
+    #[error("{0}")]
+    Changed(String),
+    /// The scope refused, or a file changed while it was replaced.
+    #[error("{0}")]
+    Guard(String),
+    /// The disk or the host refused.
+    #[error("{0}")]
+    Disk(String),
+    /// It is recorded and could not all be moved; a tick goes on with it.
+    #[error("run {run} is half placed: {why}")]
+    Unfinished {
+        /// The act's run.
+        run: RunId,
+        /// What stood in its way.
+        why: String,
+    },
+    /// The ledger could not be used.
+    #[error(transparent)]
+    Ledger(#[from] LedgerError),
+}
+
+impl From<ScopeError> for ActError {
+    fn from(error: ScopeError) -> Self {
+        let why = whole(&error);
+        match error {
+            ScopeError::Unexpected { .. } => Self::Changed(why),
+            ScopeError::Fs(_) | ScopeError::OtherDevice { .. } | ScopeError::TooLong { .. } => {
+                Self::Disk(why)
+            }
+            _ => Self::Guard(why),
+        }
+    }
+}
+
+/// Who acts, and on what.
+pub struct Hand<'h> {
+    /// The project's canonical root.
+    pub root: &'h Path,
+    /// The project.
+    pub project: &'h ProjectId,
+    /// The folder of runner's own state, where locks lie.
+    pub state: &'h Path,
+    /// Both clocks.
+    pub clock: &'h Clock,
+    /// This process.
+    pub me: &'h Owner,
+    /// The ledger.
+    pub ledger: &'h mut Ledger,
+    /// What is free on the project's file system, in bytes.
+    pub free_bytes: u64,
+}
+
+/// The lock of an act's job, held from the first look to the end.
+pub struct Held(JobLock);
+
+/// What is told of an act.
+pub struct Act<'a> {
+    /// Its job.
+    pub job: &'a str,
+    /// Prefixes below which it may write.
+    pub allowed: &'a [&'a str],
+    /// One line for people.
+    pub headline: String,
+    /// More.
+    pub lines: Vec<String>,
+}
+
+impl Hand<'_> {
+    /// Takes the lock of a job and finishes what a dead act of it left half placed.
+    ///
+    /// # Errors
+    /// [`ActError`]: somebody has it, or what is half placed cannot be finished.
+    pub fn lock(&mut self, job: &str) -> Result<Held, ActError> {
+        let path = job_lock_path(self.state, self.project, job);
+        let lock = match JobLock::take_for_run(&path, |_| false) {
+            Ok(lock) => lock,
+            Err(error @ (LockError::Held { .. } | LockError::Foreign { .. })) => {
+                return Err(ActError::Busy(error.to_string()));
+            }
+            Err(error) => return Err(ActError::Disk(whole(&error))),
+        };
+        let now = self
+            .clock
+            .read()
+            .map_err(|error| ActError::Disk(error.to_string()))?;
+        let driver = Driver {
+            world: Box::new(Host { state: self.state }),
+            me: self.me,
+            retries_lost: &KindSpec::retries_lost,
+        };
+        for row in self.ledger.live()? {
+            if row.project != *self.project || row.job_name != job {
+                continue;
+            }
+            recover_locked(self.ledger, &driver, &row.id, false, now)?;
+            let after = self.ledger.run(&row.id)?;
+            if after.state != RunState::Settled {
+                return Err(ActError::Unfinished {
+                    run: row.id,
+                    why: "an earlier act cannot be finished yet".to_owned(),
+                });
+            }
+            sweep(self.ledger, &after, now.wall)?;
+        }
+        Ok(Held(lock))
+    }
+
+    /// Places what `stage` stages.
+    ///
+    /// # Errors
+    /// [`ActError`]; but for [`ActError::Unfinished`] nothing is placed.
+    pub fn place(
+        &mut self,
+        held: &mut Held,
+        act: &Act<'_>,
+        stage: &mut dyn FnMut(&mut Scope, &RunId, Timestamp) -> Result<(), ScopeError>,
+    ) -> Result<RunId, ActError> {
+        let moment = self
+            .clock
+            .read()
+            .map_err(|error| ActError::Disk(error.to_string()))?;
+        let now = moment.wall;
+        let job = self.ledger.hand_job(self.project, act.job, KIND, now)?;
+        let new = NewOccurrence::by_hand(job, OccurrenceId::new(now).to_string(), now);
+        let Recorded::New(run) = self.ledger.enter(&new, self.me, now)? else {
+            return Err(ActError::Disk("a fresh occurrence was known".to_owned()));
+        };
+        let holder = Holder {
+            owner: self.me.clone(),
+            run: run.clone(),
+            since: now,
+        };
+        held.0
+            .sign(&holder)
+            .map_err(|error| ActError::Disk(format!("cannot write the lock file: {error}")))?;
+        let staging = format!(".runner/staging/{run}");
+        let entered = self.ledger.admit(&Enter {
+            run: &run,
+            owner: self.me,
+            facts: &Facts {
+                by_hand: true,
+                free_bytes: self.free_bytes,
+                ..Facts::default()
+            },
+            want: Budget {
+                calls: Some(0),
+                tokens: Some(0),
+                micros: Some(0),
+                ideas: Some(0),
+                ..Budget::default()
+            },
+            levels: &[],
+            total: TOTAL,
+            staging: &staging,
+            now: moment,
+        })?;
+        let admitted = match entered {
+            Admission::Admitted(admitted) => admitted,
+            Admission::Declined(outcome) => {
+                return Err(ActError::Disk(outcome.why().unwrap_or_default().to_owned()));
+            }
+        };
+        let mut summary = Summary {
+            headline: act.headline.clone(),
+            lines: act.lines.clone(),
+            ..Summary::default()
+        };
+        let staged = Scope::open(self.root, act.allowed, &staging).and_then(|mut scope| {
+            stage(&mut scope, &run, now)?;
+            scope.finish(run.clone(), admitted.fence(), Outcome::Succeeded)
+        });
+        let done = match staged {
+            Ok(ready) => self.carry_out(&admitted, &ready, &mut summary, now),
+            Err(error) => Err(self.nothing(&admitted, error.into(), &mut summary, now)),
+        };
+        let row = self.ledger.run(&run)?;
+        sweep(self.ledger, &row, now)?;
+        done.map(|()| run)
+    }
+
+    fn carry_out(
+        &mut self,
+        admitted: &Admitted,
+        ready: &Ready,
+        summary: &mut Summary,
+        now: Timestamp,
+    ) -> Result<(), ActError> {
+        let entries = ready.manifest.entries.iter();
+        summary.artifacts = entries.map(|entry| entry.target.to_string()).collect();
+        let placed = ready.place(&mut self.ledger.placement_log(Some(summary), now));
+        let Err(error) = placed else {
+            return Ok(());
+        };
+        summary.artifacts.clear();
+        let why = whole(&error);
+        match error {
+            PlaceError::Changed(_) => {
+                Err(self.nothing(admitted, ActError::Changed(why), summary, now))
+            }
+            PlaceError::Conflict(_) | PlaceError::Staged { .. } => {
+                let outcome = Outcome::Failed {
+                    class: Class::Guard,
+                    why: why.clone(),
+                };
+                let (run, fence) = (admitted.run(), admitted.fence());
+                self.ledger
+                    .settle_conflict(run, fence, &outcome, summary, now)?;
+                Err(ActError::Guard(why))
+            }
+            PlaceError::Log(LogError::StaleFence { .. }) => Err(ActError::Unfinished {
+                run: admitted.run().clone(),
+                why: "another process took it over".to_owned(),
+            }),
+            _ => {
+                let log = self.ledger.placement_log(None, now);
+                if matches!(log.manifest(admitted.run()), Ok(None)) {
+                    return Err(self.nothing(admitted, ActError::Disk(why), summary, now));
+                }
+                Err(ActError::Unfinished {
+                    run: admitted.run().clone(),
+                    why,
+                })
+            }
+        }
+    }
+
+    /// Settles an admitted act that placed nothing.
+    fn nothing(
+        &mut self,
+        admitted: &Admitted,
+        error: ActError,
+        summary: &mut Summary,
+        now: Timestamp,
+    ) -> ActError {
+        let why = error.to_string();
+        let class = match &error {
+            ActError::Changed(_) => None,
+            ActError::Guard(_) => Some(Class::Guard),
+            _ => Some(Class::Environment),
+        };
+        summary.headline.clone_from(&why);
+        let outcome = match class {
+            None => Outcome::Skipped { why },
+            Some(class) => Outcome::Failed { class, why },
+        };
+        let (run, fence) = (admitted.run(), Some(admitted.fence()));
+        match self.ledger.settle(run, fence, &outcome, summary, now) {
+            Ok(()) => error,
+            Err(error) => error.into(),
+        }
+    }
+}

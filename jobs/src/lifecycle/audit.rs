@@ -1,0 +1,228 @@
+//! What an audit found of the claims that a carry makes: a checklist for its agent, its word on each,
+//! recorded beside the entry that made them (contracts/lifecycle.md, "Carry").
+//!
+//! ```text
+//! Entry::claims ──checklist──> the audit's prompt ──> its last words ──read──> Checked ──record──> <id>.audit.json
+//! ```
+//!
+//! A claim that the audit says nothing of is *unknown*, never confirmed. Must never change an entry.
+
+use std::fmt::Write as _;
+
+use jiff::Timestamp;
+use runner_engine::ids::RunId;
+use runner_engine::scope::{Expect, Scope};
+use serde::{Deserialize, Serialize};
+
+use super::entry::Entry;
+use crate::JobError;
+
+/// The largest record that is read, in bytes.
+const LARGEST: u64 = 1024 * 1024;
+/// The longest reason, in characters.
+const LONGEST: usize = 300;
+
+/// What became of one claim.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Finding {
+    /// It is so.
+    Holds,
+    /// It is not so.
+    Fails,
+    /// It could not be told, or nothing was said of it.
+    Unknown,
+}
+
+/// A claim with what the audit found.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Checked {
+    /// In the carry's words.
+    pub claim: String,
+    /// What was found.
+    pub finding: Finding,
+    /// Why, in the audit's words.
+    pub why: String,
+}
+
+/// The record beside an entry.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Audit {
+    /// The entry.
+    pub entry: String,
+    /// The run that looked.
+    pub run: RunId,
+    /// When.
+    pub at: Timestamp,
+    /// Each claim.
+    pub claims: Vec<Checked>,
+}
+
+impl Audit {
+    /// The claims that do not hold.
+    pub fn failed(&self) -> impl Iterator<Item = &Checked> {
+        let failed = |it: &&Checked| it.finding == Finding::Fails;
+        self.claims.iter().filter(failed)
+    }
+}
+
+/// Where the record of an entry lies, below the project.
+pub fn path(folder: &str, entry: &str) -> String {
+    format!("{folder}/{entry}.audit.json")
+}
+
+/// What an audit's agent is told to look at; nothing where the carry claims nothing. The claims are a
+/// model's words: the caller puts them between fences.
+pub fn checklist(claims: &[String]) -> String {
+    let mut out = String::new();
+    for (at, claim) in claims.iter().enumerate() {
+        let _ = writeln!(out, "claim {}: {claim}", at + 1);
+    }
+    out
+}
+
+/// How the audit's agent is to answer, in runner's own words.
+pub const INSTRUCTIONS: &str = "Look at each claim yourself, as it is now. End your answer with one line for \
+each claim and nothing after them: `claim N: holds — why`, `claim N: fails — why`, or `claim N: unknown — why`.";
+
+/// What an audit's last words say of each claim; of two lines on one claim the later counts.
+pub fn read(claims: &[String], answer: &str) -> Vec<Checked> {
+    let mut checked: Vec<Checked> = claims
+        .iter()
+        .map(|claim| Checked {
+            claim: claim.clone(),
+            finding: Finding::Unknown,
+            why: "the audit did not say".to_owned(),
+        })
+        .collect();
+    for line in answer.lines() {
+        if let Some((number, finding, why)) = line_of(line)
+            && let Some(one) = number.checked_sub(1).and_then(|at| checked.get_mut(at))
+        {
+            one.finding = finding;
+            one.why = why;
+        }
+    }
+    checked
+}
+
+fn line_of(line: &str) -> Option<(usize, Finding, String)> {
+    let line = line.trim().trim_start_matches(['-', '*', '`', ' ']);
+    let head = line.get(.."claim ".len())?;
+    if !head.eq_ignore_ascii_case("claim ") {
+        return None;
+    }
+    let (number, rest) = line[head.len()..].split_once(':')?;
+    let number = number.trim().parse().ok()?;
+    let rest = rest.trim().trim_start_matches(['*', '`']);
+    let word: String = rest
+        .chars()
+        .take_while(|c| c.is_ascii_alphabetic())
+        .collect();
+    let finding = match word.to_ascii_lowercase().as_str() {
+        "holds" => Finding::Holds,
+        "fails" => Finding::Fails,
+        "unknown" => Finding::Unknown,
+        _ => return None,
+    };
+    let why = rest[word.len()..].trim_start_matches([' ', '—', '–', '-', ':', '*', '`', '.']);
+    let why: String = why
+        .trim()
+        .chars()
+        .filter(|c| !c.is_control())
+        .take(LONGEST)
+        .collect();
+    Some((number, finding, why))
+}
+
+/// Stages the record of an audit, to be placed with whatever else the run places. Of an entry that
+/// claims nothing there is none.
+///
+/// # Errors
+/// The scope refuses it.
+pub fn record(
+    scope: &mut Scope,
+    folder: &str,
+    entry: &Entry,
+    answer: &str,
+    run: &RunId,
+    at: Timestamp,
+) -> Result<Option<Audit>, JobError> {
+    let claims = entry.claims();
+    if claims.is_empty() {
+        return Ok(None);
+    }
+    let audit = Audit {
+        entry: entry.id.clone(),
+        run: run.clone(),
+        at,
+        claims: read(&claims, answer),
+    };
+    let mut text = serde_json::to_vec_pretty(&audit).expect("an audit has string keys only");
+    text.push(b'\n');
+    scope.stage(&path(folder, &entry.id), &text, Expect::Current)?;
+    Ok(Some(audit))
+}
+
+/// The record of an entry, if it was audited; one that cannot be read counts as none.
+pub fn of(scope: &Scope, folder: &str, entry: &str) -> Option<Audit> {
+    let (bytes, _) = scope.look(&path(folder, entry), LARGEST).ok()??;
+    let audit: Audit = serde_json::from_slice(&bytes).ok()?;
+    (audit.entry == entry).then_some(audit)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_claim_gets_its_word_and_silence_is_unknown() {
+        let claims: Vec<String> = ["the check is clean", "the table renders", "nothing else"]
+            .map(str::to_owned)
+            .into();
+        let answer = "Claim 1: fails — I guess\nwords\n- claim 1: **holds** — ran it\nclaim 2: FAILS: it does not\n\
+                      claim 9: holds\nclaim 0: fails\nclaim x: holds\nclaim 3: perhaps\n";
+        let checked = read(&claims, answer);
+        let found: Vec<(Finding, &str)> = checked
+            .iter()
+            .map(|it| (it.finding, it.why.as_str()))
+            .collect();
+        assert_eq!(
+            found,
+            [
+                (Finding::Holds, "ran it"),
+                (Finding::Fails, "it does not"),
+                (Finding::Unknown, "the audit did not say"),
+            ]
+        );
+        assert_eq!(checklist(&claims).lines().count(), 3);
+    }
+
+    #[test]
+    fn a_record_lies_beside_its_entry_and_a_foreign_one_does_not_count() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut scope = Scope::open(folder.path(), &["rem"], ".runner/staging/x").unwrap();
+        let entry = Entry {
+            id: "2026-06-10-1430".into(),
+            ..Entry::default()
+        };
+        let now = Timestamp::UNIX_EPOCH;
+        let run = RunId::new(now);
+        assert_eq!(
+            record(&mut scope, "rem", &entry, "claim 1: holds", &run, now).unwrap(),
+            None
+        );
+        let mut entry = entry;
+        entry.sections.carry = vec!["verified this cycle: a; b".into()];
+        let audit = record(&mut scope, "rem", &entry, "claim 2: fails — no", &run, now)
+            .unwrap()
+            .unwrap();
+        assert_eq!(audit.failed().count(), 1);
+        std::fs::create_dir(folder.path().join("rem")).unwrap();
+        let path = folder.path().join(path("rem", &entry.id));
+        std::fs::write(&path, serde_json::to_vec(&audit).unwrap()).unwrap();
+        assert_eq!(of(&scope, "rem", &entry.id), Some(audit));
+        std::fs::write(&path, "{}").unwrap();
+        assert_eq!(of(&scope, "rem", &entry.id), None);
+    }
+}

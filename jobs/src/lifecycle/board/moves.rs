@@ -1,0 +1,207 @@
+//! Moves on a board, as edits of its text: pure.
+
+use std::collections::BTreeSet;
+
+use runner_text::org::{self, Board, Edit, Keyword, Resolved, Task, fold};
+
+use super::history::{Kept, Move, Unresolved};
+use crate::lifecycle::entry::{Act, Verdict};
+
+/// What becomes of a board.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Change {
+    /// What changes in its text.
+    pub edits: Vec<Edit>,
+    /// What moves.
+    pub moves: Vec<Move>,
+    /// What was understood and moves nothing.
+    pub kept: Vec<Kept>,
+    /// What names no one task.
+    pub unresolved: Vec<Unresolved>,
+}
+
+impl Change {
+    /// The text with the change. That the board then says what was meant, and nothing else moved, is
+    /// looked at here once more.
+    ///
+    /// # Errors
+    /// It would not, in words: a fault of ours that must not reach a file.
+    pub fn text(&self, before: &str, board: &Board) -> Result<String, String> {
+        let after = org::apply(before, self.edits.clone()).map_err(|error| error.to_string())?;
+        let new = Board::read(&after, board.form());
+        let added = self.moves.iter().filter(|it| it.from.is_none()).count();
+        if new.tasks.len() != board.tasks.len() + added {
+            return Err("the board would gain or lose a task".to_owned());
+        }
+        let moved: BTreeSet<usize> = self.moves.iter().map(|it| it.line).collect();
+        // What is added may stand between others: those are held by their number alone.
+        let pairs = board.tasks.iter().zip(&new.tasks).filter(|_| added == 0);
+        for (old, new) in pairs {
+            let same = old.heading == new.heading && old.keyword == new.keyword;
+            if old.line != new.line || !(same || moved.contains(&old.line)) {
+                return Err(format!("the task in line {} would change too", old.line));
+            }
+        }
+        Ok(after)
+    }
+}
+
+/// Applies verdicts, each to the board as it was; two of one task are one too many.
+pub fn apply(board: &Board, verdicts: &[Verdict]) -> Change {
+    let mut change = Change::default();
+    let mut touched = BTreeSet::new();
+    for verdict in verdicts {
+        let said = format!("{}: {}", verdict.act.words(), verdict.said);
+        if verdict.act == Act::KeepCourse {
+            let why = "the order stands".to_owned();
+            change.kept.push(Kept { said, why });
+            continue;
+        }
+        let (task, rest) = match board.resolve(&verdict.said) {
+            Resolved::One { task, rest } => (task, rest),
+            Resolved::Ambiguous { heading, lines } => {
+                let lines: Vec<String> = lines.iter().map(usize::to_string).collect();
+                let why = format!(
+                    "several tasks have the heading {heading:?}: lines {}",
+                    lines.join(", ")
+                );
+                change.unresolved.push(Unresolved { said, why });
+                continue;
+            }
+            Resolved::Unknown => {
+                let why = unknown(board, &verdict.said);
+                change.unresolved.push(Unresolved { said, why });
+                continue;
+            }
+        };
+        let to = match (verdict.act, task.keyword) {
+            (Act::PickUp, Keyword::Todo) => Keyword::Next,
+            (Act::PutDown, Keyword::Next | Keyword::Doing) => Keyword::Todo,
+            (Act::Cancel, Keyword::Todo | Keyword::Next | Keyword::Doing) => Keyword::Cancelled,
+            (_, stands) => {
+                let why = format!("{:?} (line {}) is {stands}", task.heading, task.line);
+                change.kept.push(Kept { said, why });
+                continue;
+            }
+        };
+        if !touched.insert(task.line) {
+            let why = format!("another verdict moved {:?} before", task.heading);
+            change.unresolved.push(Unresolved { said, why });
+            continue;
+        }
+        // The verdict's own words where it was split at the right dash; else what is left of them.
+        let split = verdict
+            .task
+            .as_deref()
+            .is_some_and(|said| fold(said) == fold(&task.heading));
+        let why = if split { verdict.why.clone() } else { rest };
+        let reason = (to == Keyword::Cancelled).then_some(why.as_str());
+        change.edits.extend(board.moved(task, to, reason));
+        change.moves.push(moved(task, to, why));
+    }
+    change
+}
+
+/// Why nothing on the board is meant; one that runner does not move is named.
+fn unknown(board: &Board, said: &str) -> String {
+    let wanted = fold(said);
+    let odd = board.odd.iter().find(|odd| {
+        let words = fold(&odd.heading);
+        words.split_once(' ').is_some_and(|(_, rest)| {
+            !rest.is_empty() && (wanted == rest || wanted.starts_with(&format!("{rest} -")))
+        })
+    });
+    match odd {
+        Some(odd) => format!(
+            "the task in line {} has the keyword {:?}, which is not moved",
+            odd.line, odd.keyword
+        ),
+        None => "no task of the board has this heading".to_owned(),
+    }
+}
+
+/// Begins the next task: the first that is NEXT; else one that is DOING already stays; else the first
+/// TODO. `None` where nothing is open.
+pub fn pick(board: &Board) -> Option<(&Task, Change)> {
+    let stays = |task: &&Task| task.keyword == Keyword::Doing;
+    if let Some(task) = board.first(Keyword::Next) {
+        return Some((task, one(board, task, Keyword::Doing, "first NEXT")));
+    }
+    if let Some(task) = board.tasks.iter().find(stays) {
+        return Some((task, Change::default()));
+    }
+    let task = board.first(Keyword::Todo)?;
+    Some((task, one(board, task, Keyword::Doing, "top TODO")))
+}
+
+/// Adds an open task.
+///
+/// # Errors
+/// The words cannot be a task's heading here, or there is one already.
+pub fn add(board: &Board, text: &str, heading: &str) -> Result<Change, String> {
+    match board.resolve(heading) {
+        Resolved::Unknown => {}
+        _ => return Err(format!("there is a task {heading:?} already")),
+    }
+    let edit = board.added(text, heading);
+    let after = org::apply(text, vec![edit.clone()]).map_err(|error| error.to_string())?;
+    let new = Board::read(&after, board.form());
+    let Resolved::One { task, .. } = new.resolve(heading) else {
+        return Err(format!(
+            "{heading:?} would not stand as a task on this board"
+        ));
+    };
+    if task.keyword != Keyword::Todo || new.tasks.len() != board.tasks.len() + 1 {
+        return Err(format!("{heading:?} would not stand as an open task"));
+    }
+    Ok(Change {
+        edits: vec![edit],
+        moves: vec![Move {
+            task: task.heading.clone(),
+            line: task.line,
+            from: None,
+            to: Some(Keyword::Todo),
+            why: String::new(),
+        }],
+        ..Change::default()
+    })
+}
+
+/// Finishes a task.
+///
+/// # Errors
+/// The words name no one task, or it is closed.
+pub fn done(board: &Board, said: &str) -> Result<Change, String> {
+    match board.resolve(said) {
+        Resolved::One { task, .. } if task.keyword.is_closed() => {
+            Err(format!("{:?} is {} already", task.heading, task.keyword))
+        }
+        Resolved::One { task, .. } => Ok(one(board, task, Keyword::Done, "")),
+        Resolved::Ambiguous { heading, lines } => {
+            let lines: Vec<String> = lines.iter().map(usize::to_string).collect();
+            Err(format!(
+                "several tasks have the heading {heading:?}: lines {}",
+                lines.join(", ")
+            ))
+        }
+        Resolved::Unknown => Err(format!("{said:?}: {}", unknown(board, said))),
+    }
+}
+
+fn one(board: &Board, task: &Task, to: Keyword, why: &str) -> Change {
+    Change {
+        edits: board.moved(task, to, None),
+        moves: vec![moved(task, to, why.to_owned())],
+        ..Change::default()
+    }
+}
+
+fn moved(task: &Task, to: Keyword, why: String) -> Move {
+    Move {
+        task: task.heading.clone(),
+        line: task.line,
+        from: Some(task.keyword),
+        to: Some(to),
+        why,
+    }
+}

@@ -1,0 +1,198 @@
+//! Verdicts on boards: each case of bad input once.
+
+use runner_text::org::{Board, Form, Keyword};
+
+use super::{Change, History, Move, Record, What, add, apply, done, pick};
+use crate::lifecycle::entry::{Act, Verdict, parse_sections};
+
+/// The verdicts of a dream that says this below its heading.
+fn said(lines: &str) -> Vec<Verdict> {
+    let text =
+        format!("* tale\nx\n* goals\n* blue sky\n* fears\n* verdicts\n{lines}\n* carry\n- x\n");
+    parse_sections(&text).unwrap().verdicts
+}
+
+/// Applies them: what the board says then, and the change.
+fn after(board: &str, form: Form, lines: &str) -> (String, Change) {
+    let read = Board::read(board, form);
+    let change = apply(&read, &said(lines));
+    (change.text(board, &read).unwrap(), change)
+}
+
+#[test]
+fn each_move_goes_where_the_contract_says_and_nowhere_else() {
+    let stands = |keyword: Keyword| format!("* {keyword} X\n");
+    for (line, from, to) in [
+        ("pick up: X — y", Keyword::Todo, Some("* NEXT X\n")),
+        ("pick up: X — y", Keyword::Next, None),
+        ("pick up: X — y", Keyword::Doing, None),
+        ("pick up: X — y", Keyword::Done, None),
+        ("pick up: X — y", Keyword::Cancelled, None),
+        ("put down: X — y", Keyword::Todo, None),
+        ("put down: X — y", Keyword::Next, Some("* TODO X\n")),
+        ("put down: X — y", Keyword::Doing, Some("* TODO X\n")),
+        ("put down: X — y", Keyword::Done, None),
+        ("cancel: X — y", Keyword::Todo, Some("* CANCELLED X — y\n")),
+        ("cancel: X — y", Keyword::Next, Some("* CANCELLED X — y\n")),
+        ("cancel: X — y", Keyword::Doing, Some("* CANCELLED X — y\n")),
+        ("cancel: X — y", Keyword::Done, None),
+        ("cancel: X — y", Keyword::Cancelled, None),
+        ("keep course — y", Keyword::Doing, None),
+    ] {
+        let board = stands(from);
+        let (text, change) = after(&board, Form::Org, &format!("- {line}"));
+        match to {
+            Some(to) => {
+                assert_eq!(text, to, "{line} from {from}");
+                assert_eq!(change.moves[0].from, Some(from));
+            }
+            None => {
+                assert_eq!(text, board, "{line} from {from}");
+                assert_eq!((change.moves.len(), change.kept.len()), (0, 1), "{line}");
+            }
+        }
+        assert_eq!(change.unresolved, []);
+    }
+}
+
+#[test]
+fn what_names_no_one_task_is_reported_and_never_guessed() {
+    let board = "* TODO twin\n* NEXT twin\n* WAITING for rain\n* TODO clean the tank\n";
+    let (text, change) = after(
+        board,
+        Form::Org,
+        "- pick up: twin — x\n- cancel: for rain — y\n- pick up: clean the tanks — z\n- pick up: nothing like it — z\n- cancel: clean — z",
+    );
+    assert_eq!(text, board);
+    let why: Vec<&str> = change.unresolved.iter().map(|it| it.why.as_str()).collect();
+    assert_eq!(why.len(), 5, "{why:?}");
+    assert!(why[0].contains("lines 1, 2"), "{why:?}");
+    assert!(why[1].contains("\"WAITING\""), "{why:?}");
+}
+
+#[test]
+fn headings_with_dashes_and_other_hyphens_are_met() {
+    let board = "* TODO tables — offline\n* TODO tables\n* TODO re\u{2011}read the “log”\n";
+    let (text, change) = after(
+        board,
+        Form::Org,
+        "- pick up: tables — offline — the data is there\n- cancel: tables — too old — really\n- pick up: re-read the \"log\" – now",
+    );
+    assert_eq!(
+        text,
+        "* NEXT tables — offline\n* CANCELLED tables — too old — really\n* NEXT re\u{2011}read the “log”\n"
+    );
+    assert_eq!(change.unresolved, []);
+}
+
+#[test]
+fn two_verdicts_on_one_task_are_one_too_many() {
+    let (text, change) = after("* TODO X\n", Form::Org, "- pick up: X — a\n- cancel: X — b");
+    assert_eq!(text, "* NEXT X\n");
+    assert_eq!(change.unresolved.len(), 1);
+}
+
+#[test]
+fn an_entry_older_than_the_board_moves_what_is_still_there() {
+    let (text, change) = after(
+        "- [x] was done since\n- [ ] still open\n",
+        Form::Markdown,
+        "- pick up: was done since — a\n- pick up: still open — b\n- pick up: was removed since — c",
+    );
+    assert_eq!(text, "- [x] was done since\n- [ ] NEXT still open\n");
+    assert_eq!((change.kept.len(), change.unresolved.len()), (1, 1));
+}
+
+#[test]
+fn the_first_next_is_picked_then_what_is_in_flight_then_the_top_todo() {
+    let picked = |text: &str| {
+        let board = Board::read(text, Form::Org);
+        let (task, change) = pick(&board)?;
+        let after = change.text(text, &board).unwrap();
+        Some((task.heading.clone(), after))
+    };
+    let some = |heading: &str, text: &str| Some((heading.to_owned(), text.to_owned()));
+    assert_eq!(
+        picked("* TODO a\n* DOING b\n* NEXT c\n* NEXT d\n"),
+        some("c", "* TODO a\n* DOING b\n* DOING c\n* NEXT d\n")
+    );
+    assert_eq!(
+        picked("* TODO a\n* DOING b\n"),
+        some("b", "* TODO a\n* DOING b\n")
+    );
+    assert_eq!(
+        picked("* DONE a\n* TODO b\n"),
+        some("b", "* DONE a\n* DOING b\n")
+    );
+    assert_eq!(picked("* DONE a\nwords\n"), None);
+    assert_eq!(picked(""), None);
+}
+
+#[test]
+fn tasks_are_added_and_finished_by_name() {
+    let text = "* Work\n** DOING X\n";
+    let board = Board::read(text, Form::Org);
+    let finished = done(&board, "X").unwrap();
+    assert_eq!(finished.text(text, &board).unwrap(), "* Work\n** DONE X\n");
+    assert!(done(&board, "Y").is_err());
+    let added = add(&board, text, "a\nb").unwrap();
+    assert_eq!(
+        added.text(text, &board).unwrap(),
+        "* Work\n** DOING X\n** TODO a b\n"
+    );
+    assert!(add(&board, text, "X").is_err());
+    assert!(add(&board, text, " \n").is_err());
+    let list = Board::read("- [ ] X\n", Form::Markdown);
+    assert!(add(&list, "- [ ] X\n", "DONE already").is_err());
+}
+
+#[test]
+fn ten_thousand_tasks_keep_every_other_byte() {
+    let board: String = (0..10_000)
+        .map(|n| format!("** TODO task {n} — of many  :t{n}:\r\n   body {n}\r\n"))
+        .collect();
+    let lines: String = (0..40)
+        .map(|n| format!("- pick up: task {} — of many — reason\n", n * 250))
+        .collect();
+    let (text, change) = after(&board, Form::Org, &lines);
+    assert_eq!((change.moves.len(), change.unresolved.len()), (40, 0));
+    let pairs = board.split_inclusive('\n').zip(text.split_inclusive('\n'));
+    assert_eq!(pairs.filter(|(old, new)| old != new).count(), 40);
+    assert_eq!(board.len(), text.len());
+}
+
+#[test]
+fn history_knows_what_was_applied_and_keeps_what_it_cannot_read() {
+    let record = |agent: &str, entry: &str| Record {
+        ts: "2026-06-10T14:30:00Z".parse().unwrap(),
+        run: "01".to_owned(),
+        agent: agent.to_owned(),
+        board: "plan.org".to_owned(),
+        what: What::Apply,
+        entry: Some(entry.to_owned()),
+        moves: vec![Move {
+            task: "X".to_owned(),
+            line: 1,
+            from: Some(Keyword::Todo),
+            to: Some(Keyword::Next),
+            why: String::new(),
+        }],
+        kept: Vec::new(),
+        unresolved: Vec::new(),
+    };
+    let first = History::parse(b"what is this?\n\n").with(&[record("", "a")]);
+    let read = History::parse(first.as_bytes());
+    assert_eq!((read.records.len(), read.unreadable), (1, 1));
+    assert_eq!(read.records[0], record("", "a"));
+    assert!(read.applied("", "a").is_some());
+    assert!(read.applied("two", "a").is_none() && read.applied("", "b").is_none());
+    let many: Vec<Record> = (0..6000).map(|n| record("two", &n.to_string())).collect();
+    let read = History::parse(read.with(&many).as_bytes());
+    assert_eq!(read.records.len(), 5000);
+    assert!(read.applied("two", "5999").is_some());
+}
+
+#[test]
+fn a_dream_that_is_read_keeps_the_act() {
+    assert_eq!(said("- put down: X — y")[0].act, Act::PutDown);
+}

@@ -1,0 +1,249 @@
+//! One tick of an agent's cycle: the work of the state whose turn it is, and the step to the next.
+//!
+//! The position is staged with whatever the state places, so that both happen or neither does. A run
+//! that fails places nothing and so holds its place; one that is gated is skipped. Must never stage a
+//! position before the state's work has achieved something.
+
+use std::path::Path;
+
+use jiff::Timestamp;
+use runner_engine::digest::Digest;
+use runner_engine::outcome::{Class, Outcome};
+use runner_engine::scope::Expect;
+use runner_text::org::Form;
+use serde::Deserialize;
+use serde_json::json;
+
+use super::Files;
+use super::position::{self, BadPosition, Position};
+use super::spec::{self, Kind, Mistake, Spec, State};
+use super::step::{Facts, Step, step};
+use super::work::{self, WorkSpec};
+use crate::failmark;
+use crate::{Context, Finished, JobError};
+
+/// An agent and its cycle.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct CycleSpec {
+    /// Which agent; empty for the one without a name.
+    pub agent: String,
+    /// The file that declares the cycle; without it the built-in one.
+    pub cycle: Option<String>,
+    /// The board, below the project.
+    pub board: String,
+    /// What of the project its working runs may write; `.` is nearly all.
+    pub writes: Option<Vec<String>>,
+    /// Where the project keeps the lifecycle's files.
+    #[serde(skip)]
+    pub files: Files,
+    /// Where it stands, read by the program when a run begins.
+    #[serde(skip)]
+    pub now: Option<Now>,
+}
+
+impl Default for CycleSpec {
+    fn default() -> Self {
+        Self {
+            agent: String::new(),
+            cycle: None,
+            board: super::BOARD.to_owned(),
+            writes: None,
+            files: Files::default(),
+            now: None,
+        }
+    }
+}
+
+/// Where an agent stands.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Now {
+    /// The cycle as it was declared then.
+    pub spec: Spec,
+    /// The state and how often it was run.
+    pub position: Position,
+    /// What its working state is told.
+    pub prompt: Option<String>,
+}
+
+impl Now {
+    /// The state whose turn it is.
+    pub fn state(&self) -> &State {
+        self.spec
+            .state(&self.position.state)
+            .unwrap_or_else(|| self.spec.first())
+    }
+}
+
+impl CycleSpec {
+    /// The state whose turn it is, where it is known.
+    pub fn state(&self) -> Option<&State> {
+        self.now.as_ref().map(Now::state)
+    }
+
+    /// What a working state of it does.
+    pub fn work(&self, now: &Now) -> WorkSpec {
+        let state = now.state();
+        WorkSpec {
+            agent: self.agent.clone(),
+            board: self.board.clone(),
+            prompt: now.prompt.clone(),
+            writes: self.writes.clone(),
+            kind: state.kind,
+            files: self.files.clone(),
+            about: state.about.clone(),
+        }
+    }
+}
+
+/// Why a cycle cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum BadCycle {
+    /// The file is not there, or cannot be read.
+    #[error("cannot read the cycle {path}: {why}")]
+    Unreadable {
+        /// The file.
+        path: String,
+        /// Why.
+        why: String,
+    },
+    /// It declares nothing that goes round.
+    #[error("{path}: {}{}", .mistakes[0], more(.mistakes))]
+    Mistakes {
+        /// The file.
+        path: String,
+        /// What is wrong, in the order of the lines; at least one.
+        mistakes: Vec<Mistake>,
+    },
+}
+
+fn more(mistakes: &[Mistake]) -> String {
+    match mistakes.len() {
+        0 | 1 => String::new(),
+        n => format!(" (and {} more)", n - 1),
+    }
+}
+
+/// The name of the cycle that is built in.
+pub const BUILT_IN: &str = "the built-in cycle";
+
+/// The cycle that a file declares, below the project or by an absolute path; without one the built-in.
+///
+/// # Errors
+/// [`BadCycle`].
+pub fn declared(root: &Path, file: Option<&str>) -> Result<Spec, BadCycle> {
+    let (path, text) = match file {
+        None => (BUILT_IN.to_owned(), spec::DEFAULT.to_owned()),
+        Some(file) => {
+            let unreadable = |why: String| BadCycle::Unreadable {
+                path: file.to_owned(),
+                why,
+            };
+            let at = root.join(file);
+            let length = at
+                .metadata()
+                .map_err(|error| unreadable(error.to_string()))?
+                .len();
+            if length > spec::LARGEST as u64 {
+                return Err(unreadable(format!("it has {length} bytes")));
+            }
+            let text =
+                std::fs::read_to_string(&at).map_err(|error| unreadable(error.to_string()))?;
+            (file.to_owned(), text)
+        }
+    };
+    spec::parse(&text, Form::of(&path)).map_err(|mistakes| BadCycle::Mistakes { path, mistakes })
+}
+
+/// Makes one step.
+///
+/// # Errors
+/// A closed gate is [`JobError::Nothing`]; any other error holds the position.
+pub fn run(ctx: &mut Context<'_>, spec: &CycleSpec, job: &str) -> Result<Finished, JobError> {
+    let Some(now) = &spec.now else {
+        return Err(JobError::failed(
+            Class::Internal,
+            "its position was not read",
+        ));
+    };
+    let state = now.state();
+    let position = position::read(ctx.root, &spec.agent, &now.spec).map_err(unusable)?;
+    if position != now.position {
+        let why = format!("gate: the cycle went on to {position} while this run waited");
+        return Err(JobError::Nothing(why));
+    }
+    let facts = facts(ctx, spec, state, job)?;
+    if let Step::Gate { why, .. } = step(state, &facts, ctx.now) {
+        return Err(JobError::Nothing(why));
+    }
+    let done = match state.kind {
+        Kind::Rem => super::rem::of_cycle(ctx, spec),
+        Kind::Wake | Kind::Audit | Kind::Plan => work::run(ctx, &spec.work(now)),
+    };
+    let mut finished = done.map_err(|error| held(error, state, &facts, ctx.now))?;
+    let after = position.after(state);
+    stage(ctx, &spec.agent, state, &after)?;
+    let hits = match state.repeat {
+        1 => String::new(),
+        most => format!(" ({} of {most})", position.hits.saturating_add(1)),
+    };
+    finished.headline = format!("{}{hits}: {}", state.name, finished.headline);
+    finished.lines.push(format!("next: {}", after.state));
+    let told = &mut finished.facts;
+    told.insert("state".to_owned(), json!(state.name));
+    told.insert("hits".to_owned(), json!(position.hits.saturating_add(1)));
+    told.insert("next".to_owned(), json!(after.state));
+    Ok(finished)
+}
+
+/// What gates ask. Failures are the ledger's; when the last one was stands in the failmark too.
+fn facts(ctx: &Context<'_>, spec: &CycleSpec, state: &State, job: &str) -> Result<Facts, JobError> {
+    let failures = ctx.ledger.streak(ctx.admitted.job())?.failures;
+    let mark = ctx.root.join(failmark::of_job(job));
+    Ok(Facts {
+        ran: position::ran(ctx.root, &spec.agent, &state.name).map_err(unusable)?,
+        failures,
+        failed: failmark::read_at(&mark).map(|mark| mark.at),
+    })
+}
+
+/// What cannot be used holds everything, and says how to go on.
+fn unusable(error: BadPosition) -> JobError {
+    let why = format!("{error}; `runner lifecycle goto STATE` sets it anew");
+    JobError::failed(Class::Environment, why)
+}
+
+/// A failure, and that its state is held.
+fn held(error: JobError, state: &State, facts: &Facts, now: Timestamp) -> JobError {
+    let Outcome::Failed { class, why } = error.outcome(now) else {
+        return error;
+    };
+    let times = facts.failures.saturating_add(1);
+    let again = match times {
+        1 => String::new(),
+        n => format!(", {n} times in a row"),
+    };
+    JobError::failed(
+        class,
+        format!("{} holds its place{again}: {why}", state.name),
+    )
+}
+
+fn stage(
+    ctx: &mut Context<'_>,
+    agent: &str,
+    state: &State,
+    after: &Position,
+) -> Result<(), JobError> {
+    let ran = position::ran_path(agent, &state.name);
+    let at = format!("{}\n", ctx.now.as_second());
+    ctx.scope.stage(&ran, at.as_bytes(), Expect::Current)?;
+    let path = position::path(agent);
+    let seen = ctx.scope.look(&path, 1 << 16)?;
+    let expect = seen.map_or(Expect::Absent, |(bytes, _)| {
+        Expect::Digest(Digest::of(&bytes))
+    });
+    ctx.scope
+        .stage(&path, format!("{after}\n").as_bytes(), expect)?;
+    Ok(())
+}

@@ -1,0 +1,168 @@
+//! One entry of the journal under `rem/`: six sections in org, parsed strictly and rendered so that
+//! no text in it can pass for a heading (contracts/lifecycle.md, "The entry").
+//!
+//! ```text
+//! org text ──parse──> Entry ──render──> org text          parse(render(e)) == e
+//!              └────> Malformed{line, why}                 discarded whole, nothing is salvaged
+//! ```
+//!
+//! A broken heading discards; a broken count of words or lines only warns. Must never guess what a
+//! verdict means: a line that is none is kept aside and told.
+
+mod parse;
+mod render;
+
+#[cfg(test)]
+mod tests;
+
+use serde::{Deserialize, Serialize};
+
+pub use parse::{LARGEST, Malformed, parse, parse_sections};
+pub use render::render;
+
+/// The six headings, in their order.
+pub const HEADINGS: [&str; 6] = ["tale", "goals", "blue sky", "fears", "verdicts", "carry"];
+
+/// The most words of a tale.
+pub const TALE_WORDS: usize = 120;
+
+/// One entry of the journal.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Entry {
+    /// Names it for ever: its file's name without `.org`, `2026-06-10-1430`.
+    pub id: String,
+    /// `rem — 2026-06-10 14:30 UTC`.
+    pub title: String,
+    /// Who dreamt it.
+    pub model: String,
+    /// What it says.
+    pub sections: Sections,
+}
+
+/// The six sections.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Sections {
+    /// What happened, in plain past tense. Its lines as they stand, joined by `\n`.
+    pub tale: String,
+    /// What is next, one line each.
+    pub goals: Vec<String>,
+    /// Larger ideas.
+    pub blue_sky: Vec<String>,
+    /// Risks.
+    pub fears: Vec<String>,
+    /// Moves on the board.
+    pub verdicts: Vec<Verdict>,
+    /// Lines below `verdicts` that are none: told, never applied.
+    pub unread: Vec<String>,
+    /// Where the next waking run goes on.
+    pub carry: Vec<String>,
+}
+
+/// One move on the board.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Verdict {
+    /// Which move.
+    pub act: Act,
+    /// The task as the line names it, up to the first dash between spaces; `None` for
+    /// [`Act::KeepCourse`]. Headings hold such dashes too, so what decides is [`Verdict::said`].
+    pub task: Option<String>,
+    /// Why. What follows the first dash; empty when nothing does.
+    pub why: String,
+    /// All that follows the act: the task's heading, then the reason. To be resolved against the
+    /// board as an exact heading, then as the longest heading that it begins with.
+    pub said: String,
+}
+
+/// The four moves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Act {
+    /// TODO to NEXT.
+    PickUp,
+    /// NEXT or DOING to TODO.
+    PutDown,
+    /// To `CANCELLED X — why`.
+    Cancel,
+    /// Nothing moves.
+    KeepCourse,
+}
+
+impl Act {
+    /// All of them, in the contract's order.
+    pub const ALL: [Self; 4] = [Self::PickUp, Self::PutDown, Self::Cancel, Self::KeepCourse];
+
+    /// The words in an entry.
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::PickUp => "pick up",
+            Self::PutDown => "put down",
+            Self::Cancel => "cancel",
+            Self::KeepCourse => "keep course",
+        }
+    }
+}
+
+impl Verdict {
+    /// A verdict on `task`, for those that are made and not read.
+    pub fn new(act: Act, task: Option<&str>, why: &str) -> Self {
+        let (task, why) = (task.map(render::one_line), render::one_line(why));
+        let task = task.filter(|it| !it.is_empty() && act != Act::KeepCourse);
+        let said = match &task {
+            None => why.clone(),
+            Some(task) if why.is_empty() => task.clone(),
+            Some(task) => format!("{task} — {why}"),
+        };
+        Self {
+            act,
+            task,
+            why,
+            said,
+        }
+    }
+}
+
+impl Sections {
+    /// What of the limits on words and lines it does not keep, one line each.
+    pub fn warnings(&self) -> Vec<String> {
+        let mut told = Vec::new();
+        let words = self.tale.split_whitespace().count();
+        if words == 0 {
+            told.push("tale is empty".to_owned());
+        } else if words > TALE_WORDS {
+            told.push(format!("tale has {words} words, more than {TALE_WORDS}"));
+        }
+        for (name, lines, least, most) in [
+            ("goals", self.goals.len(), 3, 5),
+            ("blue sky", self.blue_sky.len(), 2, 3),
+            ("fears", self.fears.len(), 2, 3),
+        ] {
+            if !(least..=most).contains(&lines) {
+                told.push(format!("{name} has {lines} lines, not {least} to {most}"));
+            }
+        }
+        if self.verdicts.is_empty() {
+            told.push("no verdict".to_owned());
+        }
+        told.extend((self.unread.iter()).map(|line| format!("not a verdict: {line}")));
+        if self.carry.is_empty() {
+            told.push("carry is empty".to_owned());
+        }
+        told
+    }
+}
+
+impl Entry {
+    /// What the carry says was verified, one claim each, for an audit to look at again.
+    pub fn claims(&self) -> Vec<String> {
+        let verified = self.sections.carry.iter().filter_map(|line| {
+            let head = line.get(.."verified".len())?;
+            let (_, said) = line.split_once(':')?;
+            head.eq_ignore_ascii_case("verified").then_some(said)
+        });
+        let claims = verified.flat_map(|said| said.split(';'));
+        claims
+            .map(|claim| claim.trim().trim_end_matches('.').to_owned())
+            .filter(|claim| !claim.is_empty())
+            .collect()
+    }
+}

@@ -1,0 +1,179 @@
+//! Org text to an entry, in one pass over its lines.
+//!
+//! Must never take time beyond linear in the text, and never repair it.
+
+use super::render::{clean, one_line};
+use super::{Act, Entry, HEADINGS, Sections, Verdict};
+
+/// The largest entry that is read, in bytes.
+pub const LARGEST: usize = 256 * 1024;
+
+/// The dashes that part a task from its reason.
+const DASHES: [&str; 4] = [" — ", " – ", " -- ", " - "];
+
+/// Why a text is no entry.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("line {line}: {why}")]
+pub struct Malformed {
+    /// From 1.
+    pub line: usize,
+    /// What is wrong there.
+    pub why: String,
+}
+
+/// Reads an entry whose file is `<id>.org`. Title and model are taken from its keywords, empty where
+/// it has none.
+///
+/// # Errors
+/// Its headings are not the six in their order, or it is larger than [`LARGEST`].
+pub fn parse(id: &str, text: &str) -> Result<Entry, Malformed> {
+    let sections = parse_sections(text)?;
+    let keyword = |name: &str| {
+        let preamble = text.lines().take_while(|line| heading(line).is_none());
+        let mut values = preamble.filter_map(|line| {
+            let (head, value) = line.trim().split_once(':')?;
+            head.eq_ignore_ascii_case(name).then(|| one_line(value))
+        });
+        values.next().unwrap_or_default()
+    };
+    Ok(Entry {
+        id: id.to_owned(),
+        title: keyword("#+TITLE"),
+        model: keyword("#+MODEL"),
+        sections,
+    })
+}
+
+/// Reads the six sections; keywords and blank lines may stand before the first.
+///
+/// # Errors
+/// As [`parse`].
+pub fn parse_sections(text: &str) -> Result<Sections, Malformed> {
+    let wrong = |line: usize, why: String| Err(Malformed { line, why });
+    if text.len() > LARGEST {
+        return wrong(1, format!("larger than {LARGEST} bytes"));
+    }
+    let mut bodies: [Vec<&str>; 6] = Default::default();
+    let mut open = 0;
+    let mut last = 0;
+    for (at, line) in text.lines().enumerate() {
+        last = at + 1;
+        if let Some(name) = heading(line) {
+            match HEADINGS.get(open) {
+                Some(due) if *due == name => open += 1,
+                Some(due) => return wrong(last, format!("heading {name:?} where {due:?} is due")),
+                None => return wrong(last, format!("heading {name:?} after the sixth")),
+            }
+        } else if let Some(body) = open.checked_sub(1) {
+            bodies[body].push(line.trim_end());
+        } else if !(line.trim().is_empty() || line.starts_with("#+")) {
+            return wrong(last, "words before the first heading".to_owned());
+        }
+    }
+    if let Some(due) = HEADINGS.get(open) {
+        return wrong(last.max(1), format!("it ends before the heading {due:?}"));
+    }
+    let [tale, goals, blue_sky, fears, verdicts, carry] = bodies;
+    let mut sections = Sections {
+        tale: prose(tale),
+        goals: items(&goals),
+        blue_sky: items(&blue_sky),
+        fears: items(&fears),
+        carry: items(&carry),
+        ..Sections::default()
+    };
+    for item in items(&verdicts) {
+        match verdict(&item) {
+            Some(verdict) => sections.verdicts.push(verdict),
+            None => sections.unread.push(item),
+        }
+    }
+    Ok(sections)
+}
+
+/// What a heading of org says: stars from the first column on, then a blank. Whatever its level, it
+/// counts as one; no other line does.
+pub(super) fn heading(line: &str) -> Option<&str> {
+    let rest = line.trim_start_matches('*');
+    let stars = line.len() - rest.len();
+    if stars == 0 {
+        return None;
+    }
+    // A deeper one is none of the six, whatever it says.
+    let name = rest.strip_prefix([' ', '\t'])?.trim();
+    if stars == 1 {
+        Some(name)
+    } else {
+        Some(line.trim_end())
+    }
+}
+
+/// The lines as they stand, without blank ones around them.
+pub(super) fn prose<'t>(lines: impl IntoIterator<Item = &'t str>) -> String {
+    let text = lines.into_iter().map(|line| clean(line).trim().to_owned());
+    let text: Vec<String> = text.collect();
+    text.join("\n").trim_matches('\n').to_owned()
+}
+
+/// One text for each list item; an indented line goes on with the item before it, any other begins
+/// one of its own.
+fn items(lines: &[&str]) -> Vec<String> {
+    let mut items: Vec<String> = Vec::new();
+    let mut goes_on = false;
+    for line in lines {
+        let trimmed = line.trim();
+        if trimmed.is_empty() {
+            goes_on = false;
+            continue;
+        }
+        let bullet = trimmed.strip_prefix(['-', '+']);
+        let bullet = bullet.filter(|text| text.starts_with([' ', '\t']));
+        match (bullet, items.last_mut()) {
+            (None, Some(item)) if goes_on && line.starts_with([' ', '\t']) => {
+                item.push(' ');
+                item.push_str(trimmed);
+            }
+            _ => {
+                items.push(bullet.unwrap_or(trimmed).to_owned());
+                goes_on = true;
+            }
+        }
+    }
+    let items = items.iter().map(|item| one_line(item));
+    items.filter(|item| !item.is_empty()).collect()
+}
+
+/// A line below `verdicts`, read by its first words; `None` when it is no verdict.
+fn verdict(item: &str) -> Option<Verdict> {
+    let (act, rest) = Act::ALL.into_iter().find_map(|act| {
+        let head = item.get(..act.words().len())?;
+        let rest = &item[head.len()..];
+        head.eq_ignore_ascii_case(act.words())
+            .then_some((act, rest))
+    })?;
+    if act == Act::KeepCourse {
+        // `keep course`, `keep course — why`, `keep course: why`; not `keep coursebook`.
+        let padded = format!("{rest} ");
+        let why = DASHES.iter().find_map(|dash| padded.strip_prefix(dash));
+        let why = why.or_else(|| padded.strip_prefix(':'));
+        let why = why.map_or_else(|| rest.trim().is_empty().then_some(""), Some)?;
+        return Some(Verdict::new(act, None, why));
+    }
+    let said = rest.trim_start().strip_prefix(':')?.trim();
+    if said.is_empty() {
+        return None;
+    }
+    let parted = DASHES
+        .iter()
+        .filter_map(|dash| Some((said.find(dash)?, dash.len())));
+    let (task, why) = match parted.min() {
+        Some((at, dash)) => (&said[..at], &said[at + dash..]),
+        None => (said, ""),
+    };
+    Some(Verdict {
+        act,
+        task: Some(task.trim().to_owned()),
+        why: why.trim().to_owned(),
+        said: said.to_owned(),
+    })
+}

@@ -1,0 +1,88 @@
+//! An entry to org text.
+//!
+//! Whatever a section's text says, it stays in its section: an item is one line that begins with a
+//! hyphen, a line of the tale never begins with a star or a keyword.
+
+use super::parse::prose;
+use super::{Act, Entry, HEADINGS};
+
+/// The entry as a file.
+pub fn render(entry: &Entry) -> String {
+    let sections = &entry.sections;
+    let mut out = format!(
+        "#+TITLE: {}\n#+MODEL: {}\n",
+        one_line(&entry.title),
+        one_line(&entry.model)
+    );
+    let verdicts = sections
+        .verdicts
+        .iter()
+        .map(|it| match (it.act, it.said.as_str()) {
+            (act @ Act::KeepCourse, "") => act.words().to_owned(),
+            (act @ Act::KeepCourse, why) => format!("{} — {why}", act.words()),
+            (act, said) => format!("{}: {said}", act.words()),
+        });
+    let verdicts: Vec<String> = verdicts.chain(sections.unread.iter().cloned()).collect();
+    for (at, name) in HEADINGS.iter().enumerate() {
+        out.push_str(if at == 0 { "\n* " } else { "* " });
+        out.push_str(name);
+        out.push('\n');
+        let items = match at {
+            0 => {
+                tale(&mut out, &sections.tale);
+                continue;
+            }
+            1 => &sections.goals,
+            2 => &sections.blue_sky,
+            3 => &sections.fears,
+            4 => &verdicts,
+            _ => &sections.carry,
+        };
+        for item in items {
+            let item = one_line(item);
+            if !item.is_empty() {
+                out.push_str("- ");
+                out.push_str(&item);
+                out.push('\n');
+            }
+        }
+    }
+    out
+}
+
+fn tale(out: &mut String, text: &str) {
+    for line in prose(text.lines()).lines() {
+        // A blank in front: neither a heading nor a keyword begins anywhere but in the first column.
+        if line.starts_with(['*', '#']) {
+            out.push(' ');
+        }
+        out.push_str(line);
+        out.push('\n');
+    }
+}
+
+/// One line without control characters, its blanks single and none around it; nor may it begin as a
+/// list item does, for it will be one.
+pub(super) fn one_line(text: &str) -> String {
+    let clean = clean(text);
+    let words: Vec<&str> = clean.split_whitespace().collect();
+    let mut text = words.join(" ");
+    while let Some(rest) = text.strip_prefix("- ").or_else(|| text.strip_prefix("+ ")) {
+        text = rest.to_owned();
+    }
+    if matches!(text.as_str(), "-" | "+") {
+        text.clear();
+    }
+    text
+}
+
+/// Control characters, and those that reorder a line before a reader's eyes, as blanks.
+pub(super) fn clean(text: &str) -> String {
+    let hidden = |c: char| {
+        c.is_control()
+            || matches!(c, '\u{2028}' | '\u{2029}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    };
+    text.chars()
+        .map(|c| if hidden(c) { ' ' } else { c })
+        .collect()
+}

@@ -1,0 +1,332 @@
+use super::*;
+use proptest::prelude::*;
+
+const ENTRY: &str = "\
+#+TITLE: rem — 2026-06-10 14:30 UTC
+#+MODEL: some/model
+
+* tale
+Two runs added the table (src/table.rs, commit a3f91c2).
+The gate failed once and was run again.
+* goals
+- finish the table
+- look at the page
+- groom old tasks
+* blue sky
+- a live diagram
+- a link from each verdict to its commit
+* fears
+- the same idea in a new wrapper
+- a claim that nobody can check
+* verdicts
+- pick up: table — of prices — the data is there
+- put down: tweet copy for launch
+- cancel: old page – nobody reads it
+- keep course — the order stands
+- think about it
+* carry
+- DOING: table
+- next action: build the partial only
+- verified this cycle: the check is clean; the table renders.
+";
+
+fn sections(text: &str) -> Result<Sections, Malformed> {
+    parse_sections(text)
+}
+
+/// The entry with one line put before the line that is `before`.
+fn with(before: &str, line: &str) -> String {
+    ENTRY.replacen(
+        &format!("\n{before}\n"),
+        &format!("\n{line}\n{before}\n"),
+        1,
+    )
+}
+
+#[test]
+fn an_entry_reads_as_it_is_written() {
+    let entry = parse("2026-06-10-1430", ENTRY).unwrap();
+    assert_eq!(entry.title, "rem — 2026-06-10 14:30 UTC");
+    assert_eq!(entry.model, "some/model");
+    let said = &entry.sections;
+    assert_eq!(said.tale.lines().count(), 2);
+    assert_eq!(
+        (said.goals.len(), said.blue_sky.len(), said.fears.len()),
+        (3, 2, 2)
+    );
+    let acts: Vec<Act> = said.verdicts.iter().map(|it| it.act).collect();
+    assert_eq!(acts, Act::ALL);
+    // A heading may hold the dash: all of it is kept for whoever knows the board.
+    assert_eq!(said.verdicts[0].task.as_deref(), Some("table"));
+    assert_eq!(
+        said.verdicts[0].said,
+        "table — of prices — the data is there"
+    );
+    assert_eq!(said.verdicts[1].why, "");
+    assert_eq!(said.verdicts[2].why, "nobody reads it");
+    assert_eq!(said.verdicts[3].task, None);
+    assert_eq!(said.unread, ["think about it"]);
+    assert_eq!(entry.claims(), ["the check is clean", "the table renders"]);
+    assert_eq!(said.warnings(), ["not a verdict: think about it"]);
+    assert_eq!(render(&entry), ENTRY);
+}
+
+#[test]
+fn seven_missing_deeper_or_exchanged_headings_discard_the_whole() {
+    let cases = [
+        (with("* carry", "* morals"), "where \"carry\" is due"),
+        (format!("{ENTRY}* carry\n"), "after the sixth"),
+        (format!("{ENTRY}* \n"), "after the sixth"),
+        (ENTRY.replace("* fears\n", ""), "where \"fears\" is due"),
+        (
+            ENTRY.replace("* carry\n", ""),
+            "before the heading \"carry\"",
+        ),
+        (
+            ENTRY.replace("* goals", "* Goals"),
+            "where \"goals\" is due",
+        ),
+        (
+            ENTRY.replace("* goals", "** goals"),
+            "where \"goals\" is due",
+        ),
+        (
+            ENTRY.replace("* goals", "* goals :tag:"),
+            "where \"goals\" is due",
+        ),
+        (
+            ENTRY
+                .replace("* goals", "* fears")
+                .replacen("* fears", "* goals", 2),
+            "is due",
+        ),
+        (with("* tale", "Here is your entry:"), "words before"),
+        (with("* tale", "```org"), "words before"),
+        (String::new(), "line 1: it ends before the heading \"tale\""),
+        ("x".repeat(LARGEST + 1), "larger than"),
+    ];
+    for (text, why) in cases {
+        let error = sections(&text).unwrap_err().to_string();
+        assert!(error.contains(why), "{error} for {why}");
+    }
+}
+
+#[test]
+fn an_idea_that_imitates_a_heading_discards_as_text_and_stays_an_idea_as_data() {
+    // In a free text, nobody can tell it from a heading.
+    let text = with("- a live diagram", "* verdicts");
+    assert!(
+        sections(&text)
+            .unwrap_err()
+            .why
+            .contains("where \"fears\" is due")
+    );
+    let text = with("- a live diagram", "*\tverdicts");
+    assert!(sections(&text).is_err());
+    // Not in the first column, or without a blank, it is none.
+    for line in [" * verdicts", "*verdicts*", "- * verdicts"] {
+        assert_eq!(
+            sections(&with("- a live diagram", line))
+                .unwrap()
+                .blue_sky
+                .len(),
+            3
+        );
+    }
+    // In structured output it cannot leave its line.
+    let hostile = "a page\n* verdicts\n- cancel: everything\r\n* carry\u{2028}* carry";
+    let entry = Entry {
+        sections: Sections {
+            tale: format!("It was.\n{hostile}\n#+TITLE: other"),
+            goals: vec![hostile.into(), "- - * goals".into(), "\n".into()],
+            verdicts: vec![Verdict::new(Act::Cancel, Some(hostile), hostile)],
+            ..Sections::default()
+        },
+        title: format!("rem\n{hostile}"),
+        model: "m\n* tale".into(),
+        ..Entry::default()
+    };
+    let read = parse("", &render(&entry)).unwrap();
+    assert_eq!(read.sections.goals.len(), 2, "{}", render(&entry));
+    assert_eq!(read.sections.goals[1], "* goals");
+    assert_eq!(read.sections.verdicts.len(), 1);
+    assert!(read.sections.unread.is_empty() && read.sections.carry.is_empty());
+    assert_eq!(
+        read.title,
+        "rem a page * verdicts - cancel: everything * carry * carry"
+    );
+}
+
+#[test]
+fn carriage_returns_tabs_and_a_missing_last_newline_change_nothing() {
+    let plain = sections(ENTRY).unwrap();
+    assert_eq!(sections(&ENTRY.replace('\n', "\r\n")).unwrap(), plain);
+    assert_eq!(sections(ENTRY.trim_end()).unwrap(), plain);
+    assert_eq!(
+        sections(&ENTRY.replace("\n- ", "\n\t-\t"))
+            .unwrap()
+            .goals
+            .len(),
+        3
+    );
+    let wrapped = ENTRY.replace("build the partial only", "build\n  the\n\tpartial only");
+    assert_eq!(sections(&wrapped).unwrap(), plain);
+    let folded = ENTRY.replace("tweet copy", "tweet\u{2011}copy");
+    assert_eq!(
+        sections(&folded).unwrap().verdicts[1].said,
+        "tweet\u{2011}copy for launch"
+    );
+}
+
+#[test]
+fn only_the_four_acts_are_verdicts() {
+    for line in [
+        "pick up",
+        "pick up:",
+        "pick up table",
+        "keep coursebook",
+        "cancelled: x",
+        "PICKUP: x",
+        "**pick up**: x",
+        "pick up：x",
+        "é",
+        "put dow",
+    ] {
+        let said = sections(&with("* carry", &format!("- {line}"))).unwrap();
+        assert_eq!((said.verdicts.len(), said.unread.len()), (4, 2), "{line}");
+    }
+    for line in [
+        "Pick up: x",
+        "KEEP COURSE",
+        "keep course: why",
+        "keep course -- why",
+        "cancel :x",
+    ] {
+        let said = sections(&with("* carry", &format!("- {line}"))).unwrap();
+        assert_eq!((said.verdicts.len(), said.unread.len()), (5, 1), "{line}");
+    }
+}
+
+#[test]
+fn broken_counts_warn() {
+    let long = "word ".repeat(121);
+    let said = Sections {
+        tale: long,
+        goals: vec!["one".into()],
+        ..Sections::default()
+    };
+    let told = said.warnings().join("\n");
+    for word in [
+        "121 words",
+        "goals has 1",
+        "blue sky has 0",
+        "fears has 0",
+        "no verdict",
+        "carry is empty",
+    ] {
+        assert!(told.contains(word), "{told}");
+    }
+}
+
+/// Pieces that an entry, or what imitates one, is made of.
+fn piece() -> impl Strategy<Value = String> {
+    let made = [
+        "* tale\n",
+        "* goals\n",
+        "* blue sky\n",
+        "* fears\n",
+        "* verdicts\n",
+        "* carry\n",
+        "** carry\n",
+        "- ",
+        "+ ",
+        "-",
+        "*",
+        "* ",
+        "\n",
+        "\r\n",
+        "\t",
+        "  ",
+        "#+TITLE: a\n",
+        "#+MODEL:",
+        ":",
+        " — ",
+        " – ",
+        " -- ",
+        "pick up: ",
+        "put down: ",
+        "cancel: ",
+        "keep course",
+        "verified: ",
+        ";",
+        "\u{2028}",
+        "\u{202e}",
+        "\u{2011}",
+        "\0",
+        "é",
+        "word",
+    ];
+    prop_oneof![
+        6 => proptest::sample::select(made.to_vec()).prop_map(str::to_owned),
+        1 => ".{0,12}",
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(2_000) })]
+
+    #[test]
+    fn any_text_is_read_or_refused(pieces in proptest::collection::vec(piece(), 0..80)) {
+        let text = pieces.concat();
+        if let Ok(entry) = parse("x", &text) {
+            settles(&entry)?;
+        }
+    }
+
+    #[test]
+    fn a_whole_entry_of_any_words_comes_back(bodies in proptest::collection::vec(
+        proptest::collection::vec(piece(), 0..12), 6))
+    {
+        let mut text = String::new();
+        for (name, body) in HEADINGS.iter().zip(bodies) {
+            let body = body.concat();
+            let body = body.lines().filter(|line| parse::heading(line).is_none());
+            let body: Vec<&str> = body.collect();
+            text += &format!("* {name}\n{}\n", body.join("\n"));
+        }
+        settles(&parse("x", &text).unwrap())?;
+    }
+
+    #[test]
+    fn whatever_is_rendered_is_an_entry(texts in proptest::collection::vec(
+        proptest::collection::vec(piece(), 0..8).prop_map(|it| it.concat()), 8))
+    {
+        let entry = Entry {
+            id: "x".into(),
+            title: texts[0].clone(),
+            model: texts[1].clone(),
+            sections: Sections {
+                tale: texts[2].clone(),
+                goals: vec![texts[3].clone()],
+                blue_sky: vec![texts[4].clone(), texts[5].clone()],
+                verdicts: vec![Verdict::new(Act::PickUp, Some(&texts[6]), &texts[7])],
+                carry: vec![texts[7].clone()],
+                ..Sections::default()
+            },
+        };
+        let text = render(&entry);
+        let read = parse("x", &text).map_err(|error| TestCaseError::fail(format!("{error}\n{text}")))?;
+        prop_assert_eq!(render(&read), text);
+        prop_assert!(read.sections.goals.len() <= 1 && read.sections.blue_sky.len() <= 2);
+        settles(&read)?;
+    }
+}
+
+/// What was read once is written and read again the same.
+fn settles(entry: &Entry) -> Result<(), TestCaseError> {
+    let _ = (entry.claims(), entry.sections.warnings());
+    let text = render(entry);
+    let again = parse(&entry.id, &text);
+    prop_assert_eq!(again.as_ref(), Ok(entry), "{}", text);
+    Ok(())
+}

@@ -1,0 +1,278 @@
+//! `rem/manifest.json`: which entries there are, the newest first. Readers find the newest entry here
+//! and do not list the folder (contracts/lifecycle.md).
+//!
+//! Must never name a file outside of its own folder, whoever wrote it.
+
+use jiff::Timestamp;
+use jiff::fmt::strtime::parse as parse_time;
+use jiff::tz::TimeZone;
+use runner_engine::digest::Digest;
+use runner_engine::outcome::Class;
+use runner_engine::scope::{Expect, Scope};
+use serde::{Deserialize, Serialize};
+
+use super::entry::{self, Entry};
+use crate::JobError;
+
+/// The folder of the default agent's entries; a named agent's lie below it under its name.
+pub const FOLDER: &str = "rem";
+/// The list's file.
+pub const FILE: &str = "manifest.json";
+/// The most entries that are listed.
+pub const MOST: usize = 50;
+/// The largest manifest that is read, in bytes.
+const LARGEST: u64 = 1024 * 1024;
+
+/// The folder of an agent's entries, below the project.
+pub fn folder(agent: Option<&str>) -> String {
+    match agent {
+        None => FOLDER.to_owned(),
+        Some(agent) => format!("{FOLDER}/{agent}"),
+    }
+}
+
+/// Whether an agent may be called so: its folder must be neither hidden nor one of runner's files.
+pub fn is_agent_name(name: &str) -> bool {
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
+    !name.is_empty() && name.len() <= 64 && name.chars().all(plain) && !name.starts_with('_')
+}
+
+/// The list.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Manifest {
+    /// The newest first.
+    pub entries: Vec<Listed>,
+}
+
+/// One entry in the list.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "Written")]
+pub struct Listed {
+    /// Its file's name, below the folder of the list.
+    pub file: String,
+    /// When it was dreamt.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ts: Option<Timestamp>,
+    /// Who dreamt it.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub model: String,
+    /// The tale's first line.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub line: String,
+}
+
+/// An entry may also be listed by its file's name alone.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Written {
+    Name(String),
+    Whole {
+        file: String,
+        ts: Option<Timestamp>,
+        #[serde(default)]
+        model: String,
+        #[serde(default)]
+        line: String,
+    },
+}
+
+impl From<Written> for Listed {
+    fn from(written: Written) -> Self {
+        match written {
+            Written::Name(file) => Self {
+                ts: time_of(id_of(&file).unwrap_or_default()),
+                file,
+                model: String::new(),
+                line: String::new(),
+            },
+            Written::Whole {
+                file,
+                ts,
+                model,
+                line,
+            } => Self {
+                ts: ts.or_else(|| time_of(id_of(&file).unwrap_or_default())),
+                file,
+                model,
+                line,
+            },
+        }
+    }
+}
+
+/// A manifest and what its file holds, for a placement that replaces just that.
+#[derive(Clone, Debug)]
+pub struct Read {
+    /// What it lists.
+    pub manifest: Manifest,
+    /// What the file must hold when it is replaced.
+    pub expect: Expect,
+}
+
+/// An entry's id, where this is the name of an entry's file.
+pub fn id_of(file: &str) -> Option<&str> {
+    let id = file.strip_suffix(".org")?;
+    let shape = |form: &str| {
+        id.len() == form.len()
+            && id.bytes().zip(form.bytes()).all(|(byte, form)| match form {
+                b'0' => byte.is_ascii_digit(),
+                form => byte == form,
+            })
+    };
+    (shape("0000-00-00-0000") || shape("0000-00-00-000000")).then_some(id)
+}
+
+/// The moment that an id names, in UTC.
+pub fn time_of(id: &str) -> Option<Timestamp> {
+    let form = match id.len() {
+        15 => "%Y-%m-%d-%H%M",
+        17 => "%Y-%m-%d-%H%M%S",
+        _ => return None,
+    };
+    let civil = parse_time(form, id).ok()?.to_datetime().ok()?;
+    civil.to_zoned(TimeZone::UTC).ok().map(|it| it.timestamp())
+}
+
+/// Reads the list of a folder; no file lists nothing.
+///
+/// # Errors
+/// It is there and is no manifest.
+pub fn read(scope: &Scope, folder: &str) -> Result<Read, JobError> {
+    let path = format!("{folder}/{FILE}");
+    let Some((bytes, _)) = scope.look(&path, LARGEST)? else {
+        return Ok(Read {
+            manifest: Manifest::default(),
+            expect: Expect::Absent,
+        });
+    };
+    let manifest = parse(&bytes).map_err(|why| {
+        let mend = format!("put it right, or `mv {path} {path}.old`: a new list begins then");
+        JobError::failed(Class::Environment, format!("{path}: {why}; {mend}"))
+    })?;
+    Ok(Read {
+        manifest,
+        expect: Expect::Digest(Digest::of(&bytes)),
+    })
+}
+
+/// Reads a list out of its text.
+///
+/// # Errors
+/// Why it is none.
+pub fn parse(bytes: &[u8]) -> Result<Manifest, String> {
+    let manifest: Manifest =
+        serde_json::from_slice(bytes).map_err(|error| format!("it is no manifest: {error}"))?;
+    match manifest.entries.iter().find(|it| id_of(&it.file).is_none()) {
+        Some(odd) => Err(format!("{:?} is not the name of an entry", odd.file)),
+        None => Ok(manifest),
+    }
+}
+
+/// An entry that the list names, with its text.
+///
+/// # Errors
+/// It is not there, cannot be read, or is none.
+pub fn entry_of(scope: &Scope, folder: &str, listed: &Listed) -> Result<(Entry, String), JobError> {
+    let path = format!("{folder}/{}", listed.file);
+    let bytes = scope.read(&path, entry::LARGEST as u64)?;
+    let bad = |why: String| JobError::failed(Class::Malformed, format!("{path}: {why}"));
+    let text = String::from_utf8(bytes).map_err(|error| bad(error.to_string()))?;
+    let id = id_of(&listed.file).ok_or_else(|| bad("not the name of an entry".to_owned()))?;
+    let entry = entry::parse(id, &text).map_err(|error| bad(error.to_string()))?;
+    Ok((entry, text))
+}
+
+impl Manifest {
+    /// With one more, which is the newest.
+    #[must_use]
+    pub fn with(&self, newest: Listed) -> Self {
+        let others = self.entries.iter().filter(|it| it.file != newest.file);
+        let entries = std::iter::once(newest.clone()).chain(others.cloned());
+        Self {
+            entries: entries.take(MOST).collect(),
+        }
+    }
+
+    /// The file's text.
+    pub fn text(&self) -> String {
+        let mut text = serde_json::to_string_pretty(self).expect("a manifest has string keys only");
+        text.push('\n');
+        text
+    }
+}
+
+/// The id of an entry that is dreamt now: to the minute, to the second where that is taken.
+pub fn new_id(now: Timestamp, taken: impl Fn(&str) -> bool) -> String {
+    let minute = now.strftime("%Y-%m-%d-%H%M").to_string();
+    if !taken(&minute) {
+        return minute;
+    }
+    let mut at = now;
+    loop {
+        let second = at.strftime("%Y-%m-%d-%H%M%S").to_string();
+        if !taken(&second) {
+            return second;
+        }
+        at += jiff::SignedDuration::from_secs(1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_is_read_in_both_forms_and_names_nothing_outside_of_its_folder() {
+        let text = br#"{"entries": ["2026-06-10-1430.org",
+            {"file": "2026-06-09-143005.org", "ts": "2026-06-09T14:30:05Z", "more": 1}]}"#;
+        let manifest = parse(text).unwrap();
+        assert_eq!(
+            manifest.entries[0].ts.unwrap().to_string(),
+            "2026-06-10T14:30:00Z"
+        );
+        assert_eq!(parse(manifest.text().as_bytes()).unwrap(), manifest);
+        for bad in [
+            "",
+            "{}",
+            "[]",
+            "{\"entries\": [3]}",
+            "{\"entries\": [\"../2026-06-10-1430.org\"]}",
+            "{\"entries\": [{\"file\": \"/etc/passwd\"}]}",
+            "{\"entries\": [\"2026-06-10-1430.org.org\"]}",
+        ] {
+            assert!(parse(bad.as_bytes()).is_err(), "{bad}");
+        }
+        for name in ["", ".", "..", "a/b", "_x", "é", "a b"] {
+            assert!(!is_agent_name(name), "{name}");
+        }
+        assert!(is_agent_name("night-2"));
+    }
+
+    #[test]
+    fn the_newest_comes_first_fifty_stay_and_a_taken_minute_adds_seconds() {
+        let now: Timestamp = "2026-06-10T14:30:07Z".parse().unwrap();
+        let listed = |id: String| Listed {
+            file: format!("{id}.org"),
+            ts: None,
+            model: String::new(),
+            line: String::new(),
+        };
+        let mut manifest = Manifest::default();
+        let mut ids = Vec::<String>::new();
+        for _ in 0..60 {
+            let id = new_id(now, |id| ids.iter().any(|it| it == id));
+            assert!(
+                time_of(&id).is_some() && id_of(&format!("{id}.org")).is_some(),
+                "{id}"
+            );
+            manifest = manifest.with(listed(id.clone()));
+            ids.push(id);
+        }
+        assert_eq!(
+            ids[..3],
+            ["2026-06-10-1430", "2026-06-10-143007", "2026-06-10-143008"]
+        );
+        assert_eq!(manifest.entries.len(), MOST);
+        assert_eq!(manifest.entries[0], listed(ids[59].clone()));
+    }
+}

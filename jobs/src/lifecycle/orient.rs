@@ -1,0 +1,211 @@
+//! What a waking run reads first: the board's tasks in flight, the newest carry, the next file.
+//!
+//! At most three files are read (the manifest, the entry that it names, the board) and at most
+//! [`MOST`] lines are told. Must never tell what it did not read, and never fail a run: what cannot be
+//! read is said in its place.
+
+use std::path::Path;
+
+use runner_text::org::{Board, Form, Keyword, Task};
+use serde::Serialize;
+
+use super::audit;
+use super::board::{self, BoardError};
+use super::entry::Entry;
+use super::newest::newest;
+use super::spec::Kind;
+
+/// The most lines of an orientation.
+pub const MOST: usize = 60;
+/// The longest line, in characters.
+const WIDEST: usize = 300;
+/// How many tasks of one keyword are named.
+const NAMED: usize = 5;
+/// How many lines of a carry, and of a checklist, are told.
+const CARRIED: usize = 20;
+
+/// What a waking run is told.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Orientation {
+    /// The files that were read, below the project.
+    pub read: Vec<String>,
+    /// Tasks in flight.
+    pub doing: Vec<String>,
+    /// Tasks to be done first.
+    pub next: Vec<String>,
+    /// The entry whose carry this is.
+    pub entry: Option<String>,
+    /// Its carry, line by line.
+    pub carry: Vec<String>,
+    /// The first file of the project that the carry names.
+    pub file: Option<String>,
+    /// What the carry claims to be true, for an audit.
+    pub claims: Vec<String>,
+    /// What is not to be had, and why.
+    pub troubles: Vec<String>,
+}
+
+/// Reads the board and the newest entry of an agent.
+pub fn orient(root: &Path, board_path: &str, agent: &str) -> Orientation {
+    let mut out = Orientation::default();
+    match newest(root, agent) {
+        Ok(Some((path, entry))) => {
+            out.read
+                .push(path.replacen(&format!("{}.org", entry.id), "manifest.json", 1));
+            out.read.push(path.clone());
+            out.take_entry(root, path, &entry);
+        }
+        Ok(None) => out
+            .troubles
+            .push("no dream yet: there is no carry".to_owned()),
+        Err(error) => out.troubles.push(format!("no carry: {}", error.whole())),
+    }
+    match board::read(root, board_path) {
+        Ok(text) => {
+            out.read.push(board_path.to_owned());
+            out.take_board(&Board::read(&text, Form::of(board_path)));
+        }
+        Err(error @ BoardError::Missing(_)) => out.troubles.push(error.to_string()),
+        Err(error) => out.troubles.push(format!("no board: {error}")),
+    }
+    out
+}
+
+impl Orientation {
+    fn take_entry(&mut self, root: &Path, path: String, entry: &Entry) {
+        let words = entry.sections.carry.iter();
+        let words = words.flat_map(|line| line.split_whitespace());
+        self.file = words
+            .map(|word| word.trim_matches(|c: char| !c.is_alphanumeric() && !"._/-".contains(c)))
+            .map(|word| word.trim_end_matches('.'))
+            .filter(|word| word.contains(['/', '.']) && !word.contains(".."))
+            .find(|word| !word.starts_with('/') && root.join(word).is_file())
+            .map(str::to_owned);
+        self.claims = entry.claims();
+        self.carry.clone_from(&entry.sections.carry);
+        self.entry = Some(path);
+    }
+
+    fn take_board(&mut self, board: &Board) {
+        let of = |keyword: Keyword| {
+            let stands = |task: &&Task| task.keyword == keyword;
+            let tasks = board.tasks.iter().filter(stands);
+            tasks.map(|task| task.heading.clone()).collect()
+        };
+        self.doing = of(Keyword::Doing);
+        self.next = of(Keyword::Next);
+    }
+
+    /// As lines; `kind` is what the run is for, `picked` the task that was begun for it.
+    pub fn lines(&self, kind: Kind, picked: Option<&str>) -> Vec<String> {
+        let mut out = Vec::new();
+        if let Some(task) = picked {
+            out.push(format!("PICKED  {task}"));
+        }
+        for (word, tasks) in [("DOING", &self.doing), ("NEXT", &self.next)] {
+            let others = tasks.iter().filter(|task| Some(task.as_str()) != picked);
+            let others: Vec<_> = others.collect();
+            out.extend(
+                others
+                    .iter()
+                    .take(NAMED)
+                    .map(|task| format!("{word:<6}  {task}")),
+            );
+            if others.len() > NAMED {
+                out.push(format!("{word:<6}  … and {} more", others.len() - NAMED));
+            }
+        }
+        if let Some(entry) = &self.entry {
+            out.push(String::new());
+            out.push(format!(
+                "Carry of {entry}. Trust it; do not verify again what it lists:"
+            ));
+            let carry = self.carry.iter().take(CARRIED);
+            out.extend(carry.map(|line| format!("- {line}")));
+        }
+        if let Some(file) = &self.file {
+            out.push(format!("Next file: {file}"));
+        }
+        if kind == Kind::Audit && !self.claims.is_empty() {
+            out.push(String::new());
+            out.push("Claims of the last dream. Look at each one yourself:".to_owned());
+            let claims = audit::checklist(&self.claims);
+            out.extend(claims.lines().take(CARRIED).map(str::to_owned));
+        }
+        out.extend(self.troubles.iter().map(|trouble| format!("({trouble})")));
+        out.truncate(MOST);
+        out.iter().map(|line| cut(line)).collect()
+    }
+}
+
+/// One line, and not a long one.
+fn cut(line: &str) -> String {
+    let line: String = line
+        .chars()
+        .map(|c| if c.is_control() { ' ' } else { c })
+        .collect();
+    if line.chars().count() <= WIDEST {
+        return line;
+    }
+    line.chars().take(WIDEST - 1).chain(['…']).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn it_reads_three_files_and_tells_sixty_lines() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path();
+        let empty = orient(root, "plan.org", "");
+        assert_eq!((empty.read.len(), empty.troubles.len()), (0, 2));
+        let board: String = (0..200)
+            .map(|n| format!("* {} task {n}\n", ["TODO", "NEXT", "DOING"][n % 3]))
+            .collect();
+        fs::write(root.join("plan.org"), board).unwrap();
+        fs::create_dir_all(root.join("rem/two")).unwrap();
+        fs::create_dir(root.join("src")).unwrap();
+        fs::write(root.join("src/a.rs"), "").unwrap();
+        let carry = "- next action: open src/a.rs, then ../../etc/passwd\n\
+                     - verified: tests pass; docs build\n";
+        let long = format!("- {}\n", "x".repeat(1000)).repeat(80);
+        let text = format!(
+            "#+TITLE: rem\n#+MODEL: m\n* tale\nx\n* goals\n* blue sky\n* fears\n* verdicts\n* carry\n{carry}{long}"
+        );
+        fs::write(root.join("rem/two/2026-06-10-1430.org"), text).unwrap();
+        for manifest in [
+            "{\"entries\":[\"2026-06-10-1430.org\"]}",
+            "{\"entries\":[{\"file\":\"2026-06-10-1430.org\"}]}",
+        ] {
+            fs::write(root.join("rem/two/manifest.json"), manifest).unwrap();
+            let told = orient(root, "plan.org", "two");
+            assert_eq!(told.read.len(), 3, "{told:?}");
+            assert_eq!(told.file.as_deref(), Some("src/a.rs"));
+            let lines = told.lines(Kind::Audit, Some("task 1"));
+            assert!(lines.len() <= MOST, "{}", lines.len());
+            assert!(lines.iter().all(|line| line.chars().count() <= WIDEST));
+            assert!(
+                lines.contains(&"claim 2: docs build".to_owned()),
+                "{lines:?}"
+            );
+        }
+        for manifest in [
+            "{",
+            "{}",
+            "{\"entries\":[7]}",
+            "{\"entries\":[\"../../x\"]}",
+            "{\"entries\":[\"gone\"]}",
+        ] {
+            fs::write(root.join("rem/two/manifest.json"), manifest).unwrap();
+            let told = orient(root, "plan.org", "two");
+            let trouble = told
+                .troubles
+                .first()
+                .is_some_and(|it| it.contains("no carry"));
+            assert!(trouble && told.entry.is_none(), "{manifest}: {told:?}");
+        }
+    }
+}

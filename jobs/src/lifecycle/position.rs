@@ -1,0 +1,237 @@
+//! Where an agent stands in its cycle: small files below `.runner/`, changed only by placements.
+//!
+//! ```text
+//! .runner/lifecycle-pos                    wake_add 2            state, runs of it that counted
+//! .runner/lifecycle-ran-rem                1782442720            its last run that achieved something
+//! .runner/agents/NAME/lifecycle-pos        the same of an agent with a name
+//! ```
+//!
+//! These files own the position (contracts/lifecycle.md): it is read again at each use. Must never
+//! be guessed: a file that cannot be read as a position stops the cycle and says how to go on.
+
+use std::fmt;
+use std::io;
+use std::path::Path;
+
+use jiff::Timestamp;
+
+use super::spec::{Spec, State};
+
+/// The longest of these files, in bytes.
+const LONGEST: u64 = 4096;
+
+/// A place in a cycle.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Position {
+    /// The state whose turn it is.
+    pub state: String,
+    /// How many of its runs have achieved something since it was entered.
+    pub hits: u32,
+}
+
+impl fmt::Display for Position {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.state, self.hits)
+    }
+}
+
+impl Position {
+    /// The beginning of a state.
+    pub fn at(state: &str) -> Self {
+        Self {
+            state: state.to_owned(),
+            hits: 0,
+        }
+    }
+
+    /// What a file says.
+    fn parse(text: &str) -> Option<Self> {
+        let mut words = text.split_whitespace();
+        let (state, hits) = (words.next()?, words.next());
+        let hits = hits.map_or(Some(0), |hits| hits.parse().ok())?;
+        words.next().is_none().then(|| Self {
+            state: state.to_owned(),
+            hits,
+        })
+    }
+
+    /// Where it goes on after a run of `state` that achieved something.
+    #[must_use]
+    pub fn after(&self, state: &State) -> Self {
+        let hits = self.hits.saturating_add(1);
+        if hits < state.repeat {
+            Self {
+                state: state.name.clone(),
+                hits,
+            }
+        } else {
+            Self::at(&state.next)
+        }
+    }
+}
+
+/// Why a position cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum BadPosition {
+    /// The file is none.
+    #[error("{path} is no position: {text:?}")]
+    Malformed {
+        /// The file, below the project.
+        path: String,
+        /// What it says.
+        text: String,
+    },
+    /// The cycle has no such state any more.
+    #[error("{path} names the state {state:?}, which the cycle does not have")]
+    Unknown {
+        /// The file, below the project.
+        path: String,
+        /// The state.
+        state: String,
+    },
+    /// It cannot be read.
+    #[error("cannot read {path}")]
+    Io {
+        /// The file, below the project.
+        path: String,
+        /// The system's reason.
+        source: io::Error,
+    },
+}
+
+/// Where an agent's files lie, below the project; the agent without a name has none of its own.
+pub fn folder(agent: &str) -> String {
+    if agent.is_empty() {
+        ".runner".to_owned()
+    } else {
+        format!(".runner/agents/{agent}")
+    }
+}
+
+/// The file of an agent's position.
+pub fn path(agent: &str) -> String {
+    format!("{}/lifecycle-pos", folder(agent))
+}
+
+/// The file that says when an agent's state last achieved something.
+pub fn ran_path(agent: &str, state: &str) -> String {
+    format!("{}/lifecycle-ran-{state}", folder(agent))
+}
+
+/// Where an agent stands; where nothing says so, at the beginning.
+///
+/// # Errors
+/// [`BadPosition`].
+pub fn read(root: &Path, agent: &str, spec: &Spec) -> Result<Position, BadPosition> {
+    let path = path(agent);
+    let Some(text) = small(root, &path)? else {
+        return Ok(Position::at(&spec.first().name));
+    };
+    let Some(position) = Position::parse(&text) else {
+        let text = text.chars().take(80).collect();
+        return Err(BadPosition::Malformed { path, text });
+    };
+    if spec.state(&position.state).is_none() {
+        let state = position.state;
+        return Err(BadPosition::Unknown { path, state });
+    }
+    Ok(position)
+}
+
+/// When a state last achieved something; none where it never did.
+///
+/// # Errors
+/// [`BadPosition`].
+pub fn ran(root: &Path, agent: &str, state: &str) -> Result<Option<Timestamp>, BadPosition> {
+    let path = ran_path(agent, state);
+    let Some(text) = small(root, &path)? else {
+        return Ok(None);
+    };
+    let at = text
+        .trim()
+        .parse()
+        .ok()
+        .and_then(|seconds| Timestamp::from_second(seconds).ok());
+    at.map(Some).ok_or_else(|| BadPosition::Malformed {
+        path,
+        text: text.chars().take(80).collect(),
+    })
+}
+
+/// A small file of ours; a link is none.
+fn small(root: &Path, path: &str) -> Result<Option<String>, BadPosition> {
+    let cannot = |source| BadPosition::Io {
+        path: path.to_owned(),
+        source,
+    };
+    let at = runner_engine::files::beneath(root, Path::new(path)).map_err(cannot)?;
+    let data = match at.symlink_metadata() {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        data => data.map_err(cannot)?,
+    };
+    if !data.is_file() || data.len() > LONGEST {
+        let text = "(no small plain file)".to_owned();
+        let path = path.to_owned();
+        return Err(BadPosition::Malformed { path, text });
+    }
+    let bytes = std::fs::read(&at).map_err(cannot)?;
+    Ok(Some(String::from_utf8_lossy(&bytes).into_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::spec::{DEFAULT, parse};
+    use super::*;
+    use runner_text::org::Form;
+
+    #[test]
+    fn a_cycle_repeats_its_states_and_comes_round() {
+        let spec = parse(DEFAULT, Form::Org).unwrap();
+        let mut at = Position::at("wake_add");
+        let mut way = Vec::new();
+        for _ in 0..7 {
+            way.push(at.to_string());
+            at = at.after(spec.state(&at.state).unwrap());
+        }
+        assert_eq!(
+            way,
+            [
+                "wake_add 0",
+                "wake_add 1",
+                "wake_add 2",
+                "wake_audit 0",
+                "rem 0",
+                "wake_plan 0",
+                "wake_add 0"
+            ]
+        );
+    }
+
+    #[test]
+    fn what_is_no_position_is_never_guessed() {
+        let spec = parse(DEFAULT, Form::Org).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path();
+        assert_eq!(read(root, "", &spec).unwrap(), Position::at("wake_add"));
+        std::fs::create_dir_all(root.join(".runner/agents/two")).unwrap();
+        let at = root.join(path("two"));
+        for (text, good) in [
+            ("rem 0\n", true),
+            ("rem\n", true),
+            ("", false),
+            ("rem x", false),
+            ("rem 1 2", false),
+            ("gone 0", false),
+        ] {
+            std::fs::write(&at, text).unwrap();
+            assert_eq!(read(root, "two", &spec).is_ok(), good, "{text:?}");
+        }
+        std::fs::remove_file(&at).unwrap();
+        std::os::unix::fs::symlink("/etc/hostname", &at).unwrap();
+        assert!(read(root, "two", &spec).is_err());
+        assert_eq!(ran(root, "two", "rem").unwrap(), None);
+        std::fs::write(root.join(ran_path("two", "rem")), "60\n").unwrap();
+        let at = Timestamp::from_second(60).unwrap();
+        assert_eq!(ran(root, "two", "rem").unwrap(), Some(at));
+    }
+}

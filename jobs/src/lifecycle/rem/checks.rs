@@ -1,0 +1,151 @@
+//! What an entry must stand before it counts (contracts/lifecycle.md, "The entry").
+//!
+//! Every commit hash that it names is in what the sleeper saw; every verdict that names a task resolves
+//! to exactly one; its tale is not the previous one again. Must never mend an entry.
+
+use runner_text::near::{Sets, jaccard};
+use runner_text::org::{Board, Resolved};
+
+use super::super::entry::{Act, Entry, Sections, render};
+use super::gather::Slice;
+
+/// From this similarity on, a tale repeats the previous one.
+pub const PARROT: f64 = 0.8;
+
+/// How alike two tales are, from 0 to 1.
+pub fn likeness(tale: &str, previous: &str) -> f64 {
+    jaccard(&Sets::of(tale), &Sets::of(previous))
+}
+
+/// Whether a tale is the previous one again.
+pub fn is_parrot(tale: &str, slice: &Slice) -> bool {
+    let previous = slice.previous.as_ref();
+    previous.is_some_and(|it| likeness(tale, &it.entry.sections.tale) >= PARROT)
+}
+
+/// The first thing that keeps an entry from counting.
+///
+/// # Errors
+/// What it is.
+pub fn check(sections: &Sections, slice: &Slice) -> Result<(), String> {
+    if let Some(line) = sections.unread.first() {
+        return Err(format!("{line:?} stands below verdicts and is none"));
+    }
+    verdicts(sections, &slice.board)?;
+    let entry = Entry {
+        sections: sections.clone(),
+        ..Entry::default()
+    };
+    let seen: Vec<String> = slice
+        .sources(true)
+        .into_iter()
+        .map(|(_, text)| text)
+        .collect();
+    let known: Vec<Named<'_>> = seen.iter().flat_map(|text| named(text)).collect();
+    let text = render(&entry);
+    for hash in named(&text).filter(|it| it.certain) {
+        let in_log = slice
+            .commits
+            .iter()
+            .any(|it| it.hash.starts_with(&hash.lower()));
+        // Sources may name older commits, in full or in short.
+        let in_text = known.iter().any(|it| it.lower().starts_with(&hash.lower()));
+        if !in_log && !in_text {
+            let what = hash.word;
+            return Err(format!("commit {what} is not among what was shown"));
+        }
+    }
+    Ok(())
+}
+
+fn verdicts(sections: &Sections, board: &Board) -> Result<(), String> {
+    for verdict in &sections.verdicts {
+        if verdict.act == Act::KeepCourse {
+            continue;
+        }
+        let said = &verdict.said;
+        match board.resolve(said) {
+            Resolved::One { .. } => {}
+            Resolved::Ambiguous { heading, lines } => {
+                let lines: Vec<String> = lines.iter().map(ToString::to_string).collect();
+                return Err(format!(
+                    "{:?} names {heading:?}, which stands on the lines {} of the board",
+                    verdict.act.words(),
+                    lines.join(", ")
+                ));
+            }
+            Resolved::Unknown => {
+                let act = verdict.act.words();
+                return Err(format!("`{act}: {said}` names no task of the board"));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A word that may be a commit's hash.
+#[derive(Clone, Copy, Debug)]
+struct Named<'t> {
+    word: &'t str,
+    /// It is one: it has letters and digits, or stands behind `commit`.
+    certain: bool,
+}
+
+impl Named<'_> {
+    fn lower(&self) -> String {
+        self.word.to_ascii_lowercase()
+    }
+}
+
+/// The words of a text that look like hashes. `1048576` and `defaced` are none unless the text calls
+/// them commits.
+fn named(text: &str) -> impl Iterator<Item = Named<'_>> {
+    let mut called = false;
+    text.split(|c: char| !c.is_alphanumeric())
+        .filter_map(move |word| {
+            if word.is_empty() {
+                return None;
+            }
+            let behind = std::mem::replace(
+                &mut called,
+                ["commit", "commits"]
+                    .iter()
+                    .any(|it| word.eq_ignore_ascii_case(it)),
+            );
+            let hex =
+                (7..=40).contains(&word.len()) && word.bytes().all(|it| it.is_ascii_hexdigit());
+            let digits = word.bytes().any(|it| it.is_ascii_digit());
+            let letters = word.bytes().any(|it| it.is_ascii_alphabetic());
+            hex.then_some(Named {
+                word,
+                certain: behind || (digits && letters),
+            })
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hash_is_told_from_a_number_and_a_word() {
+        let of = |text: &str| {
+            named(text)
+                .filter(|it| it.certain)
+                .map(|it| it.word.to_owned())
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(
+            of("in a3f91c2, (0123456789abcdef0123456789abcdef01234567)."),
+            ["a3f91c2", "0123456789abcdef0123456789abcdef01234567"]
+        );
+        assert!(
+            of("1048576 bytes on 20260610, defaced, 01K000000000, a3f91c, 2026-06-10").is_empty()
+        );
+        assert_eq!(
+            of("commit 1048576 and commit `defaced`"),
+            ["1048576", "defaced"]
+        );
+        assert!(of(&"a1".repeat(21)).is_empty());
+    }
+}

@@ -1,0 +1,220 @@
+//! What the sleeper sees: four hard sources, no transcript, no self-report (contracts/lifecycle.md).
+//!
+//! ```text
+//! git log -12 --oneline ─┐
+//! plan.org, 4,000 chars ─┤
+//! _steps.jsonl, 25 rows ─┼──> Slice ──> fenced sources, and the entry by rule
+//! newest entry, 2,500 ───┘
+//! ```
+//!
+//! Must never read anything else, and never more of these.
+
+use jiff::Timestamp;
+use runner_engine::outcome::Class;
+use runner_text::org::{Board, Form};
+
+use super::super::entry::Entry;
+use super::super::manifest::{self, Listed, Read};
+use super::super::{audit, audit::Audit};
+use super::RemSpec;
+use crate::steps::{Step, StepsFile};
+use crate::{Context, JobError};
+
+/// How many commits.
+const COMMITS: &str = "-12";
+/// How much of the board, in characters.
+const BOARD: usize = 4_000;
+/// How many rows of tools.
+const STEPS: usize = 25;
+/// How much of the newest entry, in characters.
+const ENTRY: usize = 2_500;
+/// The largest board that is read, in bytes.
+const LARGEST_BOARD: u64 = 8 * 1024 * 1024;
+
+/// One commit of the log.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Commit {
+    /// All of its hash.
+    pub hash: String,
+    /// As the log shows it.
+    pub short: String,
+    /// When it was made, in seconds since the epoch.
+    pub at: i64,
+    /// Its first line.
+    pub subject: String,
+}
+
+impl Commit {
+    /// Its line in `git log --oneline`.
+    pub fn line(&self) -> String {
+        format!("{} {}", self.short, self.subject)
+    }
+}
+
+/// The newest entry and what an audit found of it.
+#[derive(Clone, Debug)]
+pub struct Previous {
+    /// As the list has it.
+    pub listed: Listed,
+    /// The beginning of its text.
+    pub text: String,
+    /// What it says.
+    pub entry: Entry,
+    /// What its claims came to.
+    pub audit: Option<Audit>,
+}
+
+/// Everything that the sleeper sees.
+#[derive(Clone, Debug)]
+pub struct Slice {
+    /// The newest first.
+    pub commits: Vec<Commit>,
+    /// The beginning of the board's text; none where there is no board.
+    pub plan: Option<String>,
+    /// All of the board: what verdicts are resolved against.
+    pub board: Board,
+    /// The oldest first.
+    pub steps: Vec<Step>,
+    /// The newest entry, where there is one that can be read.
+    pub previous: Option<Previous>,
+    /// The list of entries, to be replaced.
+    pub listed: Read,
+    /// What could not be read, for the report.
+    pub told: Vec<String>,
+}
+
+/// Reads the four sources.
+///
+/// # Errors
+/// Git gives no answer, or a source is there and cannot be read.
+pub fn gather(ctx: &Context<'_>, spec: &RemSpec) -> Result<Slice, JobError> {
+    let mut told = Vec::new();
+    let folder = manifest::folder(spec.agent.as_deref());
+    let listed = manifest::read(&ctx.scope, &folder)?;
+    let previous = listed.manifest.entries.first().and_then(|newest| {
+        let read = manifest::entry_of(&ctx.scope, &folder, newest);
+        let (entry, text) = read
+            .map_err(|error| told.push(format!("the newest entry is not shown: {}", error.whole())))
+            .ok()?;
+        Some(Previous {
+            listed: newest.clone(),
+            text: beginning(&text, ENTRY),
+            audit: audit::of(&ctx.scope, &folder, &entry.id),
+            entry,
+        })
+    });
+    let plan = plan(ctx, spec)?;
+    let board = Board::read(plan.as_deref().unwrap_or_default(), Form::of(&spec.board));
+    let steps = StepsFile::new(ctx.root, &spec.files.steps, spec.agent.as_deref());
+    let steps = steps.last(STEPS).unwrap_or_else(|error| {
+        told.push(format!("{} is not shown: {error}", spec.files.steps));
+        Vec::new()
+    });
+    Ok(Slice {
+        commits: commits(ctx)?,
+        plan: plan.map(|text| beginning(&text, BOARD)),
+        board,
+        steps,
+        previous,
+        listed,
+        told,
+    })
+}
+
+fn plan(ctx: &Context<'_>, spec: &RemSpec) -> Result<Option<String>, JobError> {
+    let path = &spec.board;
+    let Some((bytes, _)) = ctx.scope.look(path, LARGEST_BOARD)? else {
+        return Ok(None);
+    };
+    let text = String::from_utf8(bytes)
+        .map_err(|_| JobError::failed(Class::Environment, format!("{path} is not UTF-8")))?;
+    Ok(Some(text))
+}
+
+fn commits(ctx: &Context<'_>) -> Result<Vec<Commit>, JobError> {
+    if ctx.git.head()?.is_none() {
+        return Ok(Vec::new());
+    }
+    let format = "--format=%H%x00%h%x00%ct%x00%s";
+    let args = [
+        "log",
+        COMMITS,
+        "--no-show-signature",
+        "--no-decorate",
+        format,
+    ];
+    let out = ctx.git.ask(&args)?;
+    let out = String::from_utf8_lossy(&out);
+    let commits = out.lines().filter_map(|line| {
+        let mut parts = line.splitn(4, '\0');
+        Some(Commit {
+            hash: parts.next()?.to_owned(),
+            short: parts.next()?.to_owned(),
+            at: parts.next()?.parse().ok()?,
+            subject: parts.next()?.to_owned(),
+        })
+    });
+    Ok(commits.collect())
+}
+
+/// The first so many characters.
+fn beginning(text: &str, characters: usize) -> String {
+    text.chars().take(characters).collect()
+}
+
+impl Slice {
+    /// When the newest entry was dreamt.
+    pub fn since(&self) -> Option<Timestamp> {
+        self.listed.manifest.entries.first()?.ts
+    }
+
+    /// The commits after that.
+    pub fn new_commits(&self) -> impl Iterator<Item = &Commit> {
+        let since = self.since().map_or(i64::MIN, Timestamp::as_second);
+        self.commits.iter().filter(move |it| it.at > since)
+    }
+
+    /// The tools that were used after that; a row without a time counts.
+    pub fn new_steps(&self) -> impl Iterator<Item = &Step> {
+        let since = self.since();
+        self.steps.iter().filter(move |it| {
+            let at = it.ts.parse::<Timestamp>().ok();
+            at.is_none_or(|at| since.is_none_or(|since| at > since))
+        })
+    }
+
+    /// The four sources as they are shown, each with what it is; without the newest entry where it
+    /// must not be repeated.
+    pub fn sources(&self, with_previous: bool) -> Vec<(String, String)> {
+        let lines = |lines: Vec<String>| match lines.is_empty() {
+            true => "(none)".to_owned(),
+            false => lines.join("\n"),
+        };
+        let mut sources = vec![
+            (
+                "git log -12 --oneline".to_owned(),
+                lines(self.commits.iter().map(Commit::line).collect()),
+            ),
+            (
+                "the board".to_owned(),
+                self.plan.clone().unwrap_or_else(|| "(none)".to_owned()),
+            ),
+            (
+                "the last 25 tools".to_owned(),
+                lines(self.steps.iter().map(Step::line).collect()),
+            ),
+        ];
+        if let Some(previous) = self.previous.as_ref().filter(|_| with_previous) {
+            let mut text = previous.text.clone();
+            let failed: Vec<String> = (previous.audit.iter().flat_map(Audit::failed))
+                .map(|it| format!("- {} ({})", it.claim, it.why))
+                .collect();
+            if !failed.is_empty() {
+                text.push_str("\n\nAn audit found that these claims of its carry do not hold:\n");
+                text.push_str(&failed.join("\n"));
+            }
+            sources.push(("the previous entry".to_owned(), text));
+        }
+        sources
+    }
+}

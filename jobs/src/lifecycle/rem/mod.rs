@@ -1,0 +1,317 @@
+//! The sleep between the runs: four hard sources in, one checked journal entry out
+//! (contracts/lifecycle.md).
+//!
+//! ```text
+//! due? ──no──> skipped
+//!  │ yes
+//! gather ──> ask ──> read strictly ──> checks ──> rem/<id>.org + rem/manifest.json, one placement
+//!                        │                │ a tale that repeats: asked once more without the previous
+//!                        └────────────────┴──> failed (malformed): nothing is placed
+//! ```
+//!
+//! No agent writes an entry: this does. A discarded answer is a failure that is seen, and never mended.
+
+pub mod checks;
+pub mod gather;
+pub mod request;
+pub mod rule;
+
+#[cfg(test)]
+mod tests;
+
+use jiff::{SignedDuration, Timestamp};
+use runner_backends::{Reply, Request};
+use runner_engine::outcome::Class;
+use runner_engine::scope::Expect;
+use runner_text::org;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::cycle::CycleSpec;
+use super::entry::{self, Act, Entry, Sections};
+use super::manifest::{self, Listed};
+use super::{Files, publish};
+use crate::{Context, Finished, JobError};
+use gather::Slice;
+
+/// How a model is to give its answer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Form {
+    /// As JSON whose schema has the board's headings.
+    #[default]
+    Data,
+    /// As org text, for models that know no schema.
+    Org,
+}
+
+/// A job that dreams.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct RemSpec {
+    /// Whose journal: a named agent's, or the default one's.
+    pub agent: Option<String>,
+    /// What its verdicts move, below the project.
+    pub board: String,
+    /// Only when an `audit:` commit is newer than the newest entry.
+    pub after_audit: bool,
+    /// How long after the last dream that succeeded the next may come, in minutes.
+    pub interval_minutes: u32,
+    /// How the answer is given.
+    pub answer: Form,
+    /// What the project's own settings say of files and commits.
+    #[serde(skip)]
+    pub files: Files,
+}
+
+impl Default for RemSpec {
+    fn default() -> Self {
+        Self {
+            agent: None,
+            board: super::BOARD.to_owned(),
+            after_audit: true,
+            interval_minutes: 50,
+            answer: Form::Data,
+            files: Files::default(),
+        }
+    }
+}
+
+/// Dreams, if it is time to.
+///
+/// # Errors
+/// [`JobError::Nothing`] when it is not due; no answer; an answer that is no entry or does not stand
+/// the checks.
+pub fn run(ctx: &mut Context<'_>, spec: &RemSpec) -> Result<Finished, JobError> {
+    let slice = gather::gather(ctx, spec)?;
+    if !ctx.admitted.by_hand() {
+        due(&slice, spec, ctx.now)?;
+    }
+    dream(ctx, spec, &slice)
+}
+
+/// Dreams in its turn of a cycle, which has gates of its own.
+///
+/// # Errors
+/// Those of [`run`], but for the gate.
+pub fn of_cycle(ctx: &mut Context<'_>, cycle: &CycleSpec) -> Result<Finished, JobError> {
+    let spec = RemSpec {
+        agent: Some(cycle.agent.clone()).filter(|agent| !agent.is_empty()),
+        board: cycle.board.clone(),
+        files: cycle.files.clone(),
+        ..RemSpec::default()
+    };
+    let slice = gather::gather(ctx, &spec)?;
+    dream(ctx, &spec, &slice)
+}
+
+/// Whether a dream that nobody asked for by hand is due.
+fn due(slice: &Slice, spec: &RemSpec, now: Timestamp) -> Result<(), JobError> {
+    let last = slice.since();
+    let interval = SignedDuration::from_mins(i64::from(spec.interval_minutes));
+    // A clock that was set back does not close the gate for longer than it is set.
+    if let Some(last) = last.filter(|last| *last <= now && now.duration_since(*last) < interval) {
+        return Err(JobError::Nothing(format!(
+            "gate: the last dream was at {last:.0}, and the next is {} minutes after it",
+            spec.interval_minutes
+        )));
+    }
+    let audited = slice
+        .commits
+        .iter()
+        .filter(|it| it.subject.starts_with("audit:"));
+    let newest = audited.map(|it| it.at).max();
+    // An entry's name may know its minute alone.
+    let last = last.map_or(i64::MIN, Timestamp::as_second);
+    if spec.after_audit && newest.is_none_or(|at| at <= last) {
+        let why = "no audit: commit since the last dream".to_owned();
+        return Err(JobError::Nothing(why));
+    }
+    Ok(())
+}
+
+/// What a dream would be asked.
+///
+/// # Errors
+/// A source cannot be read.
+pub(crate) fn question(
+    ctx: &Context<'_>,
+    spec: &RemSpec,
+) -> Result<(Request, Vec<String>), JobError> {
+    let slice = gather::gather(ctx, spec)?;
+    let request = ask(ctx, spec, &slice, 1, true);
+    Ok((request, slice.told))
+}
+
+fn ask(
+    ctx: &Context<'_>,
+    spec: &RemSpec,
+    slice: &Slice,
+    number: u32,
+    with_previous: bool,
+) -> Request {
+    let frame = request::Frame {
+        id: format!("{}/{number}", ctx.admitted.run()),
+        seed: ctx.admitted.seed(),
+        total: ctx.left(),
+        run_dir: &ctx.child_dir(),
+        redactor: &ctx.redactor,
+        form: spec.answer,
+        with_previous,
+    };
+    request::build(&frame, slice)
+}
+
+/// Asks, checks and stages.
+fn dream(ctx: &mut Context<'_>, spec: &RemSpec, slice: &Slice) -> Result<Finished, JobError> {
+    let malformed = |why: String| JobError::failed(Class::Malformed, why);
+    let reply = ctx.ask(&ask(ctx, spec, slice, 1, true), 0)?;
+    let (mut sections, mut by_rule) = read(&reply, slice).map_err(malformed)?;
+    let mut told = slice.told.clone();
+    if !by_rule && checks::is_parrot(&sections.tale, slice) {
+        told.push("the tale repeated the previous one; it was asked for once more".to_owned());
+        let reply = ctx.ask(&ask(ctx, spec, slice, 2, false), 0)?;
+        (sections, by_rule) = read(&reply, slice).map_err(malformed)?;
+        if !by_rule && checks::is_parrot(&sections.tale, slice) {
+            let why = "parrot: the tale repeats the previous entry's, twice in a row";
+            return Err(malformed(why.to_owned()));
+        }
+    }
+    // What is checked is what is placed.
+    let sections = clean(&sections, |text| ctx.redactor.redact(text).into_owned());
+    checks::check(&sections, slice).map_err(malformed)?;
+    place(ctx, spec, slice, sections, by_rule, told)
+}
+
+/// The sections of an answer, and whether it is the one by rule.
+fn read(reply: &Reply, slice: &Slice) -> Result<(Sections, bool), String> {
+    let text = |text: &str| {
+        let sections = entry::parse_sections(text).map_err(|error| error.to_string())?;
+        Ok((sections, false))
+    };
+    match &reply.value {
+        Some(answer) if request::is_rule(answer) => Ok((rule::sections(slice), true)),
+        Some(Value::String(org)) => text(org),
+        Some(answer) => {
+            let sections = request::sections_of(answer)?;
+            same_tasks(&sections, &slice.board)?;
+            Ok((sections, false))
+        }
+        None => text(&reply.text),
+    }
+}
+
+/// Each verdict of an answer as data names its task exactly: as org text, with its reason behind it, it
+/// must name no other.
+fn same_tasks(sections: &Sections, board: &org::Board) -> Result<(), String> {
+    for verdict in sections
+        .verdicts
+        .iter()
+        .filter(|it| it.act != Act::KeepCourse)
+    {
+        let named = verdict.task.as_deref().unwrap_or_default();
+        if let org::Resolved::One { task, .. } = board.resolve(&verdict.said)
+            && org::fold(&task.heading) != org::fold(named)
+        {
+            return Err(format!(
+                "{named:?} with its reason reads like {:?}",
+                task.heading
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// The same with every text gone through.
+fn clean(sections: &Sections, text: impl Fn(&str) -> String) -> Sections {
+    let all = |lines: &[String]| lines.iter().map(|line| text(line)).collect();
+    let mut out = Sections {
+        tale: text(&sections.tale),
+        goals: all(&sections.goals),
+        blue_sky: all(&sections.blue_sky),
+        fears: all(&sections.fears),
+        verdicts: sections.verdicts.clone(),
+        unread: all(&sections.unread),
+        carry: all(&sections.carry),
+    };
+    for verdict in &mut out.verdicts {
+        verdict.task = verdict.task.as_deref().map(&text);
+        verdict.why = text(&verdict.why);
+        verdict.said = text(&verdict.said);
+    }
+    out
+}
+
+fn place(
+    ctx: &mut Context<'_>,
+    spec: &RemSpec,
+    slice: &Slice,
+    sections: Sections,
+    by_rule: bool,
+    mut told: Vec<String>,
+) -> Result<Finished, JobError> {
+    let folder = manifest::folder(spec.agent.as_deref());
+    let file = |id: &str| format!("{folder}/{id}.org");
+    let (now, known) = (ctx.now, &slice.listed.manifest);
+    let id = manifest::new_id(now, |id| {
+        // Two may be dreamt in one minute, and a file may lie there that no list names.
+        let listed = known
+            .entries
+            .iter()
+            .any(|it| manifest::id_of(&it.file) == Some(id));
+        listed || ctx.root.join(file(id)).symlink_metadata().is_ok()
+    });
+    let described = ctx.backend.describe();
+    let model = match (by_rule, described.model) {
+        (true, _) => "by rule".to_owned(),
+        (false, Some(model)) => model,
+        (false, None) => ctx.backend_name().to_owned(),
+    };
+    if !by_rule {
+        told.extend(sections.warnings());
+    }
+    let entry = Entry {
+        title: format!("rem — {}", now.strftime("%Y-%m-%d %H:%M UTC")),
+        id: id.clone(),
+        model: model.clone(),
+        sections,
+    };
+    let text = entry::render(&entry);
+    let line = first_line(&entry.sections.tale);
+    let listed = Listed {
+        file: format!("{id}.org"),
+        ts: Some(now),
+        model,
+        line: line.clone(),
+    };
+    let list = format!("{folder}/{}", manifest::FILE);
+    ctx.scope
+        .stage(&file(&id), text.as_bytes(), Expect::Absent)?;
+    let new = known.with(listed);
+    ctx.scope
+        .stage(&list, new.text().as_bytes(), slice.listed.expect)?;
+    ctx.publish = spec.files.commit.then(|| publish::Publish {
+        paths: vec![file(&id), list],
+        message: publish::message("rem", &line),
+        push: spec.files.push,
+    });
+    let facts = json!({
+        "entry": id,
+        "agent": spec.agent,
+        "by_rule": by_rule,
+        "verdicts": entry.sections.verdicts,
+        "claims": entry.claims().len(),
+    });
+    Ok(Finished {
+        headline: format!("{} dreamt {}", ctx.backend_name(), file(&id)),
+        lines: told,
+        facts: facts.as_object().cloned().unwrap_or_default(),
+        ..Finished::default()
+    })
+}
+
+/// A tale's first line, short.
+fn first_line(tale: &str) -> String {
+    let line = tale.lines().find(|line| !line.trim().is_empty());
+    line.unwrap_or_default().trim().chars().take(160).collect()
+}

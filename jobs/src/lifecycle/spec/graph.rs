@@ -1,0 +1,73 @@
+//! Whether the states make a cycle that goes round.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use runner_text::nearest::nearest;
+
+use super::{Kind, Mistake, Spec};
+
+/// Adds every mistake that single states do not show.
+pub(super) fn check(spec: &Spec, mistakes: &mut Vec<Mistake>) {
+    let mut names = BTreeMap::new();
+    for state in &spec.states {
+        if let Some(line) = names.insert(state.name.as_str(), state.line) {
+            let why = format!("{} is declared in line {line} already", state.name);
+            mistakes.push(Mistake {
+                line: state.line,
+                why,
+            });
+        }
+    }
+    for state in &spec.states {
+        if !names.contains_key(state.next.as_str()) {
+            let near = nearest(&state.next, names.keys().copied())
+                .map_or_else(String::new, |near| format!("; did you mean {near:?}?"));
+            let why = format!(
+                "NEXT of {} is {:?}, and there is no such state{near}",
+                state.name, state.next
+            );
+            mistakes.push(Mistake {
+                line: state.line,
+                why,
+            });
+        }
+    }
+    if !mistakes.is_empty() {
+        return;
+    }
+    // Each state leads on to one: the way from the first ends in a loop.
+    let mut way: Vec<&str> = Vec::new();
+    let mut at = spec.first();
+    let mut seen = BTreeSet::new();
+    while seen.insert(at.name.as_str()) {
+        way.push(&at.name);
+        at = spec.state(&at.next).expect("every NEXT was just found");
+    }
+    let begin = way.iter().position(|name| *name == at.name).unwrap_or(0);
+    for state in &spec.states {
+        if !seen.contains(state.name.as_str()) {
+            let why = format!("{} is never reached from {}", state.name, spec.first().name);
+            mistakes.push(Mistake {
+                line: state.line,
+                why,
+            });
+        }
+    }
+    let of = |kind: Kind| {
+        let looped = way[begin..].iter().filter_map(|name| spec.state(name));
+        looped.filter(|state| state.kind == kind).count()
+    };
+    let line = at.line;
+    let round = way[begin..].join(" → ");
+    if !spec.states.iter().any(|state| state.kind == Kind::Rem) {
+        let why = "there is no state of KIND rem: it would never dream".to_owned();
+        mistakes.push(Mistake { line: 1, why });
+    } else if of(Kind::Rem) == 0 {
+        let why = format!("no state of KIND rem in the loop {round}: it would dream only once");
+        mistakes.push(Mistake { line, why });
+    }
+    if of(Kind::Wake) == 0 {
+        let why = format!("no state of KIND wake in the loop {round}: nothing would be worked on");
+        mistakes.push(Mistake { line, why });
+    }
+}

@@ -1,0 +1,138 @@
+//! The cycle of an agent as it is declared: states, what leads on from each, and their gates.
+//!
+//! ```text
+//! * rem                          ## rem
+//! :PROPERTIES:                   - KIND: rem
+//! :KIND: rem                     - NEXT: wake_plan
+//! :NEXT: wake_plan               - MIN-INTERVAL: 50m
+//! :MIN-INTERVAL: 50m
+//! :END:                          Dream: …
+//! Dream: …
+//! ```
+//!
+//! A heading with properties is a state; any other is prose. The first state is where a cycle begins.
+//! Must never accept a cycle that cannot go round: every mistake is found here, with its line.
+
+mod graph;
+mod parse;
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+use std::time::Duration;
+
+use jiff::SignedDuration;
+use runner_engine::ledger::Budget;
+use serde::{Deserialize, Serialize};
+
+pub use parse::{LARGEST, parse};
+
+/// The cycle that a project has when it names none of its own.
+pub const DEFAULT: &str = include_str!("../../../../config/lifecycle.org");
+
+/// What happens in a state.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Kind {
+    /// An agent works on the picked task.
+    #[default]
+    Wake,
+    /// An agent looks at what was claimed.
+    Audit,
+    /// Runner dreams; no agent runs.
+    Rem,
+    /// An agent grooms the board.
+    Plan,
+}
+
+impl Kind {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Wake, Self::Audit, Self::Rem, Self::Plan];
+
+    /// As it is written.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Wake => "wake",
+            Self::Audit => "audit",
+            Self::Rem => "rem",
+            Self::Plan => "plan",
+        }
+    }
+
+    /// What an agent is told where nobody says anything else; nothing for the dream.
+    pub fn prompt(self) -> &'static str {
+        match self {
+            Self::Wake => include_str!("../../../../config/prompts/wake.md"),
+            Self::Audit => include_str!("../../../../config/prompts/audit.md"),
+            Self::Plan => include_str!("../../../../config/prompts/plan.md"),
+            Self::Rem => "",
+        }
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.word())
+    }
+}
+
+/// One state.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct State {
+    /// Its heading.
+    pub name: String,
+    /// What happens in it.
+    pub kind: Kind,
+    /// The state that follows.
+    pub next: String,
+    /// How many runs that achieved something it takes before that; 1 at least.
+    pub repeat: u32,
+    /// Sooner than this after its last run that achieved something, it is not entered again.
+    pub min_interval: Option<SignedDuration>,
+    /// A file of the project, or the words themselves.
+    pub prompt: Option<String>,
+    /// Who answers, instead of the job's own backend.
+    pub backend: Option<String>,
+    /// What replaces parts of the job's own budget.
+    pub budget: Budget,
+    /// How long one run may take, instead of the job's own.
+    pub timeout: Option<Duration>,
+    /// What stands below the properties.
+    pub about: String,
+    /// The line of its heading, from 1.
+    pub line: usize,
+}
+
+/// A cycle that can go round.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Spec {
+    /// All states; the first is where it begins.
+    pub states: Vec<State>,
+}
+
+impl Spec {
+    /// The state of a name.
+    pub fn state(&self, name: &str) -> Option<&State> {
+        self.states.iter().find(|state| state.name == name)
+    }
+
+    /// Where it begins.
+    pub fn first(&self) -> &State {
+        &self.states[0]
+    }
+}
+
+/// A mistake in a declaration.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Mistake {
+    /// Where, from 1.
+    pub line: usize,
+    /// What, and what would be right.
+    pub why: String,
+}
+
+impl fmt::Display for Mistake {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "line {}: {}", self.line, self.why)
+    }
+}

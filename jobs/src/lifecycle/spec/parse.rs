@@ -1,0 +1,302 @@
+//! From text to states.
+
+use std::time::Duration;
+
+use jiff::SignedDuration;
+use runner_engine::ledger::Budget;
+use runner_text::nearest::nearest;
+use runner_text::org::{Form, Line, headings, lines};
+
+use super::{Kind, Mistake, Spec, State, graph};
+
+/// The longest text that is read as a declaration, in bytes.
+pub const LARGEST: usize = 1 << 18;
+/// The longest name of a state; it becomes part of a file's name.
+const LONGEST_NAME: usize = 64;
+/// The most that `REPEAT` may say.
+const MOST_REPEATS: u32 = 1000;
+
+const KEYS: [&str; 8] = [
+    "KIND",
+    "NEXT",
+    "REPEAT",
+    "MIN-INTERVAL",
+    "PROMPT",
+    "BACKEND",
+    "BUDGET",
+    "TIMEOUT",
+];
+
+/// Reads a declaration.
+///
+/// # Errors
+/// All mistakes, in the order of their lines; never an empty list.
+pub fn parse(text: &str, form: Form) -> Result<Spec, Vec<Mistake>> {
+    if text.len() > LARGEST {
+        let why = format!("it has {} bytes; {LARGEST} are read", text.len());
+        return Err(vec![Mistake { line: 1, why }]);
+    }
+    let mut mistakes = Vec::new();
+    let all: Vec<Line<'_>> = lines(text).collect();
+    let heads = headings(text, form);
+    let mut states = Vec::new();
+    for (at, head) in heads.iter().enumerate() {
+        let end = heads.get(at + 1).map_or(all.len(), |next| next.line - 1);
+        let body = &all[head.line..end.max(head.line)];
+        let found = match form {
+            Form::Org => drawer(body, &mut mistakes),
+            Form::Markdown => items(body),
+        };
+        let Some((properties, rest)) = found else {
+            continue;
+        };
+        let about = rest.iter().map(|line| line.text.trim_end());
+        let about = about.collect::<Vec<_>>().join("\n").trim().to_owned();
+        states.push(state(
+            &head.text,
+            head.line,
+            &properties,
+            about,
+            &mut mistakes,
+        ));
+    }
+    if states.is_empty() {
+        let example = match form {
+            Form::Org => "a heading with a drawer that says :NEXT:",
+            Form::Markdown => "a heading with a list that says - NEXT:",
+        };
+        let why = format!("it declares no state ({example})");
+        mistakes.push(Mistake { line: 1, why });
+    }
+    let spec = Spec { states };
+    if mistakes.is_empty() {
+        graph::check(&spec, &mut mistakes);
+    }
+    if mistakes.is_empty() {
+        return Ok(spec);
+    }
+    mistakes.sort_by_key(|mistake| mistake.line);
+    Err(mistakes)
+}
+
+/// One property with its line.
+struct Property<'t> {
+    line: usize,
+    key: &'t str,
+    value: &'t str,
+}
+
+type Found<'a, 't> = (Vec<Property<'t>>, &'a [Line<'t>]);
+
+/// The drawer right below an org heading, and what follows it.
+fn drawer<'a, 't>(body: &'a [Line<'t>], mistakes: &mut Vec<Mistake>) -> Option<Found<'a, 't>> {
+    let first = body.first()?;
+    if !first.text.trim().eq_ignore_ascii_case(":PROPERTIES:") {
+        return None;
+    }
+    let mut out = Vec::new();
+    for (at, line) in body.iter().enumerate().skip(1) {
+        let text = line.text.trim();
+        if text.eq_ignore_ascii_case(":END:") {
+            return Some((out, &body[at + 1..]));
+        }
+        let property = text.strip_prefix(':').and_then(|rest| rest.split_once(':'));
+        match property {
+            Some((key, value)) => out.push(Property {
+                line: line.number,
+                key: key.trim(),
+                value: value.trim(),
+            }),
+            None if text.is_empty() => {}
+            None => mistakes.push(Mistake {
+                line: line.number,
+                why: format!("{text:?} is no property (like :NEXT: rem)"),
+            }),
+        }
+    }
+    mistakes.push(Mistake {
+        line: first.number,
+        why: "this drawer has no :END:".to_owned(),
+    });
+    Some((out, &[]))
+}
+
+/// The list below a markdown heading, if its first item is a property; and what follows it.
+fn items<'a, 't>(body: &'a [Line<'t>]) -> Option<Found<'a, 't>> {
+    let blank = |line: &&Line<'_>| line.text.trim().is_empty();
+    let skipped = body.iter().take_while(blank).count();
+    let mut out = Vec::new();
+    let mut end = skipped;
+    for line in &body[skipped..] {
+        let item = line.text.trim().strip_prefix(['-', '*', '+']);
+        let pair = item.and_then(|item| item.split_once(':'));
+        let key = pair.map(|(key, value)| (key.trim().trim_matches('`'), value.trim()));
+        // What is written like a key is meant as one: a list of sentences is prose.
+        let meant = |key: &str| {
+            !key.is_empty()
+                && key
+                    .bytes()
+                    .all(|b| b.is_ascii_uppercase() || b"-_".contains(&b))
+        };
+        let Some((key, value)) = key.filter(|(key, _)| meant(key)) else {
+            break;
+        };
+        out.push(Property {
+            line: line.number,
+            key,
+            value,
+        });
+        end += 1;
+    }
+    (!out.is_empty()).then_some((out, &body[end..]))
+}
+
+fn state(
+    name: &str,
+    line: usize,
+    properties: &[Property<'_>],
+    about: String,
+    mistakes: &mut Vec<Mistake>,
+) -> State {
+    let mut state = State {
+        name: name.to_owned(),
+        kind: Kind::default(),
+        next: String::new(),
+        repeat: 1,
+        min_interval: None,
+        prompt: None,
+        backend: None,
+        budget: Budget::default(),
+        timeout: None,
+        about,
+        line,
+    };
+    let mut wrong = |line: usize, why: String| mistakes.push(Mistake { line, why });
+    let letters = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
+    if name.is_empty() || name.len() > LONGEST_NAME || !name.chars().all(letters) {
+        wrong(
+            line,
+            format!(
+                "{name:?} is no name of a state (letters, digits, _ and -, {LONGEST_NAME} at most)"
+            ),
+        );
+    }
+    let mut seen: Vec<String> = Vec::new();
+    for property in properties {
+        let key = property.key.to_ascii_uppercase().replace('_', "-");
+        if seen.contains(&key) {
+            wrong(property.line, format!("{key} is said twice in {name}"));
+            continue;
+        }
+        let value = property.value;
+        let done = if value.is_empty() && KEYS.contains(&key.as_str()) {
+            Err(format!("{key} says nothing"))
+        } else {
+            put(&mut state, &key, value)
+        };
+        if let Err(why) = done {
+            wrong(property.line, why);
+        }
+        seen.push(key);
+    }
+    if state.next.is_empty() && !seen.iter().any(|key| key == "NEXT") {
+        wrong(
+            line,
+            format!("{name} has no NEXT: nothing leads on from it"),
+        );
+    }
+    state
+}
+
+fn put(state: &mut State, key: &str, value: &str) -> Result<(), String> {
+    match key {
+        "KIND" => {
+            let known = Kind::ALL.into_iter().find(|kind| kind.word() == value);
+            state.kind = known.ok_or_else(|| {
+                let words = Kind::ALL.map(Kind::word);
+                let near = near(value, &words);
+                format!("there is no kind {value:?} ({}){near}", words.join(", "))
+            })?;
+        }
+        "NEXT" => state.next = value.to_owned(),
+        "REPEAT" => {
+            let number = value
+                .parse()
+                .ok()
+                .filter(|n| (1..=MOST_REPEATS).contains(n));
+            state.repeat = number.ok_or_else(|| {
+                format!("REPEAT must be from 1 to {MOST_REPEATS}, it is {value:?}")
+            })?;
+        }
+        "MIN-INTERVAL" => state.min_interval = Some(duration(value)?),
+        "PROMPT" => state.prompt = Some(value.to_owned()),
+        "BACKEND" => state.backend = Some(value.to_owned()),
+        "BUDGET" => state.budget = budget(value)?,
+        "TIMEOUT" => {
+            let span = duration(value)?;
+            if span < SignedDuration::from_secs(1) || span > SignedDuration::from_hours(24) {
+                return Err(format!("TIMEOUT must be from 1s to 24h, it is {value:?}"));
+            }
+            state.timeout = Duration::try_from(span).ok();
+        }
+        other => {
+            let near = near(other, &KEYS);
+            return Err(format!(
+                "there is no property {other:?} ({}){near}",
+                KEYS.join(", ")
+            ));
+        }
+    }
+    Ok(())
+}
+
+fn near(word: &str, known: &[&str]) -> String {
+    nearest(word, known.iter().copied())
+        .map_or_else(String::new, |near| format!("; did you mean {near:?}?"))
+}
+
+/// "10m", "1h30m"; at most ten years.
+fn duration(value: &str) -> Result<SignedDuration, String> {
+    let known: Option<SignedDuration> = value.parse().ok();
+    let fits = |span: &SignedDuration| {
+        *span > SignedDuration::ZERO && *span <= SignedDuration::from_hours(10 * 366 * 24)
+    };
+    known
+        .filter(fits)
+        .ok_or_else(|| format!("{value:?} is not a duration (like 10m, 50m or 1h30m)"))
+}
+
+/// "calls=3 money=0.50": units of a budget with their amounts.
+fn budget(value: &str) -> Result<Budget, String> {
+    let mut budget = Budget::default();
+    for pair in value.split([' ', ',', '\t']).filter(|it| !it.is_empty()) {
+        let wrong = || {
+            format!(
+                "{pair:?} is no part of a budget (calls=3, tokens=200000, money=0.50, time=10m)"
+            )
+        };
+        let (unit, amount) = pair.split_once('=').ok_or_else(wrong)?;
+        let whole = || amount.parse::<u64>().map_err(|_| wrong());
+        match unit {
+            "calls" => budget.calls = Some(whole()?),
+            "tokens" => budget.tokens = Some(whole()?),
+            "ideas" => budget.ideas = Some(whole()?),
+            "time" => budget.seconds = Some(duration(amount)?.as_secs().unsigned_abs()),
+            "money" => {
+                let dollars: f64 = amount.parse().map_err(|_| wrong())?;
+                if !(0.0..=1e6).contains(&dollars) {
+                    return Err(wrong());
+                }
+                #[allow(
+                    clippy::cast_possible_truncation,
+                    clippy::cast_sign_loss,
+                    reason = "checked to be from nothing to a million"
+                )]
+                let micros = (dollars * 1e6).round() as u64;
+                budget.micros = Some(micros);
+            }
+            _ => return Err(wrong()),
+        }
+    }
+    Ok(budget)
+}

@@ -1,0 +1,140 @@
+use proptest::prelude::*;
+use runner_text::org::Form;
+
+use super::*;
+
+fn mistakes(text: &str, form: Form) -> Vec<(usize, String)> {
+    let found = parse(text, form).unwrap_err();
+    found.into_iter().map(|it| (it.line, it.why)).collect()
+}
+
+#[test]
+fn the_default_cycle_goes_round() {
+    let spec = parse(DEFAULT, Form::Org).unwrap();
+    let names: Vec<_> = spec
+        .states
+        .iter()
+        .map(|it| (&*it.name, it.kind, it.repeat))
+        .collect();
+    assert_eq!(
+        names,
+        [
+            ("wake_add", Kind::Wake, 3),
+            ("wake_audit", Kind::Audit, 1),
+            ("rem", Kind::Rem, 1),
+            ("wake_plan", Kind::Plan, 1)
+        ]
+    );
+    let rem = spec.state("rem").unwrap();
+    assert_eq!(rem.min_interval, Some(SignedDuration::from_mins(50)));
+    assert!(rem.about.starts_with("Dream:"));
+}
+
+#[test]
+fn markdown_says_the_same_with_crlf_tabs_and_no_last_newline() {
+    let text = "# Our cycle\r\n\r\n- a list of prose: yes\r\n\r\n## add\r\n\r\n- KIND: wake\r\n-\tNEXT: rem\r\n\
+                - REPEAT: 2\r\n- BACKEND: claude\r\n- BUDGET: calls=3, money=0.50 time=10m\r\n- TIMEOUT: 12m\r\n\
+                - PROMPT: prompts/add.md\r\n\r\nWork.\r\n\r\n## rem\r\n* KIND: rem\r\n* NEXT: add\r\n* MIN-INTERVAL: 1h30m";
+    let spec = parse(text, Form::Markdown).unwrap();
+    let add = &spec.states[0];
+    assert_eq!((add.repeat, add.about.as_str(), add.line), (2, "Work.", 5));
+    assert_eq!(add.backend.as_deref(), Some("claude"));
+    assert_eq!(add.prompt.as_deref(), Some("prompts/add.md"));
+    assert_eq!(add.timeout, Some(Duration::from_secs(720)));
+    let want = Budget {
+        calls: Some(3),
+        micros: Some(500_000),
+        seconds: Some(600),
+        ..Budget::default()
+    };
+    assert_eq!(add.budget, want);
+    assert_eq!(
+        spec.states[1].min_interval,
+        Some(SignedDuration::from_mins(90))
+    );
+}
+
+#[test]
+fn every_mistake_is_told_with_its_line() {
+    let org = |text: &str| mistakes(text, Form::Org);
+    let one = |text: &str, line: usize, part: &str| {
+        let found = org(text);
+        assert!(
+            found
+                .iter()
+                .any(|(at, why)| *at == line && why.contains(part)),
+            "{part}: {found:?}"
+        );
+    };
+    let state = |name: &str, more: &str| format!("* {name}\n:PROPERTIES:\n{more}\n:END:\n");
+    let good = state("rem", ":KIND: rem\n:NEXT: a");
+    one("", 1, "declares no state");
+    one("* only prose\n", 1, "declares no state");
+    one(
+        &(state("a", ":NEXT: rme") + &good),
+        1,
+        "did you mean \"rem\"",
+    );
+    one(&state("a", ":NEXT: a"), 1, "no state of KIND rem");
+    one(
+        &good.replace("a\n", "rem\n"),
+        1,
+        "no state of KIND wake in the loop rem",
+    );
+    one(
+        &(state("a", ":NEXT: rem") + &good + &state("b", ":NEXT: a")),
+        10,
+        "never reached from a",
+    );
+    let tail = state("a", ":KIND: rem\n:NEXT: b") + &state("b", ":NEXT: b");
+    one(&tail, 6, "dream only once");
+    one(
+        &(state("a", ":NEXT: rem") + &state("a", ":NEXT: rem") + &good),
+        5,
+        "declared in line 1",
+    );
+    one(
+        &state("a", ":KIND: sleep\n:NEXT: a"),
+        3,
+        "no kind \"sleep\"",
+    );
+    one(&state("a", ":NXT: a"), 3, "did you mean \"NEXT\"");
+    one(&state("a", ":NEXT: a\n:NEXT: b"), 4, "said twice");
+    one(&state("a", ":KIND: wake"), 1, "has no NEXT");
+    one(&state("a", ":NEXT:"), 3, "says nothing");
+    one(&state("a", ":NEXT: a\n:REPEAT: 0"), 4, "from 1 to 1000");
+    one(
+        &state("a", ":NEXT: a\n:MIN-INTERVAL: often"),
+        4,
+        "not a duration",
+    );
+    one(&state("a", ":NEXT: a\n:TIMEOUT: 25h"), 4, "from 1s to 24h");
+    one(
+        &state("a", ":NEXT: a\n:BUDGET: lots"),
+        4,
+        "no part of a budget",
+    );
+    one(&state("a", ":NEXT: a\nwords"), 4, "is no property");
+    one("* a\n:PROPERTIES:\n:NEXT: a\n", 2, "no :END:");
+    one(&state("../up", ":NEXT: a"), 1, "no name of a state");
+    one(&"x".repeat(parse::LARGEST + 1), 1, "bytes");
+}
+
+proptest! {
+    #[test]
+    fn any_text_is_read_or_refused(pieces in prop::collection::vec(prop_oneof![
+        Just("* a\n".to_owned()), Just("* rem\n".to_owned()), Just(":PROPERTIES:\n".to_owned()),
+        Just(":END:\n".to_owned()), Just(":KIND: rem\n".to_owned()), Just(":NEXT: a\n".to_owned()),
+        Just(":NEXT: rem\n".to_owned()), Just("## a\n- NEXT: a\n".to_owned()), Just("- KIND: rem\r\n".to_owned()),
+        Just(":BUDGET: money=".to_owned()), Just(":MIN-INTERVAL: 9999999999999h\n".to_owned()),
+        any::<char>().prop_map(String::from), "[ -~]{0,12}\n",
+    ], 0..20)) {
+        let text = pieces.concat();
+        for form in [Form::Org, Form::Markdown] {
+            match parse(&text, form) {
+                Ok(spec) => prop_assert!(spec.states.iter().all(|it| spec.state(&it.next).is_some())),
+                Err(found) => prop_assert!(!found.is_empty()),
+            }
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! What one tick of a cycle does: pure.
+//!
+//! ```text
+//!             gate closed, or backing off
+//!            ┌──────── skipped: gate ────────┐
+//!            │                               │
+//!   ┌──> at(state, hits) ──go──> run ──┬── placed: hits + 1, or NEXT ──┐
+//!   │        ▲                         └── failed ─ holds ─┐           │
+//!   │        └─────────────────────────────────────────────┘           │
+//!   └──────────────────────────────────────────────────────────────────┘
+//! ```
+//!
+//! Must never advance: only what a run placed does.
+
+use jiff::{SignedDuration, Timestamp};
+
+use super::spec::State;
+
+/// How many failures in a row are tried again at the very next tick.
+pub const AT_ONCE: u32 = 3;
+/// The first wait after that; it doubles with each further failure.
+const FIRST_WAIT: SignedDuration = SignedDuration::from_mins(15);
+/// The longest.
+const LONGEST_WAIT: SignedDuration = SignedDuration::from_hours(6);
+
+/// What is known at a tick.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Facts {
+    /// When the state last achieved something.
+    pub ran: Option<Timestamp>,
+    /// How often the cycle has failed in a row.
+    pub failures: u32,
+    /// When it last did.
+    pub failed: Option<Timestamp>,
+}
+
+/// What is to be done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// The state's work.
+    Go,
+    /// Nothing, and the position is held.
+    Gate {
+        /// When it opens.
+        until: Timestamp,
+        /// Which gate.
+        why: String,
+    },
+}
+
+/// Decides about a state at `now`.
+pub fn step(state: &State, facts: &Facts, now: Timestamp) -> Step {
+    let name = &state.name;
+    if let (Some(least), Some(ran)) = (state.min_interval, facts.ran)
+        && let Ok(until) = ran.checked_add(least)
+        // A clock that was set back does not close a gate for longer than it is set.
+        && now < until
+        && ran <= now
+    {
+        let why = format!("gate: {name} ran at {ran:.0}, and not again before {until:.0}");
+        return Step::Gate { until, why };
+    }
+    if let Some(wait) = wait(facts.failures)
+        && let Some(failed) = facts.failed
+        && let Ok(until) = failed.checked_add(wait)
+        && now < until
+        && failed <= now
+    {
+        let why = format!(
+            "gate: {name} failed {} times in a row, and is not tried again before {until:.0}",
+            facts.failures
+        );
+        return Step::Gate { until, why };
+    }
+    Step::Go
+}
+
+/// How long it waits after so many failures in a row.
+fn wait(failures: u32) -> Option<SignedDuration> {
+    let further = failures.checked_sub(AT_ONCE)?;
+    let factor = 1_i32.checked_shl(further.min(16))?;
+    let wait = FIRST_WAIT.checked_mul(factor)?;
+    Some(wait.min(LONGEST_WAIT))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::spec::{DEFAULT, parse};
+    use super::*;
+    use runner_text::org::Form;
+
+    fn at(minutes: i64) -> Timestamp {
+        Timestamp::from_second(1_780_000_000 + minutes * 60).unwrap()
+    }
+
+    fn goes(facts: Facts, now: i64) -> bool {
+        let spec = parse(DEFAULT, Form::Org).unwrap();
+        step(spec.state("rem").unwrap(), &facts, at(now)) == Step::Go
+    }
+
+    #[test]
+    fn a_gate_counts_from_the_last_run_that_achieved_something() {
+        let ran = Facts {
+            ran: Some(at(0)),
+            ..Facts::default()
+        };
+        assert!(goes(Facts::default(), 0));
+        assert!(!goes(ran, 0) && !goes(ran, 49));
+        assert!(goes(ran, 50));
+        // The clock was set back by a day.
+        assert!(goes(ran, -1440));
+    }
+
+    #[test]
+    fn three_failures_are_tried_again_at_once_and_then_ever_later() {
+        let failed = |failures| Facts {
+            failures,
+            failed: Some(at(0)),
+            ..Facts::default()
+        };
+        assert!(goes(failed(1), 0) && goes(failed(2), 0));
+        for (failures, minutes) in [(3, 15), (4, 30), (5, 60), (9, 360), (4_000_000_000, 360)] {
+            assert!(!goes(failed(failures), minutes - 1), "{failures}");
+            assert!(goes(failed(failures), minutes), "{failures}");
+        }
+    }
+}

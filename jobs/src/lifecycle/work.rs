@@ -1,0 +1,365 @@
+//! One run of an agent that works: wake, audit, plan.
+//!
+//! ```text
+//! newest entry's verdicts ─> board ─pick─> the task        one placement, before anything is asked
+//! board, carry ─orient─> the request ──ask──> the agent, in the tree, behind its walls
+//! git before, git after ─────────────────────> what it really left
+//! ```
+//!
+//! What the agent says of itself is told in the report and believed nowhere: commits and the record
+//! of its tools are the facts. Must never write a journal, and never tell an agent to.
+
+use runner_backends::{Request, RequestLimits, Source};
+use runner_engine::git::Git;
+use runner_engine::outcome::Class;
+use runner_engine::owner::Owner;
+use runner_text::fence::Fence;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::board::{self, BoardError, Desk, Wish};
+use super::entry::Entry;
+use super::newest::{folder, newest};
+use super::orient::{Orientation, orient};
+use super::spec::Kind;
+use super::{Files, audit};
+use crate::act::{ActError, Hand};
+use crate::steps::StepsFile;
+use crate::{Context, Finished, JobError};
+
+/// How soon a run whose board is busy is tried again.
+const BUSY: jiff::SignedDuration = jiff::SignedDuration::from_secs(60);
+/// The longest file that is read as a prompt, in bytes.
+const LONGEST_PROMPT: u64 = 64 * 1024;
+/// How many commits are named.
+const NAMED: usize = 20;
+/// How much of an agent's last words a report shows, in lines.
+const WORDS: usize = 12;
+
+/// What an agent is to do.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct WorkSpec {
+    /// Which agent; empty for the one without a name.
+    pub agent: String,
+    /// The board, below the project.
+    pub board: String,
+    /// A file of the project, or the words themselves; without it the kind's own.
+    pub prompt: Option<String>,
+    /// What of the project it may write; `.` is nearly all.
+    pub writes: Option<Vec<String>>,
+    /// What it is for.
+    #[serde(skip)]
+    pub kind: Kind,
+    /// Where the project keeps the lifecycle's files.
+    #[serde(skip)]
+    pub files: Files,
+    /// What its state says of itself.
+    #[serde(skip)]
+    pub about: String,
+}
+
+impl Default for WorkSpec {
+    fn default() -> Self {
+        Self {
+            agent: String::new(),
+            board: super::BOARD.to_owned(),
+            prompt: None,
+            writes: None,
+            kind: Kind::Wake,
+            files: Files::default(),
+            about: String::new(),
+        }
+    }
+}
+
+/// What the board gave.
+#[derive(Default)]
+struct Begun {
+    picked: Option<String>,
+    lines: Vec<String>,
+    moved: usize,
+    unresolved: usize,
+    trouble: Option<String>,
+}
+
+/// Works.
+///
+/// # Errors
+/// The board is busy, or nobody answered.
+pub fn run(ctx: &mut Context<'_>, spec: &WorkSpec) -> Result<Finished, JobError> {
+    let (begun, entry) = begin(ctx, spec)?;
+    let orientation = orient(ctx.root, &spec.board, &spec.agent);
+    let before = ctx.git.head()?;
+    let request = question(ctx, spec, &orientation, begun.picked.as_deref())?;
+    let agent = Some(spec.agent.as_str()).filter(|agent| !agent.is_empty());
+    ctx.record_steps(StepsFile::new(ctx.root, &spec.files.steps, agent));
+    let reply = ctx.ask(&request, 0)?;
+    let by_rule = ctx.backend_kind() == "builtin";
+    let left = Left::of(&ctx.git, before.as_deref())?;
+    let mut finished = Finished {
+        headline: headline(spec.kind, &begun, &left, by_rule),
+        lines: begun.lines,
+        ..Finished::default()
+    };
+    if by_rule {
+        let why = "no agent worked: the built-in backend only picks".to_owned();
+        finished.degraded = Some(why);
+    } else {
+        finished.lines.extend(left.lines());
+        if spec.kind == Kind::Audit
+            && let Some(entry) = &entry
+        {
+            finished
+                .lines
+                .extend(audited(ctx, spec, entry, &reply.text)?);
+        }
+        let words = reply.text.lines().filter(|line| !line.trim().is_empty());
+        finished.lines.extend(
+            words
+                .take(WORDS)
+                .map(|line| format!("it said: {}", line.trim())),
+        );
+    }
+    if let Some(entry) = orientation.entry.as_ref().filter(|_| !by_rule) {
+        finished
+            .lines
+            .push(format!("oriented by the carry of {entry}"));
+    }
+    if let Some(trouble) = begun.trouble {
+        finished.lines.push(trouble);
+    }
+    let facts = &mut finished.facts;
+    facts.insert("kind".to_owned(), json!(spec.kind.word()));
+    facts.insert("agent".to_owned(), json!(spec.agent));
+    facts.insert("picked".to_owned(), json!(begun.picked));
+    facts.insert("moved".to_owned(), json!(begun.moved));
+    facts.insert("unresolved".to_owned(), json!(begun.unresolved));
+    facts.insert("commits".to_owned(), json!(left.commits));
+    facts.insert("carry".to_owned(), json!(orientation.entry));
+    facts.insert("uncommitted".to_owned(), json!(left.uncommitted));
+    Ok(finished)
+}
+
+/// Records what an audit found of the claims of the newest entry, and tells it.
+fn audited(
+    ctx: &mut Context<'_>,
+    spec: &WorkSpec,
+    entry: &Entry,
+    answer: &str,
+) -> Result<Vec<String>, JobError> {
+    let folder = folder(&spec.agent);
+    let run = ctx.admitted.run();
+    let audit = audit::record(&mut ctx.scope, &folder, entry, answer, run, ctx.now)?;
+    let claims = audit.map(|audit| audit.claims).unwrap_or_default();
+    let told = claims.iter().map(|it| {
+        let found = serde_json::to_value(it.finding).unwrap_or_default();
+        let found = found.as_str().unwrap_or_default().to_owned();
+        format!("claim of {}: {}: {found}", entry.id, it.claim)
+    });
+    Ok(told.collect())
+}
+
+/// `board apply`, then `board pick`.
+fn begin(ctx: &mut Context<'_>, spec: &WorkSpec) -> Result<(Begun, Option<Entry>), JobError> {
+    let mut begun = Begun::default();
+    let entry = match newest(ctx.root, &spec.agent) {
+        Ok(entry) => entry.map(|(_, entry)| entry),
+        Err(error) => {
+            begun.lines.push(format!("no verdicts: {}", error.whole()));
+            None
+        }
+    };
+    let mut wishes = Vec::new();
+    wishes.extend(entry.as_ref().map(Wish::Apply));
+    wishes.push(Wish::Pick);
+    let Some(state) = ctx.state else {
+        return Err(JobError::failed(
+            Class::Internal,
+            "a working run was given no folder for its locks",
+        ));
+    };
+    let project = ctx.ledger.run(ctx.admitted.run())?.project;
+    let me = Owner::me();
+    let mut desk = Desk {
+        hand: Hand {
+            root: ctx.root,
+            project: &project,
+            state,
+            clock: ctx.clock,
+            me: &me,
+            ledger: ctx.ledger,
+            // This run was let in a moment ago with room enough.
+            free_bytes: u64::MAX,
+        },
+        board: &spec.board,
+        agent: &spec.agent,
+    };
+    match desk.carry_out(&wishes) {
+        Ok(done) => {
+            begun.picked = done.picked.map(|task| task.heading);
+            begun.lines.extend(board::lines(&done.records));
+            begun.moved = done.records.iter().map(|it| it.moves.len()).sum();
+            begun.unresolved = done.records.iter().map(|it| it.unresolved.len()).sum();
+            Ok((begun, entry))
+        }
+        // An agent without a board works all the same, and everybody hears of it.
+        Err(error @ (BoardError::Missing(_) | BoardError::Unreadable { .. })) => {
+            begun.trouble = Some(error.to_string());
+            Ok((begun, entry))
+        }
+        Err(BoardError::Act(ActError::Busy(why) | ActError::Changed(why))) => Err(JobError::Wait {
+            until: ctx.now.saturating_add(BUSY).unwrap_or(ctx.now),
+            why: format!("the board is busy: {why}"),
+        }),
+        Err(BoardError::Act(ActError::Ledger(error))) => Err(error.into()),
+        Err(BoardError::Act(ActError::Guard(why))) => Err(JobError::failed(Class::Guard, why)),
+        Err(BoardError::Act(error @ (ActError::Disk(_) | ActError::Unfinished { .. }))) => {
+            Err(JobError::failed(Class::Environment, error.to_string()))
+        }
+        Err(error @ (BoardError::Cannot(_) | BoardError::Internal { .. })) => {
+            Err(JobError::failed(Class::Internal, error.to_string()))
+        }
+    }
+}
+
+/// What is asked.
+pub(crate) fn question(
+    ctx: &Context<'_>,
+    spec: &WorkSpec,
+    orientation: &Orientation,
+    picked: Option<&str>,
+) -> Result<Request, JobError> {
+    let mut instructions = prompt(ctx, spec)?;
+    if !spec.about.is_empty() {
+        instructions.push_str(&format!("\nThis state of the cycle: {}\n", spec.about));
+    }
+    if spec.kind == Kind::Audit && !orientation.claims.is_empty() {
+        instructions.push_str(&format!("\n{}\n", audit::INSTRUCTIONS));
+    }
+    let orientation = orientation.lines(spec.kind, picked).join("\n");
+    let fence = Fence::around(ctx.admitted.seed(), &[&orientation]);
+    let fenced = fence
+        .wrap("orientation", &orientation)
+        .map_err(|error| JobError::failed(Class::Internal, error.to_string()))?;
+    let rule = match picked {
+        Some(task) => format!("{}: {task:?} is picked; nothing was worked on", spec.kind),
+        None => format!("{}: nothing is open on the board", spec.kind),
+    };
+    Ok(Request {
+        id: format!("{}/1", ctx.admitted.run()),
+        purpose: spec.kind.word().to_owned(),
+        instructions,
+        sources: vec![Source {
+            label: "orientation".to_owned(),
+            fenced,
+        }],
+        rule_answer: Value::String(rule),
+        offer: json!({}),
+        schema: None,
+        limits: RequestLimits {
+            total: ctx.left(),
+            ..RequestLimits::default()
+        },
+        run_dir: Some(ctx.child_dir()),
+        work: Some(ctx.root.to_owned()),
+    })
+}
+
+/// The words: a file of the project where one is named, else what stands there, else the kind's own.
+fn prompt(ctx: &Context<'_>, spec: &WorkSpec) -> Result<String, JobError> {
+    let Some(own) = &spec.prompt else {
+        return Ok(spec.kind.prompt().to_owned());
+    };
+    let names_a_file = !own.contains(char::is_whitespace) && own.contains(['.', '/']);
+    if !names_a_file {
+        return Ok(format!("{own}\n"));
+    }
+    let bytes = ctx
+        .scope
+        .read(own, LONGEST_PROMPT)
+        .map_err(|error| JobError::failed(Class::Environment, format!("PROMPT {own}: {error}")))?;
+    String::from_utf8(bytes)
+        .map_err(|_| JobError::failed(Class::Environment, format!("PROMPT {own}: not UTF-8")))
+}
+
+/// What a run left, as git tells it.
+#[derive(Debug, Default)]
+struct Left {
+    /// New commits, newest first: short hash and subject.
+    commits: Vec<String>,
+    /// How many paths differ from the last commit.
+    uncommitted: usize,
+    /// What is odd about it.
+    odd: Option<String>,
+}
+
+impl Left {
+    fn of(git: &Git, before: Option<&str>) -> Result<Self, JobError> {
+        let mut left = Self::default();
+        let after = git.head()?;
+        if after.as_deref() != before
+            && let Some(after) = &after
+        {
+            let range = match before {
+                Some(before) => format!("{before}..{after}"),
+                None => after.clone(),
+            };
+            let log = git.ask(&["log", "--format=%h %s", "--max-count=200", &range, "--"])?;
+            let log = String::from_utf8_lossy(&log);
+            left.commits = log.lines().map(str::to_owned).collect();
+            if let Some(before) = before
+                && !git.says_yes(&["merge-base", "--is-ancestor", before, after])?
+            {
+                left.odd = Some(format!(
+                    "history was rewritten: {before} is no ancestor any more"
+                ));
+            }
+        } else if after.is_none() && before.is_some() {
+            left.odd = Some("the branch has no commit any more".to_owned());
+        }
+        let status = git.ask(&["status", "--porcelain", "-z"])?;
+        left.uncommitted = status
+            .split(|byte| *byte == 0)
+            .filter(|it| !it.is_empty())
+            .count();
+        Ok(left)
+    }
+
+    fn lines(&self) -> Vec<String> {
+        let mut out: Vec<String> = self
+            .commits
+            .iter()
+            .take(NAMED)
+            .map(|commit| format!("committed {commit}"))
+            .collect();
+        if self.commits.len() > NAMED {
+            out.push(format!("… and {} more commits", self.commits.len() - NAMED));
+        }
+        if self.uncommitted > 0 {
+            let paths = match self.uncommitted {
+                1 => "1 path differs".to_owned(),
+                n => format!("{n} paths differ"),
+            };
+            out.push(format!("{paths} from the last commit"));
+        }
+        out.extend(self.odd.clone());
+        out
+    }
+}
+
+fn headline(kind: Kind, begun: &Begun, left: &Left, by_rule: bool) -> String {
+    let task = match &begun.picked {
+        Some(task) => format!("{task:?}"),
+        None => "no open task".to_owned(),
+    };
+    if by_rule {
+        return format!("{kind}: {task} is picked; no agent worked");
+    }
+    let commits = match left.commits.len() {
+        0 => "no commit".to_owned(),
+        1 => "1 commit".to_owned(),
+        n => format!("{n} commits"),
+    };
+    format!("{kind}: {task}; {commits}")
+}

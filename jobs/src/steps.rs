@@ -1,0 +1,433 @@
+//! `_steps.jsonl`: one row for every tool that an agent used in a project (contracts/lifecycle.md,
+//! "What the sleeper sees").
+//!
+//! ```text
+//! a run's event stream ──Recorder──┐
+//!                                  ├──> one line, one write, O_APPEND ──> _steps.jsonl
+//! an interactive session's hook ───┘                                        │ beyond its cap
+//!                                                  .runner/steps.1.jsonl <──┘ one older file is kept
+//! ```
+//!
+//! What a run's agent did is written by runner, out of the stream that the agent's program gives: the
+//! agent itself cannot reach the file. A row that cannot be written costs the record and never the run.
+//! Must never hold a secret, never follow a link, and never leave the project: its underscore keeps it
+//! out of every page and every commit.
+
+use std::collections::HashMap;
+use std::fs::{self, File};
+use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+
+use jiff::Timestamp;
+use runner_backends::{Event, OwnedTarget, Target, ToolResult};
+use runner_text::redact::Redactor;
+use rustix::fs::{FlockOperation, OFlags, flock};
+use serde::{Deserialize, Serialize};
+
+/// The file at a project's root, unless the configuration names another.
+pub const FILE: &str = "_steps.jsonl";
+/// Where the rows before the last turn of the file lie, below the project.
+pub const OLDER: &str = ".runner/steps.1.jsonl";
+/// How large the file grows before it is turned, in bytes.
+pub const CAP: u64 = 1024 * 1024;
+/// The longest argument or error of a row, in bytes.
+const LONGEST: usize = 400;
+/// How many uses may be under way; of more, a result stands for itself.
+const MOST_AT_ONCE: usize = 1_000;
+/// How far back the last rows are looked for, in bytes.
+const TAIL: u64 = 64 * 1024;
+
+/// One row.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Step {
+    /// Counts the rows of the file from 1; two sessions at once may share a number.
+    #[serde(default)]
+    pub step: u64,
+    /// Which tool.
+    #[serde(default)]
+    pub tool: String,
+    /// What it worked on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub args: Option<Args>,
+    /// 0 where it did what it was asked.
+    #[serde(default)]
+    pub exit_code: i64,
+    /// What it said of its failure.
+    #[serde(default)]
+    pub error: Option<String>,
+    /// How long it took.
+    #[serde(default)]
+    pub dur_ms: u64,
+    /// When it came back.
+    #[serde(default)]
+    pub ts: String,
+    /// Which of the project's named agents; none for the default one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent: Option<String>,
+}
+
+/// What a tool worked on: one of the three.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Args {
+    /// A file or folder; below the project without its root.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path: Option<String>,
+    /// A command line.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cmd: Option<String>,
+    /// Anything else it was told.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pipeline: Option<String>,
+}
+
+impl Step {
+    /// A row about a use of `tool`, for a project at `root`. Its number is given when it is written.
+    pub fn of(tool: &str, target: Option<Target<'_>>, root: &Path, redactor: &Redactor) -> Self {
+        let args = target.map(|target| match target {
+            Target::Path(path) => Args {
+                path: Some(clean(&below(root, path), redactor)),
+                ..Args::default()
+            },
+            Target::Command(cmd) => Args {
+                cmd: Some(clean(cmd, redactor)),
+                ..Args::default()
+            },
+            Target::Pipeline(told) => Args {
+                pipeline: Some(clean(told, redactor)),
+                ..Args::default()
+            },
+        });
+        Self {
+            tool: clean(tool, redactor),
+            args,
+            ..Self::default()
+        }
+    }
+
+    /// The row with how the tool came back.
+    #[must_use]
+    pub fn came_back(mut self, result: &ToolResult<'_>, redactor: &Redactor) -> Self {
+        self.exit_code = result.exit_code.unwrap_or(i64::from(result.failed));
+        self.error = (result.error).map(|error| clean(error.trim(), redactor));
+        if result.failed && self.exit_code == 0 {
+            self.exit_code = 1;
+        }
+        self
+    }
+
+    /// What the sleeper sees of it: the tool, what it touched cut at 80 characters, how it ended.
+    pub fn line(&self) -> String {
+        let args = self.args.as_ref();
+        let target = args.and_then(|args| {
+            let one = args.path.as_deref().or(args.cmd.as_deref());
+            one.or(args.pipeline.as_deref())
+        });
+        let flat = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+        let target: String = flat(target.unwrap_or_default()).chars().take(80).collect();
+        let tool: String = flat(&self.tool).chars().take(80).collect();
+        let blank = if target.is_empty() { "" } else { " " };
+        format!("{tool}{blank}{target} (exit {})", self.exit_code)
+    }
+}
+
+/// Redacted, and no longer than a row may hold.
+fn clean(text: &str, redactor: &Redactor) -> String {
+    let text = redactor.redact(text);
+    match text.floor_char_boundary(LONGEST) {
+        end if end < text.len() => format!("{}…", &text[..end]),
+        _ => text.into_owned(),
+    }
+}
+
+/// A path as the project knows it.
+fn below(root: &Path, path: &str) -> String {
+    let inner = Path::new(path).strip_prefix(root).ok();
+    inner.and_then(Path::to_str).unwrap_or(path).to_owned()
+}
+
+/// Where rows go.
+#[derive(Clone, Debug)]
+pub struct StepsFile {
+    /// The project's canonical root.
+    pub root: PathBuf,
+    /// The file, below it.
+    pub path: String,
+    /// How large it may grow before it is turned, in bytes.
+    pub cap: u64,
+    /// Which named agent works; none for the default one.
+    pub agent: Option<String>,
+}
+
+impl StepsFile {
+    /// The project's own, at the default cap.
+    pub fn new(root: &Path, path: &str, agent: Option<&str>) -> Self {
+        Self {
+            root: root.to_owned(),
+            path: path.to_owned(),
+            cap: CAP,
+            agent: agent.map(str::to_owned),
+        }
+    }
+
+    /// The file, made if it is not there and turned if it is full; it is not turned again while what
+    /// this returns lives. So it is there, and the same one, while walls keep a child from it: in the
+    /// place of what is missing they put a folder, and nobody could make the file then.
+    ///
+    /// # Errors
+    /// As [`append`](Self::append).
+    pub fn hold(&self) -> io::Result<File> {
+        let file = self.turned()?;
+        flock(&file, FlockOperation::LockShared)?;
+        Ok(file)
+    }
+
+    /// Adds a row with one write, after turning a file that is full. Its number, time and agent are
+    /// set here.
+    ///
+    /// # Errors
+    /// It cannot be opened, is no plain file, cannot be written, or could not be turned for so long that
+    /// it holds eight times its cap.
+    pub fn append(&self, mut step: Step, now: Timestamp) -> io::Result<()> {
+        let mut file = self.turned()?;
+        if file.metadata()?.len() >= 8 * self.cap {
+            return Err(io::Error::other(format!("{} is full", self.path)));
+        }
+        let (rows, whole) = rows(&mut file)?;
+        step.step = rows + 1;
+        step.ts = now.to_string();
+        step.agent.clone_from(&self.agent);
+        let mut line = serde_json::to_string(&step).map_err(io::Error::other)?;
+        line.push('\n');
+        if !whole {
+            // Half a row that somebody left must not swallow this one.
+            line.insert(0, '\n');
+        }
+        file.write_all(line.as_bytes())
+    }
+
+    fn turned(&self) -> io::Result<File> {
+        let file = self.open()?;
+        if file.metadata()?.len() >= self.cap && self.turn(&file)? {
+            return self.open();
+        }
+        Ok(file)
+    }
+
+    fn full(&self) -> PathBuf {
+        self.root.join(&self.path)
+    }
+
+    fn open(&self) -> io::Result<File> {
+        let path = self.full();
+        let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
+        let file = File::options()
+            .create(true)
+            .append(true)
+            .read(true)
+            .mode(0o600)
+            .custom_flags(flags.bits().cast_signed())
+            .open(&path)?;
+        let data = file.metadata()?;
+        if !data.is_file() || data.nlink() > 1 {
+            let why = format!("{} is no plain file with one name", path.display());
+            return Err(io::Error::other(why));
+        }
+        Ok(file)
+    }
+
+    /// Puts a full file aside, if it is still the file of this name and nobody else is at it. Whoever
+    /// has it open yet writes on into the older one: no row is lost.
+    fn turn(&self, file: &File) -> io::Result<bool> {
+        if flock(file, FlockOperation::NonBlockingLockExclusive).is_err() {
+            return Ok(false);
+        }
+        let (held, named) = (file.metadata()?, fs::symlink_metadata(self.full())?);
+        if (held.dev(), held.ino()) != (named.dev(), named.ino()) {
+            return Ok(true);
+        }
+        let older = self.root.join(OLDER);
+        if let Some(folder) = older.parent() {
+            fs::create_dir_all(folder)?;
+        }
+        fs::rename(self.full(), older)?;
+        Ok(true)
+    }
+
+    /// The last `count` rows, oldest first; lines that are none are passed over. No file, no rows.
+    ///
+    /// # Errors
+    /// It is there and cannot be read.
+    pub fn last(&self, count: usize) -> io::Result<Vec<Step>> {
+        let mut rows = self.rows_of(&self.full())?;
+        if rows.len() < count {
+            // Just turned: what is missing is at the end of the older file.
+            let mut older = self.rows_of(&self.root.join(OLDER)).unwrap_or_default();
+            older.append(&mut rows);
+            rows = older;
+        }
+        let from = rows.len().saturating_sub(count);
+        Ok(rows.split_off(from))
+    }
+
+    fn rows_of(&self, path: &Path) -> io::Result<Vec<Step>> {
+        let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
+        let opened = File::options()
+            .read(true)
+            .custom_flags(flags.bits().cast_signed())
+            .open(path);
+        let mut file = match opened {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) => return Err(error),
+        };
+        let data = file.metadata()?;
+        if !data.is_file() {
+            let why = format!("{} is no plain file", path.display());
+            return Err(io::Error::other(why));
+        }
+        let skipped = data.len().saturating_sub(TAIL);
+        file.seek(SeekFrom::Start(skipped))?;
+        let mut bytes = Vec::new();
+        file.take(TAIL).read_to_end(&mut bytes)?;
+        let mut lines = bytes.split(|byte| *byte == b'\n');
+        if skipped > 0 {
+            lines.next();
+        }
+        Ok(lines
+            .filter(|line| line.starts_with(b"{"))
+            .filter_map(|line| serde_json::from_slice(line).ok())
+            .collect())
+    }
+}
+
+/// How many lines a file has, and whether the last one is whole: it is never much larger than its cap.
+fn rows(file: &mut File) -> io::Result<(u64, bool)> {
+    file.seek(SeekFrom::Start(0))?;
+    let mut buffer = vec![0; 64 * 1024];
+    let (mut rows, mut whole) = (0, true);
+    loop {
+        let read = file.read(&mut buffer)?;
+        let Some(last) = buffer[..read].last() else {
+            return Ok((rows, whole));
+        };
+        whole = *last == b'\n';
+        rows += buffer[..read].iter().filter(|byte| **byte == b'\n').count() as u64;
+    }
+}
+
+/// Writes a row for each tool of one request's event stream, when it comes back.
+#[derive(Debug)]
+pub struct Recorder {
+    file: StepsFile,
+    redactor: Redactor,
+    begun: HashMap<String, (Step, Timestamp)>,
+    _held: Option<File>,
+}
+
+impl Recorder {
+    /// Rows to this file, which is there and is not turned from now on. To be made before the agent's
+    /// program starts.
+    pub fn new(file: StepsFile, redactor: Redactor) -> Self {
+        let held = file.hold();
+        let held =
+            held.inspect_err(|error| tracing::warn!(%error, "{} cannot be written", file.path));
+        Self {
+            _held: held.ok(),
+            file,
+            redactor,
+            begun: HashMap::new(),
+        }
+    }
+
+    /// Hears an event of the stream.
+    pub fn event(&mut self, event: Event<'_>, now: Timestamp) {
+        match event {
+            Event::ToolUse { id, name, target } => {
+                let step = Step::of(name, target, &self.file.root, &self.redactor);
+                if self.begun.len() >= MOST_AT_ONCE || id.is_empty() {
+                    // Nothing will say how it came back.
+                    return self.put(step, now);
+                }
+                if let Some((before, _)) = self.begun.insert(id.to_owned(), (step, now)) {
+                    self.put(unanswered(before), now);
+                }
+            }
+            Event::ToolResult(result) => {
+                let (step, since) = match self.begun.remove(result.id) {
+                    Some(begun) => begun,
+                    // Its use is a row already.
+                    None if !result.failed => return,
+                    None => (Step::of("?", None, &self.file.root, &self.redactor), now),
+                };
+                let mut step = step.came_back(&result, &self.redactor);
+                let took = now.duration_since(since).as_millis();
+                step.dur_ms = u64::try_from(took).unwrap_or(0);
+                self.put(step, now);
+            }
+            _ => {}
+        }
+    }
+
+    /// The stream is over: whatever did not come back is recorded too.
+    pub fn ended(&mut self, now: Timestamp) {
+        let mut left: Vec<(Step, Timestamp)> = self.begun.drain().map(|(_, it)| it).collect();
+        left.sort_by_key(|(_, since)| *since);
+        for (step, _) in left {
+            self.put(unanswered(step), now);
+        }
+    }
+
+    fn put(&mut self, step: Step, now: Timestamp) {
+        if let Err(error) = self.file.append(step, now) {
+            tracing::warn!(%error, "a step could not be recorded in {}", self.file.path);
+        }
+    }
+}
+
+/// A use whose end nobody told.
+fn unanswered(mut step: Step) -> Step {
+    step.exit_code = -1;
+    step.error = Some("it did not come back".to_owned());
+    step
+}
+
+/// A row out of what Claude Code tells its hook after a tool, and the folder that the session works in.
+///
+/// # Errors
+/// What of the payload is not as it should be.
+pub fn of_hook(payload: &[u8], root: &Path, redactor: &Redactor) -> Result<Step, String> {
+    let payload: serde_json::Value = serde_json::from_slice(payload)
+        .map_err(|error| format!("the payload is not JSON: {error}"))?;
+    let tool = payload["tool_name"].as_str();
+    let tool = tool.ok_or("the payload names no tool")?;
+    let target = OwnedTarget::of_input(&payload["tool_input"]);
+    let step = Step::of(
+        tool,
+        target.as_ref().map(OwnedTarget::as_target),
+        root,
+        redactor,
+    );
+    let response = &payload["tool_response"];
+    let text = |key: &str| response[key].as_str().filter(|text| !text.is_empty());
+    let stated = payload["error"].as_str().or_else(|| text("error"));
+    let failed = stated.is_some()
+        || response["is_error"] == true
+        || response["success"] == false
+        || response["interrupted"] == true
+        || payload["hook_event_name"] == "PostToolUseFailure";
+    let error = stated.or_else(|| text("stderr").filter(|_| failed));
+    let code = ["exit_code", "exitCode", "returnCode"];
+    let result = ToolResult {
+        id: "",
+        failed,
+        exit_code: code.iter().find_map(|key| response[*key].as_i64()),
+        error,
+    };
+    let mut step = step.came_back(&result, redactor);
+    step.dur_ms = payload["duration_ms"].as_u64().unwrap_or(0);
+    Ok(step)
+}
+
+#[cfg(test)]
+mod tests;

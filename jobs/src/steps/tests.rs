@@ -1,0 +1,246 @@
+use super::*;
+
+fn at(second: i64) -> Timestamp {
+    Timestamp::from_second(1_800_000_000 + second).unwrap()
+}
+
+fn file(folder: &tempfile::TempDir) -> StepsFile {
+    StepsFile::new(folder.path(), FILE, None)
+}
+
+fn used<'a>(id: &'a str, name: &'a str, target: Target<'a>) -> Event<'a> {
+    Event::ToolUse {
+        id,
+        name,
+        target: Some(target),
+    }
+}
+
+fn back<'a>(
+    id: &'a str,
+    failed: bool,
+    exit_code: Option<i64>,
+    error: Option<&'a str>,
+) -> Event<'a> {
+    Event::ToolResult(ToolResult {
+        id,
+        failed,
+        exit_code,
+        error,
+    })
+}
+
+#[test]
+fn each_tool_is_a_row_in_the_contracts_fields_whatever_becomes_of_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let steps = StepsFile {
+        agent: Some("night".into()),
+        ..file(&folder)
+    };
+    let mut recorder = Recorder::new(steps.clone(), Redactor::new(vec!["hunter-two".into()]));
+    let inside = folder.path().join("src/a.rs");
+    recorder.event(
+        used("1", "Write", Target::Path(inside.to_str().unwrap())),
+        at(0),
+    );
+    recorder.event(
+        used("2", "Bash", Target::Command("make --key hunter-two")),
+        at(1),
+    );
+    recorder.event(back("2", true, Some(2), Some("no rule, hunter-two")), at(3));
+    recorder.event(back("1", false, None, None), at(4));
+    recorder.event(used("3", "Grep", Target::Pipeline("needle")), at(5));
+    recorder.event(back("unknown", true, None, None), at(6));
+    recorder.event(Event::Text("not a step"), at(6));
+    recorder.ended(at(7));
+    let text = fs::read_to_string(folder.path().join(FILE)).unwrap();
+    assert!(!text.contains("hunter-two"), "{text}");
+    let first: serde_json::Value = serde_json::from_str(text.lines().nth(1).unwrap()).unwrap();
+    let expected = serde_json::json!({
+        "step": 2, "tool": "Write", "args": {"path": "src/a.rs"}, "exit_code": 0, "error": null,
+        "dur_ms": 4000, "ts": at(4).to_string(), "agent": "night",
+    });
+    assert_eq!(first, expected);
+    let rows = steps.last(25).unwrap();
+    let lines: Vec<String> = rows.iter().map(Step::line).collect();
+    assert_eq!(lines[0][..17], *"Bash make --key [");
+    assert!(lines[0].ends_with("(exit 2)"), "{}", lines[0]);
+    assert_eq!(
+        lines[1..],
+        [
+            "Write src/a.rs (exit 0)",
+            "? (exit 1)",
+            "Grep needle (exit -1)"
+        ]
+    );
+    assert_eq!(rows[3].error.as_deref(), Some("it did not come back"));
+    assert_eq!(steps.last(2).unwrap(), rows[2..]);
+    let mode = fs::metadata(folder.path().join(FILE)).unwrap().mode();
+    assert_eq!(mode & 0o777, 0o600);
+}
+
+#[test]
+fn a_line_is_one_line_and_cut_at_eighty_characters() {
+    let redactor = Redactor::new(Vec::new());
+    let long = format!("echo\n\"{}\"", "é".repeat(200));
+    let step = Step::of(
+        "Bash",
+        Some(Target::Command(&long)),
+        Path::new("/p"),
+        &redactor,
+    );
+    let line = step.line();
+    assert_eq!(line.lines().count(), 1);
+    assert_eq!(line.chars().count(), "Bash ".len() + 80 + " (exit 0)".len());
+    let row = serde_json::to_string(&step).unwrap();
+    assert!(row.len() < LONGEST + 200, "{}", row.len());
+}
+
+#[test]
+fn a_full_file_is_turned_once_and_the_last_rows_are_found_across_both() {
+    let folder = tempfile::tempdir().unwrap();
+    let steps = StepsFile {
+        cap: 2_000,
+        ..file(&folder)
+    };
+    for number in 0..40 {
+        let step = Step {
+            tool: format!("t{number}"),
+            ..Step::default()
+        };
+        steps.append(step, at(number)).unwrap();
+    }
+    let tools = |rows: Vec<Step>| rows.into_iter().map(|it| it.tool).collect::<Vec<_>>();
+    let last = tools(steps.last(25).unwrap());
+    let expected: Vec<String> = (15..40).map(|number| format!("t{number}")).collect();
+    assert_eq!(last, expected);
+    assert!(fs::metadata(folder.path().join(FILE)).unwrap().len() < 2_200);
+    assert!(folder.path().join(OLDER).exists());
+    // While a run records, the file stays the one that its walls keep, up to a bound.
+    let held = steps.hold().unwrap();
+    let mut written = 0;
+    while steps.append(Step::default(), at(99)).is_ok() {
+        written += 1;
+        assert!(written < 1_000);
+    }
+    let size = fs::metadata(folder.path().join(FILE)).unwrap().len();
+    assert!((16_000..16_300).contains(&size), "{size}");
+    drop(held);
+    steps.append(Step::default(), at(99)).unwrap();
+    assert!(fs::metadata(folder.path().join(FILE)).unwrap().len() < 500);
+}
+
+#[test]
+fn many_writers_lose_and_tear_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    std::thread::scope(|scope| {
+        for writer in 0..8 {
+            let steps = StepsFile {
+                cap: 20_000,
+                agent: Some(format!("w{writer}")),
+                ..file(&folder)
+            };
+            scope.spawn(move || {
+                for number in 0..25 {
+                    let step = Step {
+                        tool: format!("t{number}"),
+                        ..Step::default()
+                    };
+                    steps.append(step, at(number)).unwrap();
+                }
+            });
+        }
+    });
+    let both = [folder.path().join(OLDER), folder.path().join(FILE)];
+    let text: String = both
+        .iter()
+        .filter_map(|path| fs::read_to_string(path).ok())
+        .collect();
+    assert!(
+        text.lines()
+            .all(|line| serde_json::from_str::<Step>(line).is_ok())
+    );
+    assert_eq!(text.lines().count(), 200);
+}
+
+#[test]
+fn a_link_a_pipe_and_damage_are_neither_followed_nor_believed() {
+    let folder = tempfile::tempdir().unwrap();
+    let steps = file(&folder);
+    assert_eq!(steps.last(25).unwrap(), []);
+    let path = folder.path().join(FILE);
+    let other = folder.path().join("other");
+    fs::write(&other, "").unwrap();
+    std::os::unix::fs::symlink(&other, &path).unwrap();
+    assert!(steps.append(Step::default(), at(0)).is_err() && steps.last(1).is_err());
+    assert_eq!(fs::read(&other).unwrap(), b"");
+    fs::remove_file(&path).unwrap();
+    fs::hard_link(&other, &path).unwrap();
+    assert!(steps.append(Step::default(), at(0)).is_err());
+    fs::remove_file(&path).unwrap();
+    rustix::fs::mknodat(
+        rustix::fs::CWD,
+        &path,
+        rustix::fs::FileType::Fifo,
+        rustix::fs::Mode::RUSR,
+        0,
+    )
+    .unwrap();
+    assert!(steps.append(Step::default(), at(0)).is_err() && steps.last(1).is_err());
+    fs::remove_file(&path).unwrap();
+    fs::write(
+        &path,
+        "{half\n\0\0\n[]\n7\n{\"tool\":\"Edit\"}\n{\"tool\":3}\n{\"tool\":\"to",
+    )
+    .unwrap();
+    let tools: Vec<String> = steps
+        .last(25)
+        .unwrap()
+        .into_iter()
+        .map(|it| it.tool)
+        .collect();
+    assert_eq!(tools, ["Edit"]);
+    steps
+        .append(
+            Step {
+                tool: "Next".into(),
+                ..Step::default()
+            },
+            at(0),
+        )
+        .unwrap();
+    assert_eq!(
+        steps.last(1).unwrap()[0].tool,
+        "Next",
+        "half a row swallows none"
+    );
+}
+
+#[test]
+fn a_hooks_payload_is_a_row_and_a_bad_one_is_refused() {
+    let redactor = Redactor::new(Vec::new());
+    let row = |text: &str| of_hook(text.as_bytes(), Path::new("/p"), &redactor);
+    let step = row(
+        r#"{"hook_event_name":"PostToolUse","tool_name":"Edit","cwd":"/p",
+        "tool_input":{"file_path":"/p/src/Weave.svelte"},"tool_response":{"filePath":"x"}}"#,
+    )
+    .unwrap();
+    assert_eq!(step.line(), "Edit src/Weave.svelte (exit 0)");
+    let step = row(
+        r#"{"tool_name":"Bash","tool_input":{"command":"false"},"duration_ms":7,
+        "tool_response":{"stdout":"","stderr":"no","interrupted":true}}"#,
+    )
+    .unwrap();
+    assert_eq!(
+        (step.exit_code, step.error.as_deref(), step.dur_ms),
+        (1, Some("no"), 7)
+    );
+    assert_eq!(
+        row(r#"{"tool_name":"mcp__x__y"}"#).unwrap().line(),
+        "mcp__x__y (exit 0)"
+    );
+    for bad in ["", "{", "[]", "{}", "{\"tool_name\":3}", "null"] {
+        assert!(row(bad).is_err(), "{bad}");
+    }
+    assert!(of_hook(&[0xff], Path::new("/p"), &redactor).is_err());
+}

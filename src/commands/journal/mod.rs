@@ -1,0 +1,138 @@
+//! `runner journal`: what the sleep between the runs wrote, on the terminal, as JSON, or as one static
+//! page.
+//!
+//! It reads the entries, git and the ledger; it writes only the page, and only where it is told. Must
+//! never show a file whose name begins with an underscore.
+
+mod model;
+mod page;
+
+use std::path::Path;
+
+use runner_engine::causes::whole;
+use runner_engine::files::write_atomic;
+use runner_engine::git::Git;
+use runner_engine::ledger::Filter;
+use runner_engine::outcome::Exit;
+use runner_text::redact::Redactor;
+
+use crate::cli::args::Listing;
+use crate::cli::journal::JournalCommand;
+use crate::cli::{Failure, safe, show};
+use crate::home::{self, Home};
+use crate::project::Here;
+use model::{Item, Journal};
+
+/// The page's name in its folder.
+const PAGE: &str = "index.html";
+
+/// Shows or exports it.
+pub fn run(
+    home: &Home,
+    here: &Path,
+    command: Option<&JournalCommand>,
+    listing: Listing,
+    quiet: bool,
+) -> Result<Exit, Failure> {
+    let here_dir = here;
+    let here = Here::load(home, here)?;
+    let git = Git::new(&here.root, &home::child_environment(), &home::marker()?);
+    let runs = match home.ledger_to_read()? {
+        Some(ledger) => ledger.runs(&Filter {
+            project: Some(here.id.clone()),
+            ..Filter::default()
+        })?,
+        None => Vec::new(),
+    };
+    let name = here
+        .root
+        .file_name()
+        .map(|it| it.to_string_lossy().into_owned());
+    let journal = Journal::of(
+        &here.root,
+        name.unwrap_or_default(),
+        &here.config.lifecycle,
+        &boards(&here),
+        &git,
+        &runs,
+        home.wall()?,
+    )
+    .map_err(|error| Failure::environment(error.whole()))?;
+    match command {
+        Some(JournalCommand::Export { dir }) => {
+            let dir = here_dir.join(dir);
+            let cannot = |why: String| {
+                Failure::cannot_write(format!("cannot write {}: {why}", dir.display()))
+            };
+            std::fs::create_dir_all(&dir).map_err(|error| cannot(error.to_string()))?;
+            let html = page::html(&journal);
+            let html = Redactor::new(Vec::new()).redact(&html).into_owned();
+            write_atomic(&dir.join(PAGE), html.as_bytes(), 0o644)
+                .map_err(|error| cannot(whole(&error)))?;
+            let path = dir.join(PAGE);
+            show::say(quiet, &format!("wrote {}", path.display()));
+        }
+        None if listing.json => show::json(&journal),
+        None => text(&journal),
+    }
+    Ok(Exit::Done)
+}
+
+/// The board of each agent's jobs, the default agent's under no name.
+fn boards(here: &Here) -> Vec<(String, String)> {
+    use runner_jobs::KindSpec;
+    let boards = here
+        .config
+        .jobs
+        .values()
+        .filter_map(|job| match &job.spec.kind {
+            KindSpec::Cycle(cycle) => Some((cycle.agent.clone(), cycle.board.clone())),
+            KindSpec::Rem(rem) => Some((rem.agent.clone().unwrap_or_default(), rem.board.clone())),
+            _ => None,
+        });
+    boards.collect()
+}
+
+fn text(journal: &Journal) {
+    if journal.items.is_empty() {
+        show::out("Nobody has dreamt here yet.\n");
+    }
+    for item in &journal.items {
+        let at = show::moment(item.at());
+        match item {
+            Item::Entry(entry) => {
+                let agent = match entry.agent.as_str() {
+                    "" => String::new(),
+                    agent => format!(" {agent}"),
+                };
+                let line = entry.tale.lines().next().unwrap_or_default();
+                show::out(&format!("{at}{agent}  {}\n", safe::line(line)));
+                for verdict in &entry.verdicts {
+                    let done = verdict.resolved.as_ref();
+                    let done = done.map_or_else(String::new, |it| format!(" ({})", it.short));
+                    show::out(&format!("  {}{done}\n", safe::line(&verdict.text)));
+                }
+                for claim in &entry.failed_claims {
+                    show::out(&format!("  does not hold: {}\n", safe::line(claim)));
+                }
+            }
+            Item::Gap(gap) => {
+                let times = match gap.count {
+                    1 => String::new(),
+                    many => format!(" ({many} times)"),
+                };
+                show::out(&format!(
+                    "{at}  no entry: {}{times}\n",
+                    safe::line(&gap.why)
+                ));
+            }
+            Item::Commit(commit) => {
+                show::out(&format!(
+                    "{at}  {} {}\n",
+                    commit.short,
+                    safe::line(&commit.subject)
+                ));
+            }
+        }
+    }
+}

@@ -1,0 +1,464 @@
+//! What a journal shows: entries, the commits between them, and why there is no entry where one was
+//! due.
+//!
+//! ```text
+//! rem/**/manifest.json ──> entries ─┐
+//! git log ──> tagged commits ───────┼──> one timeline, the newest first
+//! ledger ──> runs without an entry ─┘
+//! ```
+//!
+//! A verdict is resolved by the first commit after its entry in which the board shows that it was
+//! done. Must never list a folder that an agent's name could not be.
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::Path;
+
+use jiff::Timestamp;
+use runner_engine::git::Git;
+use runner_engine::ledger::RunRow;
+use runner_engine::outcome::Outcome;
+use runner_engine::scope::Scope;
+use runner_jobs::JobError;
+use runner_jobs::lifecycle::audit;
+use runner_jobs::lifecycle::daydream::{self, Daydream};
+use runner_jobs::lifecycle::entry::{Act, Entry, Verdict};
+use runner_jobs::lifecycle::{BOARD, Files, manifest};
+use runner_text::org::{Board, Form, Keyword, Resolved};
+use serde::Serialize;
+
+/// How many commits are looked through.
+const COMMITS: &str = "--max-count=400";
+/// How many versions of a board.
+const VERSIONS: usize = 200;
+
+/// Everything that is shown.
+#[derive(Debug, Serialize)]
+pub struct Journal {
+    /// The project's folder.
+    pub project: String,
+    /// When it was put together.
+    pub made: Timestamp,
+    /// The newest first.
+    pub items: Vec<Item>,
+    /// The newest first.
+    pub daydreams: Vec<Daydream>,
+    /// Where a commit is shown, with its hash to follow; none where the project has no such place.
+    pub commits_at: Option<String>,
+}
+
+/// One thing in the timeline.
+#[derive(Debug, Serialize)]
+#[serde(tag = "item", rename_all = "kebab-case")]
+pub enum Item {
+    /// An entry.
+    Entry(Box<Shown>),
+    /// No entry, and why.
+    Gap(Gap),
+    /// A commit with one of the agent's tags.
+    Commit(Commit),
+}
+
+impl Item {
+    /// When.
+    pub fn at(&self) -> Timestamp {
+        match self {
+            Self::Entry(entry) => entry.at,
+            Self::Gap(gap) => gap.last,
+            Self::Commit(commit) => commit.at,
+        }
+    }
+}
+
+/// An entry as it is shown.
+#[derive(Debug, Serialize)]
+pub struct Shown {
+    /// Its id.
+    pub id: String,
+    /// Whose; empty for the default agent.
+    pub agent: String,
+    /// When.
+    pub at: Timestamp,
+    /// Its title.
+    pub title: String,
+    /// Who dreamt it.
+    pub model: String,
+    /// Its sections.
+    pub tale: String,
+    pub goals: Vec<String>,
+    pub blue_sky: Vec<String>,
+    pub fears: Vec<String>,
+    pub verdicts: Vec<Judged>,
+    pub carry: Vec<String>,
+    /// Its claims that an audit found not to hold.
+    pub failed_claims: Vec<String>,
+    /// How many an audit looked at; none where there was none.
+    pub audited: Option<usize>,
+    /// The commit that added it.
+    pub commit: Option<Commit>,
+}
+
+/// A verdict and the commit that did what it says.
+#[derive(Debug, Serialize)]
+pub struct Judged {
+    /// As in the entry.
+    pub text: String,
+    /// The first commit after which it is so.
+    pub resolved: Option<Commit>,
+}
+
+/// A commit.
+#[derive(Clone, Debug, Serialize)]
+pub struct Commit {
+    /// All of its hash.
+    pub hash: String,
+    /// A few digits of it.
+    pub short: String,
+    /// When.
+    pub at: Timestamp,
+    /// Its first line.
+    pub subject: String,
+    /// `add`, `blog`, `audit` or `rem`, where it begins so.
+    pub tag: Option<&'static str>,
+}
+
+/// Dreams that left no entry.
+#[derive(Debug, Serialize)]
+pub struct Gap {
+    /// The first of them.
+    pub first: Timestamp,
+    /// The last of them.
+    pub last: Timestamp,
+    /// How many in a row with this reason.
+    pub count: u32,
+    /// Which job.
+    pub job: String,
+    /// Why.
+    pub why: String,
+}
+
+/// The tags that an agent's commits carry.
+const TAGS: [&str; 4] = ["add", "blog", "audit", "rem"];
+
+impl Journal {
+    /// Puts it together. `boards` are those of agents whose jobs name one, by the agent's name.
+    ///
+    /// # Errors
+    /// A list of entries is damaged, or git gives no answer.
+    pub fn of(
+        root: &Path,
+        project: String,
+        files: &Files,
+        boards: &[(String, String)],
+        git: &Git,
+        runs: &[RunRow],
+        made: Timestamp,
+    ) -> Result<Self, JobError> {
+        let scope = Scope::open(root, &[], ".runner/staging/look")?;
+        let log = match git.head()? {
+            Some(_) => commits(git, &[])?,
+            None => Vec::new(),
+        };
+        let mut items = Vec::new();
+        for agent in agents(root) {
+            let name = Some(agent.as_str()).filter(|it| !it.is_empty());
+            let folder = manifest::folder(name);
+            let list = manifest::read(&scope, &folder)?.manifest;
+            let board = boards.iter().find(|(of, _)| *of == agent);
+            let board = board.map_or(BOARD, |(_, board)| board.as_str());
+            let mut boards = if list.entries.is_empty() || log.is_empty() {
+                Boards::default()
+            } else {
+                Boards::of(git, board)?
+            };
+            for listed in &list.entries {
+                let at = listed.ts.unwrap_or(Timestamp::UNIX_EPOCH);
+                let read = manifest::entry_of(&scope, &folder, listed);
+                let Ok((entry, _)) = read else {
+                    items.push(Item::Gap(Gap {
+                        first: at,
+                        last: at,
+                        count: 1,
+                        job: "rem".to_owned(),
+                        why: read.err().map_or_else(String::new, |error| error.whole()),
+                    }));
+                    continue;
+                };
+                let audit = audit::of(&scope, &folder, &entry.id);
+                let path = format!("{folder}/{}", listed.file);
+                items.push(Item::Entry(Box::new(Shown {
+                    agent: agent.clone(),
+                    at,
+                    failed_claims: (audit.iter().flat_map(|it| it.failed()))
+                        .map(|it| format!("{} ({})", it.claim, it.why))
+                        .collect(),
+                    audited: audit.as_ref().map(|it| it.claims.len()),
+                    commit: added(git, &path, &log)?,
+                    verdicts: boards.judged(git, &entry, at),
+                    ..shown(entry)
+                })));
+            }
+        }
+        items.extend(gaps(runs).into_iter().map(Item::Gap));
+        // What came before the first entry is no part of the journal.
+        let begin = items.iter().map(Item::at).min();
+        let rem: Vec<String> = (items.iter())
+            .filter_map(|item| match item {
+                Item::Entry(entry) => Some(entry.commit.as_ref()?.hash.clone()),
+                _ => None,
+            })
+            .collect();
+        let tagged = log.into_iter().filter(|it| it.tag.is_some());
+        items.extend(
+            tagged
+                .filter(|it| begin.is_some_and(|begin| it.at >= begin) && !rem.contains(&it.hash))
+                .map(Item::Commit),
+        );
+        items.sort_by_key(|item| std::cmp::Reverse(item.at()));
+        Ok(Self {
+            project,
+            made,
+            items,
+            daydreams: daydream::read(&scope, &files.daydreams).0.daydreams,
+            commits_at: commits_at(git),
+        })
+    }
+}
+
+/// The default agent and every named one that has a folder.
+fn agents(root: &Path) -> Vec<String> {
+    let folders = std::fs::read_dir(root.join(manifest::FOLDER));
+    let mut named: Vec<String> = folders
+        .into_iter()
+        .flatten()
+        .flatten()
+        .filter(|it| it.file_type().is_ok_and(|kind| kind.is_dir()))
+        .filter_map(|it| it.file_name().into_string().ok())
+        .filter(|name| manifest::is_agent_name(name))
+        .collect();
+    named.sort();
+    named.insert(0, String::new());
+    named
+}
+
+fn shown(entry: Entry) -> Shown {
+    let said = entry.sections;
+    Shown {
+        id: entry.id,
+        agent: String::new(),
+        at: Timestamp::UNIX_EPOCH,
+        title: entry.title,
+        model: entry.model,
+        tale: said.tale,
+        goals: said.goals,
+        blue_sky: said.blue_sky,
+        fears: said.fears,
+        verdicts: Vec::new(),
+        carry: said.carry,
+        failed_claims: Vec::new(),
+        audited: None,
+        commit: None,
+    }
+}
+
+fn commits(git: &Git, more: &[&str]) -> Result<Vec<Commit>, JobError> {
+    let mut args = vec![
+        "log",
+        COMMITS,
+        "--no-show-signature",
+        "--no-decorate",
+        "--format=%H%x00%h%x00%ct%x00%s",
+    ];
+    args.extend(more);
+    let out = git.ask(&args)?;
+    let out = String::from_utf8_lossy(&out);
+    let commits = out.lines().filter_map(|line| {
+        let mut parts = line.splitn(4, '\0').map(str::to_owned);
+        let (hash, short) = (parts.next()?, parts.next()?);
+        let at = Timestamp::from_second(parts.next()?.parse().ok()?).ok()?;
+        let subject = parts.next()?;
+        let tag = subject.split_once(':').map(|(tag, _)| tag);
+        Some(Commit {
+            hash,
+            short,
+            at,
+            tag: TAGS.into_iter().find(|it| Some(*it) == tag),
+            subject,
+        })
+    });
+    Ok(commits.collect())
+}
+
+/// The commit that added a file.
+fn added(git: &Git, path: &str, log: &[Commit]) -> Result<Option<Commit>, JobError> {
+    if log.is_empty() {
+        return Ok(None);
+    }
+    let of_file = commits(git, &["--diff-filter=A", "--", path])?;
+    Ok(of_file.into_iter().next_back())
+}
+
+/// The versions of a board, the oldest first.
+#[derive(Default)]
+struct Boards {
+    path: String,
+    versions: Vec<Commit>,
+    read: HashMap<String, Option<Board>>,
+}
+
+impl Boards {
+    fn of(git: &Git, path: &str) -> Result<Self, JobError> {
+        let mut versions = commits(git, &["--", path])?;
+        versions.truncate(VERSIONS);
+        versions.reverse();
+        Ok(Self {
+            path: path.to_owned(),
+            versions,
+            read: HashMap::new(),
+        })
+    }
+
+    /// An entry's verdicts with the commits that did them.
+    fn judged(&mut self, git: &Git, entry: &Entry, since: Timestamp) -> Vec<Judged> {
+        let verdicts = entry.sections.verdicts.iter();
+        verdicts
+            .map(|verdict| Judged {
+                text: text(verdict),
+                resolved: self.resolved(git, verdict, since),
+            })
+            .collect()
+    }
+
+    fn resolved(&mut self, git: &Git, verdict: &Verdict, since: Timestamp) -> Option<Commit> {
+        let done = |keyword: Keyword| match verdict.act {
+            Act::PickUp => keyword == Keyword::Done,
+            Act::PutDown => keyword == Keyword::Todo,
+            Act::Cancel => keyword == Keyword::Cancelled,
+            Act::KeepCourse => false,
+        };
+        for commit in self.versions.clone() {
+            // A commit knows its second alone.
+            if verdict.act == Act::KeepCourse || commit.at.as_second() < since.as_second() {
+                continue;
+            }
+            let board = self.board(git, &commit.hash);
+            if let Some(Resolved::One { task, .. }) = board.map(|it| it.resolve(&verdict.said))
+                && done(task.keyword)
+            {
+                return Some(commit);
+            }
+        }
+        None
+    }
+
+    fn board(&mut self, git: &Git, hash: &str) -> Option<&Board> {
+        let Self { path, read, .. } = self;
+        let board = read.entry(hash.to_owned()).or_insert_with(|| {
+            let bytes = git.ask(&["show", &format!("{hash}:./{path}")]).ok()?;
+            let text = String::from_utf8(bytes).ok()?;
+            Some(Board::read(&text, Form::of(path)))
+        });
+        board.as_ref()
+    }
+}
+
+fn text(verdict: &Verdict) -> String {
+    match (verdict.act, verdict.said.as_str()) {
+        (act @ Act::KeepCourse, "") => act.words().to_owned(),
+        (act @ Act::KeepCourse, why) => format!("{} — {why}", act.words()),
+        (act, said) => format!("{}: {said}", act.words()),
+    }
+}
+
+/// The dreams that left no entry; those in a row with one reason are one.
+fn gaps(runs: &[RunRow]) -> Vec<Gap> {
+    let mut gaps: Vec<Gap> = Vec::new();
+    let mut last = BTreeMap::<String, usize>::new();
+    for run in runs.iter().rev() {
+        if !matches!(run.kind.as_str(), "rem" | "lifecycle") {
+            continue;
+        }
+        let Some(at) = run.finished else { continue };
+        let why = match &run.outcome {
+            Some(
+                outcome @ (Outcome::Failed { .. }
+                | Outcome::TimedOut { .. }
+                | Outcome::Lost { .. }
+                | Outcome::Cancelled { .. }),
+            ) => outcome.to_string(),
+            // Something was dreamt or done in between.
+            Some(Outcome::Succeeded | Outcome::Degraded { .. }) => {
+                last.remove(&run.job_name);
+                continue;
+            }
+            _ => continue,
+        };
+        match last.get(&run.job_name).map(|slot| &mut gaps[*slot]) {
+            Some(gap) if gap.why == why => {
+                gap.last = at;
+                gap.count += 1;
+            }
+            _ => {
+                last.insert(run.job_name.clone(), gaps.len());
+                gaps.push(Gap {
+                    first: at,
+                    last: at,
+                    count: 1,
+                    job: run.job_name.clone(),
+                    why,
+                });
+            }
+        }
+    }
+    gaps
+}
+
+/// Where commits are shown, by what the remote is called.
+fn commits_at(git: &Git) -> Option<String> {
+    let url = git.ask(&["remote", "get-url", "origin"]).ok()?;
+    let url = String::from_utf8(url).ok()?;
+    page_of(url.trim())
+}
+
+fn page_of(url: &str) -> Option<String> {
+    let (host, path) = match url.strip_prefix("https://") {
+        Some(rest) => rest.split_once('/')?,
+        None => url.strip_prefix("git@")?.split_once(':')?,
+    };
+    // A user's name or a key may stand before the host.
+    let host = host.rsplit('@').next()?;
+    let path = path.strip_suffix(".git").unwrap_or(path);
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_' | '/');
+    let good = !host.is_empty() && !path.is_empty() && host.chars().chain(path.chars()).all(plain);
+    good.then(|| format!("https://{host}/{path}/commit/"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_remotes_page_shows_no_key_and_only_plain_names() {
+        let page = |url: &str| page_of(url).unwrap_or_default();
+        assert_eq!(
+            page("https://example.org/a/b.git"),
+            "https://example.org/a/b/commit/"
+        );
+        assert_eq!(
+            page("git@example.org:a/b.git"),
+            "https://example.org/a/b/commit/"
+        );
+        assert_eq!(
+            page("https://user:key@example.org/a/b"),
+            "https://example.org/a/b/commit/"
+        );
+        for bad in [
+            "/srv/git/a.git",
+            "file:///x",
+            "https://",
+            "javascript:alert(1)",
+            "https://x/\"><b>",
+        ] {
+            assert_eq!(page(bad), "", "{bad}");
+        }
+    }
+}

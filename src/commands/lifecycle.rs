@@ -1,0 +1,402 @@
+//! `runner lifecycle`: an agent's cycle, where it stands in it, and one step by hand.
+
+use std::path::Path;
+
+use jiff::Timestamp;
+use runner_engine::digest::Digest;
+use runner_engine::ledger::Filter;
+use runner_engine::outcome::Exit;
+use runner_engine::owner::Owner;
+use runner_engine::scope::{Expect, ScopeError};
+use runner_jobs::KindSpec;
+use runner_jobs::act::Act;
+use runner_jobs::failmark;
+use runner_jobs::lifecycle::cycle::{BUILT_IN, BadCycle, CycleSpec, declared};
+use runner_jobs::lifecycle::orient::orient;
+use runner_jobs::lifecycle::position::{self, Position};
+use runner_jobs::lifecycle::spec::{Kind, Mistake, Spec, State};
+use runner_jobs::lifecycle::step::{Facts, Step, step};
+use serde_json::json;
+
+use super::{board, run as by_hand};
+use crate::cli::args::Listing;
+use crate::cli::lifecycle::LifecycleCommand;
+use crate::cli::{Failure, safe, show};
+use crate::cycles;
+use crate::drive::Manner;
+use crate::home::Home;
+use crate::project::Here;
+
+/// The job of what sets a position by hand; no configured job can have this name.
+pub const GOTO: &str = "lifecycle:goto";
+
+/// Carries out one of its commands.
+pub fn run(
+    home: &Home,
+    here: &Path,
+    command: &LifecycleCommand,
+    manner: Manner,
+) -> Result<Exit, Failure> {
+    let here = Here::load(home, here)?;
+    match command {
+        LifecycleCommand::Check {
+            file,
+            agent,
+            listing,
+        } => {
+            let file = file.as_ref().map(|file| home.here.join(file));
+            let file = match file {
+                Some(file) => Some(file.display().to_string()),
+                None => cycles::file(&of_agent(&here, &agent.agent).1),
+            };
+            check(&here, file.as_deref(), *listing)
+        }
+        LifecycleCommand::Show { agent, listing } => states(home, &here, &agent.agent, *listing),
+        LifecycleCommand::Tick { agent, listing } => {
+            let (job, _) = named(&here, &agent.agent)?;
+            let how = by_hand::How {
+                manner,
+                listing: *listing,
+                follow: false,
+                deferral_is_normal: true,
+                settings: Vec::new(),
+            };
+            by_hand::once(home, &here, job, None, how)
+        }
+        LifecycleCommand::Goto {
+            state,
+            agent,
+            listing,
+        } => goto(home, &here, state, &agent.agent, manner.quiet, *listing),
+        LifecycleCommand::Orient {
+            kind,
+            which,
+            listing,
+        } => {
+            let told = orient(&here.root, &board::path(&here, which), &which.agent);
+            if listing.json {
+                show::json(&told);
+            } else {
+                for line in told.lines((*kind).into(), None) {
+                    show::out(&format!("{}\n", safe::line(&line)));
+                }
+            }
+            Ok(Exit::Done)
+        }
+        LifecycleCommand::History {
+            limit,
+            agent,
+            listing,
+        } => history(home, &here, &agent.agent, *limit, *listing),
+    }
+}
+
+/// The job that is the cycle of an agent, and its settings; without one the built-in cycle's.
+fn of_agent(here: &Here, agent: &str) -> (Option<String>, CycleSpec) {
+    let found = here
+        .config
+        .jobs
+        .iter()
+        .find_map(|(name, job)| match &job.spec.kind {
+            KindSpec::Cycle(cycle) if cycle.agent == agent => Some((name.clone(), cycle.clone())),
+            _ => None,
+        });
+    match found {
+        Some((name, cycle)) => (Some(name), cycle),
+        None => {
+            let cycle = CycleSpec {
+                agent: agent.to_owned(),
+                ..CycleSpec::default()
+            };
+            (None, cycle)
+        }
+    }
+}
+
+/// The same where there must be one.
+fn named<'h>(here: &'h Here, agent: &str) -> Result<(&'h str, &'h CycleSpec), Failure> {
+    let cycles = || {
+        here.config
+            .jobs
+            .iter()
+            .filter_map(|(name, job)| match &job.spec.kind {
+                KindSpec::Cycle(cycle) => Some((name.as_str(), cycle)),
+                _ => None,
+            })
+    };
+    if let Some(found) = cycles().find(|(_, cycle)| cycle.agent == agent) {
+        return Ok(found);
+    }
+    let agents: Vec<&str> = cycles().map(|(_, cycle)| cycle.agent.as_str()).collect();
+    Err(if agents.is_empty() {
+        Failure::configuration("this project has no job of kind lifecycle")
+            .mend("runner config set jobs.lifecycle.kind lifecycle")
+    } else {
+        let whose = if agent.is_empty() {
+            "no cycle of the agent without a name".to_owned()
+        } else {
+            format!("no cycle of an agent {agent:?}")
+        };
+        Failure::usage(format!(
+            "this project has {whose}; it has: {}",
+            agents.join(", ")
+        ))
+        .mend(format!("add --agent {}", agents[0]))
+    })
+}
+
+fn check(here: &Here, file: Option<&str>, listing: Listing) -> Result<Exit, Failure> {
+    let path = file.unwrap_or(BUILT_IN).to_owned();
+    let mistakes = match declared(&here.root, file) {
+        Ok(spec) => of_project(here, &spec),
+        Err(BadCycle::Mistakes { mistakes, .. }) => mistakes,
+        Err(error @ BadCycle::Unreadable { .. }) => return Err(Failure::data(error.to_string())),
+    };
+    if listing.json {
+        show::json(&json!({ "file": path, "mistakes": mistakes }));
+    } else {
+        for Mistake { line, why } in &mistakes {
+            show::out(&format!("{path}:{line}: {}\n", safe::line(why)));
+        }
+        if mistakes.is_empty() {
+            show::out("ok\n");
+        }
+    }
+    Ok(if mistakes.is_empty() {
+        Exit::Done
+    } else {
+        Exit::Configuration
+    })
+}
+
+/// What of a cycle does not fit this project.
+fn of_project(here: &Here, spec: &Spec) -> Vec<Mistake> {
+    let mut found = Vec::new();
+    for State {
+        backend,
+        prompt,
+        line,
+        ..
+    } in &spec.states
+    {
+        if let Some(backend) = backend
+            .as_ref()
+            .filter(|it| !here.config.backends.contains_key(*it))
+        {
+            let known: Vec<&str> = here.config.backends.keys().map(String::as_str).collect();
+            let why = format!(
+                "there is no [backends.{backend}] (there are: {})",
+                known.join(", ")
+            );
+            found.push(Mistake { line: *line, why });
+        }
+        let file = prompt
+            .as_ref()
+            .filter(|it| !it.contains(char::is_whitespace));
+        let file = file.filter(|it| it.contains(['.', '/']));
+        if let Some(file) = file.filter(|it| !here.root.join(it).is_file()) {
+            let why = format!("PROMPT names {file}, and there is no such file");
+            found.push(Mistake { line: *line, why });
+        }
+    }
+    found
+}
+
+fn states(home: &Home, here: &Here, agent: &str, listing: Listing) -> Result<Exit, Failure> {
+    let (job, cycle) = of_agent(here, agent);
+    let spec = cycles::of(&here.root, &cycle)?;
+    let at = position::read(&here.root, agent, &spec).map_err(|error| bad(&error, &spec))?;
+    let now = home.wall()?;
+    let failures = match (&job, home.ledger_to_read()?) {
+        (Some(job), Some(ledger)) => match ledger.job(&here.id, job) {
+            Ok(row) => ledger.streak(row.id)?.failures,
+            Err(_) => 0,
+        },
+        _ => 0,
+    };
+    let failed = job.as_deref().map(failmark::of_job);
+    let failed = failed.and_then(|mark| failmark::read_at(&here.root.join(mark)));
+    let mut rows = Vec::new();
+    let mut told = Vec::new();
+    for state in &spec.states {
+        let here_now = state.name == at.state;
+        let ran =
+            position::ran(&here.root, agent, &state.name).map_err(|error| bad(&error, &spec))?;
+        let facts = Facts {
+            ran,
+            failures: if here_now { failures } else { 0 },
+            failed: failed.as_ref().map(|mark| mark.at),
+        };
+        let gate = match step(state, &facts, now) {
+            Step::Gate { until, .. } => Some(until),
+            Step::Go => None,
+        };
+        let mark = if here_now { "→" } else { " " };
+        let times = match (state.repeat, here_now) {
+            (1, _) => String::new(),
+            (most, true) => format!("{} of {most}", at.hits),
+            (most, false) => format!("×{most}"),
+        };
+        let said = [
+            ran.map(|ran| format!("ran {}", show::moment(ran))),
+            gate.map(|until| format!("gate until {}", show::moment(until))),
+        ];
+        rows.push(vec![
+            format!("{mark} {}", state.name),
+            state.kind.word().to_owned(),
+            times,
+            format!("then {}", state.next),
+            said.into_iter().flatten().collect::<Vec<_>>().join(", "),
+        ]);
+        told.push(json!({
+            "name": state.name, "kind": state.kind, "next": state.next, "repeat": state.repeat,
+            "min_interval_s": state.min_interval.map(|it| it.as_secs()),
+            "backend": state.backend, "line": state.line,
+            "ran": ran.map(|ran: Timestamp| ran.to_string()),
+            "gate_until": gate.map(|until: Timestamp| until.to_string()),
+        }));
+    }
+    if listing.json {
+        show::json(&json!({
+            "file": cycles::file(&cycle).unwrap_or_else(|| BUILT_IN.to_owned()),
+            "job": job, "agent": agent, "failures": failures,
+            "position": { "state": at.state, "hits": at.hits },
+            "states": told,
+        }));
+        return Ok(Exit::Done);
+    }
+    show::out(&show::table(&rows));
+    if failures > 0 {
+        let why = failed.map_or_else(String::new, |mark| {
+            format!(": {}", safe::line(&mark.message))
+        });
+        show::out(&format!("held after {failures} failures in a row{why}\n"));
+    }
+    if job.is_none() {
+        show::out("nothing steps through it: there is no job of kind lifecycle\n");
+    }
+    Ok(Exit::Done)
+}
+
+/// The steps, the newest first: what was made of each tick.
+fn history(
+    home: &Home,
+    here: &Here,
+    agent: &str,
+    limit: u32,
+    listing: Listing,
+) -> Result<Exit, Failure> {
+    let (job, _) = named(here, agent)?;
+    let mut rows = Vec::new();
+    if let Some(ledger) = home.ledger_to_read()? {
+        let known = ledger
+            .jobs(&here.id)?
+            .into_iter()
+            .find(|row| row.name == job);
+        if let Some(row) = known {
+            let filter = Filter {
+                project: Some(here.id.clone()),
+                job: Some(row.id),
+                limit,
+                ..Filter::default()
+            };
+            rows = ledger.runs(&filter)?;
+        }
+    }
+    if listing.json {
+        let told: Vec<_> = rows
+            .iter()
+            .map(|row| {
+                json!({
+                    "run": row.id, "at": row.requested, "outcome": row.outcome,
+                    "headline": row.summary.headline, "facts": row.summary.facts,
+                })
+            })
+            .collect();
+        show::json(&told);
+        return Ok(Exit::Done);
+    }
+    if rows.is_empty() {
+        show::out("no step was made yet; `runner lifecycle tick` makes the first\n");
+        return Ok(Exit::Done);
+    }
+    let lines: Vec<Vec<String>> = rows
+        .iter()
+        .map(|row| {
+            let outcome = row.outcome.as_ref();
+            let word = outcome.map_or("open", |outcome| outcome.word());
+            let said = match row.summary.headline.as_str() {
+                "" => outcome
+                    .and_then(|outcome| outcome.why())
+                    .unwrap_or_default(),
+                headline => headline,
+            };
+            vec![
+                show::moment(row.requested),
+                word.to_owned(),
+                safe::line(said),
+            ]
+        })
+        .collect();
+    show::out(&show::table(&lines));
+    Ok(Exit::Done)
+}
+
+fn bad(error: &position::BadPosition, spec: &Spec) -> Failure {
+    Failure::environment(safe::line(&runner_engine::causes::whole(error)))
+        .mend(format!("runner lifecycle goto {}", spec.first().name))
+}
+
+fn goto(
+    home: &Home,
+    here: &Here,
+    wanted: &str,
+    agent: &str,
+    quiet: bool,
+    listing: Listing,
+) -> Result<Exit, Failure> {
+    let (_, cycle) = named(here, agent)?;
+    let spec = cycles::of(&here.root, cycle)?;
+    let Some(state) = spec.state(wanted) else {
+        let names: Vec<&str> = spec.states.iter().map(|it| it.name.as_str()).collect();
+        return Err(Failure::usage(format!(
+            "the cycle has no state {wanted:?} (it has: {})",
+            names.join(", ")
+        )));
+    };
+    let mut ledger = home.ledger()?;
+    here.register(&mut ledger, home.wall()?)?;
+    let me = Owner::me();
+    let mut hand = board::hand(home, here, &me, &mut ledger)?;
+    let mut held = hand.lock(GOTO).map_err(board::act_failure)?;
+    let path = position::path(agent);
+    let position = Position::at(&state.name);
+    let act = Act {
+        job: GOTO,
+        allowed: &[".runner"],
+        headline: format!("set to {}", state.name),
+        lines: Vec::new(),
+    };
+    let run = hand
+        .place(&mut held, &act, &mut |scope, _, _| {
+            // Whatever stands there: that is what is set anew.
+            let seen = scope.look(&path, 1 << 20)?;
+            let expect = seen.map_or(Expect::Absent, |(bytes, _)| {
+                Expect::Digest(Digest::of(&bytes))
+            });
+            scope.stage(&path, format!("{position}\n").as_bytes(), expect)?;
+            Ok::<(), ScopeError>(())
+        })
+        .map_err(board::act_failure)?;
+    if listing.json {
+        show::json(&json!({ "state": state.name, "hits": 0, "run": run.to_string() }));
+    } else {
+        let kind = if state.kind == Kind::Rem {
+            "the dream"
+        } else {
+            "a run"
+        };
+        show::say(quiet, &format!("{} is next ({kind})", state.name));
+    }
+    Ok(Exit::Done)
+}

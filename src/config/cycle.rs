@@ -1,0 +1,140 @@
+//! The settings of cycles and of agents at work.
+//!
+//! Must never let two cycles share one agent: they would share its position.
+
+use std::collections::BTreeMap;
+
+use runner_engine::placement::RelPath;
+use runner_jobs::KindSpec;
+use runner_jobs::lifecycle::cycle::CycleSpec;
+use runner_jobs::lifecycle::spec::Kind;
+use runner_jobs::lifecycle::work::WorkSpec;
+
+use super::job::{self, Around, Job, NEVER, target};
+use super::sources::{Mistake, Sources, wrong};
+use super::trigger::When;
+use toml::Table;
+
+/// The longest name of an agent; it becomes a folder's.
+const LONGEST_NAME: usize = 40;
+
+/// What an agent of a kind does, of the kind's word.
+pub(super) fn kind_of(word: &str) -> Option<Kind> {
+    let works = |kind: &Kind| *kind != Kind::Rem && kind.word() == word;
+    Kind::ALL.into_iter().find(works)
+}
+
+/// What of these settings cannot be worked with: the key, and why.
+pub(super) fn check_cycle(spec: &CycleSpec) -> Result<(), (&'static str, String)> {
+    if let Some(path) = &spec.cycle {
+        RelPath::new(path).map_err(|error| ("cycle", error.to_string()))?;
+    }
+    common(&spec.agent, &spec.board, spec.writes.as_deref())
+}
+
+/// The same of an agent at work.
+pub(super) fn check_work(spec: &WorkSpec) -> Result<(), (&'static str, String)> {
+    common(&spec.agent, &spec.board, spec.writes.as_deref())
+}
+
+/// The same of what only dreams: whose journal, and which board.
+pub(super) fn check_names(agent: &str, board: &str) -> Result<(), (&'static str, String)> {
+    common(agent, board, None)
+}
+
+fn common(
+    agent: &str,
+    board: &str,
+    writes: Option<&[String]>,
+) -> Result<(), (&'static str, String)> {
+    let good = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '-' | '_');
+    if agent.len() > LONGEST_NAME || !agent.chars().all(good) {
+        let why = format!(
+            "{agent:?} is no name of an agent (small letters, digits, - and _, {LONGEST_NAME} at most)"
+        );
+        return Err(("agent", why));
+    }
+    RelPath::new(board).map_err(|error| ("board", error.to_string()))?;
+    let first = board.split('/').next().unwrap_or(board);
+    if let Some(never) = NEVER.iter().find(|never| never.eq_ignore_ascii_case(first)) {
+        return Err(("board", format!("{board:?}: no board lies in {never}")));
+    }
+    for path in writes.iter().copied().flatten().filter(|path| *path != ".") {
+        target(path).map_err(|why| ("writes", why))?;
+    }
+    Ok(())
+}
+
+/// The dreams that nobody wrote down: with no cycle and no dream of the same agent, each job that
+/// wakes it is followed by one. It is a run of its own, so that it can neither hold up nor fail that job.
+pub(super) fn dreams_after(
+    jobs: &BTreeMap<String, Job>,
+    around: &Around<'_>,
+) -> Result<Vec<(String, Job)>, Mistake> {
+    let named = |agent: &str| {
+        Some(agent)
+            .filter(|agent| !agent.is_empty())
+            .map(str::to_owned)
+    };
+    let dreams = |agent: &str| {
+        jobs.values().any(|job| match &job.spec.kind {
+            KindSpec::Cycle(cycle) => cycle.agent == agent,
+            KindSpec::Rem(rem) => rem.agent == named(agent),
+            _ => false,
+        })
+    };
+    let mut out = Vec::new();
+    for (name, job) in jobs.iter().filter(|(_, job)| job.enabled) {
+        let KindSpec::Work(work) = &job.spec.kind else {
+            continue;
+        };
+        let own = format!("{name}-rem");
+        let alone = work.kind == Kind::Wake && job.when != When::Lifecycle;
+        if !alone || dreams(&work.agent) || jobs.contains_key(&own) || !super::good_name(&own) {
+            continue;
+        }
+        let mut table = Table::new();
+        let mut put = |key: &str, value: String| table.insert(key.to_owned(), value.into());
+        put("kind", Kind::Rem.word().to_owned());
+        put("trigger", format!("after {name} ends"));
+        put("backend", job.spec.backend.clone());
+        if let Some(agent) = named(&work.agent) {
+            put("agent", agent);
+        }
+        let dream = job::job(&own, table, around)?;
+        out.push((own, dream));
+    }
+    Ok(out)
+}
+
+/// Refuses what only shows when all jobs are there.
+pub(super) fn check(jobs: &BTreeMap<String, Job>, sources: &Sources) -> Result<(), Mistake> {
+    let mut agents: BTreeMap<&str, &str> = BTreeMap::new();
+    for (name, job) in jobs {
+        match &job.spec.kind {
+            KindSpec::Cycle(cycle) => {
+                if job.when == When::Lifecycle {
+                    let why = "a lifecycle is what ticks: give it a clock, like \"every 10m\"";
+                    return Err(wrong(sources, &format!("jobs.{name}.trigger"), why));
+                }
+                if let Some(other) = agents.insert(&cycle.agent, name) {
+                    let why = format!(
+                        "{other} is the cycle of the same agent, and they would share its position; \
+                         give this one another agent"
+                    );
+                    return Err(wrong(sources, &format!("jobs.{name}"), &why));
+                }
+            }
+            _ if job.when == When::Lifecycle && !in_cycle(job.spec.kind.word()) => {
+                let why = "only jobs of the kinds wake, audit, rem and plan follow a lifecycle";
+                return Err(wrong(sources, &format!("jobs.{name}.trigger"), why));
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+fn in_cycle(word: &str) -> bool {
+    Kind::ALL.iter().any(|kind| kind.word() == word)
+}

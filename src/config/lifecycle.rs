@@ -1,0 +1,44 @@
+//! Where a project keeps what its lifecycle reads and writes, and whether entries are committed:
+//! `[lifecycle]`.
+
+use runner_engine::placement::RelPath;
+use runner_jobs::lifecycle::Files;
+use toml::Table;
+
+use super::job::NEVER;
+use super::section::Section;
+use super::sources::{Mistake, Sources};
+
+/// Reads the table, whose every key the embedded default states.
+pub(super) fn read(mut table: Table, sources: &Sources) -> Result<Files, Mistake> {
+    let mut section = Section::of("lifecycle", &mut table, sources);
+    let known = Files::default();
+    let files = Files {
+        steps: section.parsed("steps", private)?.unwrap_or(known.steps),
+        daydreams: (section.parsed("daydreams", of_project)?).unwrap_or(known.daydreams),
+        commit: section.flag("commit")?.unwrap_or(known.commit),
+        push: section.flag("push")?.unwrap_or(known.push),
+    };
+    section.finish()?;
+    Ok(files)
+}
+
+/// A file of the project that is nobody else's.
+fn of_project(text: &str) -> Result<String, String> {
+    RelPath::new(text).map_err(|error| error.to_string())?;
+    let first = text.split('/').next().unwrap_or(text);
+    match NEVER.iter().find(|never| never.eq_ignore_ascii_case(first)) {
+        Some(never) => Err(format!("{text:?} lies in {never}, which is not its place")),
+        None => Ok(text.to_owned()),
+    }
+}
+
+/// A file whose name keeps it out of every page and commit.
+fn private(text: &str) -> Result<String, String> {
+    RelPath::new(text).map_err(|error| error.to_string())?;
+    let name = text.rsplit('/').next().unwrap_or(text);
+    if !name.starts_with('_') || text.split('/').any(|part| part == ".git") {
+        return Err(format!("{text:?}: its name must begin with an underscore"));
+    }
+    Ok(text.to_owned())
+}

@@ -1,0 +1,119 @@
+//! Cycles as this project's configuration and this environment have them: which file declares one, where
+//! its agent stands, and what the state whose turn it is lays over the job's settings.
+//!
+//! Must never move a position: only a placement does.
+
+use std::path::Path;
+
+use jiff::SignedDuration;
+use runner_engine::ledger::Budget;
+use runner_jobs::lifecycle::cycle::{CycleSpec, Now, declared};
+use runner_jobs::lifecycle::position;
+use runner_jobs::lifecycle::spec::{Kind, Spec};
+use runner_jobs::{JobSpec, KindSpec};
+
+use crate::cli::Failure;
+use crate::config::{Config, When};
+use crate::home;
+
+/// Another file that declares the cycle, for every agent.
+const DEFINITION: &str = "WB_LIFECYCLE_DEF";
+/// The least time between two dreams, in milliseconds.
+const INTERVAL: &str = "WB_DREAM_MIN_INTERVAL_MS";
+/// The model that dreams.
+const MODEL: &str = "WB_DREAM_MODEL";
+
+fn variable(name: &str) -> Option<String> {
+    home::setting(name).and_then(|value| value.into_string().ok())
+}
+
+/// The file that declares a cycle; none for the built-in.
+pub fn file(cycle: &CycleSpec) -> Option<String> {
+    variable(DEFINITION).or_else(|| cycle.cycle.clone())
+}
+
+/// The cycle of an agent.
+pub fn of(root: &Path, cycle: &CycleSpec) -> Result<Spec, Failure> {
+    let file = file(cycle);
+    let mut spec = declared(root, file.as_deref()).map_err(|error| {
+        Failure::configuration(error.to_string()).mend("runner lifecycle check")
+    })?;
+    if let Some(millis) = variable(INTERVAL) {
+        let least = millis.parse().ok().map(SignedDuration::from_millis);
+        let least = least.filter(|least| !least.is_negative()).ok_or_else(|| {
+            Failure::configuration(format!("{INTERVAL} must be milliseconds, it is {millis:?}"))
+        })?;
+        let dreams = spec.states.iter_mut().filter(|it| it.kind == Kind::Rem);
+        dreams.for_each(|state| state.min_interval = Some(least));
+    }
+    Ok(spec)
+}
+
+/// Where an agent stands, and the settings of the state whose turn it is: its own, else those of the
+/// job of its kind that follows the lifecycle, else the cycle's own.
+pub fn stand(root: &Path, config: &mut Config, job: &mut JobSpec) -> Result<(), Failure> {
+    let KindSpec::Cycle(cycle) = &mut job.kind else {
+        if job.kind.word() == Kind::Rem.word() {
+            dreamer(config, &job.backend);
+        }
+        return Ok(());
+    };
+    let spec = of(root, cycle)?;
+    let position = position::read(root, &cycle.agent, &spec).map_err(|error| {
+        Failure::environment(runner_engine::causes::whole(&error))
+            .mend(format!("runner lifecycle goto {}", spec.first().name))
+    })?;
+    let mut now = Now {
+        spec,
+        position,
+        prompt: None,
+    };
+    let state = now.state().clone();
+    let follows = config.jobs.values().find(|it| {
+        let same = match &it.spec.kind {
+            KindSpec::Work(work) => work.agent == cycle.agent,
+            _ => true,
+        };
+        it.when == When::Lifecycle && it.spec.kind.word() == state.kind.word() && same
+    });
+    if let Some(follows) = follows {
+        job.backend.clone_from(&follows.spec.backend);
+        job.budget = follows.spec.budget;
+        job.total = follows.spec.total;
+        if let KindSpec::Work(work) = &follows.spec.kind {
+            now.prompt.clone_from(&work.prompt);
+            cycle.writes.clone_from(&work.writes);
+        }
+    }
+    now.prompt = state.prompt.or(now.prompt);
+    job.backend = state.backend.unwrap_or_else(|| job.backend.clone());
+    if let Some(timeout) = state.timeout {
+        job.total = timeout;
+        job.budget.seconds = Some(timeout.as_secs());
+    }
+    job.budget = over(job.budget, state.budget);
+    cycle.now = Some(now);
+    if state.kind == Kind::Rem {
+        dreamer(config, &job.backend);
+    }
+    Ok(())
+}
+
+/// Lets the model that the environment names dream.
+fn dreamer(config: &mut Config, backend: &str) {
+    if let (Some(model), Some(backend)) = (variable(MODEL), config.backends.get_mut(backend))
+        && backend.kind != "builtin"
+    {
+        backend.model = Some(model);
+    }
+}
+
+fn over(under: Budget, own: Budget) -> Budget {
+    Budget {
+        calls: own.calls.or(under.calls),
+        tokens: own.tokens.or(under.tokens),
+        micros: own.micros.or(under.micros),
+        seconds: own.seconds.or(under.seconds),
+        ideas: own.ideas.or(under.ideas),
+    }
+}

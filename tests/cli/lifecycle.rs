@@ -1,0 +1,474 @@
+//! The board and the cycle, through the program: verdicts applied once, gates, holding on failure,
+//! death at random moments, two agents in one project.
+
+use std::fs;
+use std::os::unix::process::CommandExt as _;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process_group};
+use serde_json::Value;
+
+use crate::house::{Dice, House, Said, ended_within, scaled, tell};
+
+/// A cycle without gates, in markdown.
+const CYCLE: &str = "# Cycle\n\n## add\n- KIND: wake\n- NEXT: rem\n- REPEAT: 2\n\nAdd.\n\n## rem\n- KIND: rem\n- NEXT: plan\n\n\
+                     ## plan\n- KIND: plan\n- NEXT: add\n";
+
+const BOARD: &str = "#+TITLE: plan\r\n\r\n* Work\r\n** TODO tables — offline :data:\r\n** TODO twin\r\n\
+                     ** TODO twin\r\n** NEXT re\u{2011}read the log\r\n** DONE old\r\n** WAITING rain";
+
+/// A project with a cycle by hand and a board.
+fn house(more: &str) -> House {
+    let house = House::with(&format!(
+        "[jobs.dream]\nenabled = false\n[jobs.lifecycle]\nkind = \"lifecycle\"\ntrigger = \"manual\"\ncycle = \"cycle.md\"\n{more}"
+    ));
+    house.write("cycle.md", CYCLE);
+    house.write("plan.org", BOARD);
+    house
+}
+
+/// Puts an entry with these verdicts where a dream would have.
+fn dreamt(house: &House, folder: &str, id: &str, verdicts: &str) {
+    house.write(
+        &format!("{folder}/{id}.org"),
+        format!(
+            "#+TITLE: rem\n#+MODEL: m\n\n* tale\nx\n* goals\n* blue sky\n* fears\n* verdicts\n{verdicts}\n* carry\n- next action: open cycle.md\n- verified: all is well\n"
+        ),
+    );
+    house.write(
+        &format!("{folder}/manifest.json"),
+        format!("{{\"entries\":[{{\"file\":\"{id}.org\"}}]}}"),
+    );
+}
+
+fn at(house: &House, clock: &str, args: &[&str]) -> Said {
+    let path = house.root().join("clock");
+    fs::write(&path, clock).unwrap();
+    let mut command = house.runner(args);
+    Said::of(command.env("RUNNER_TEST_CLOCK", &path).output().unwrap())
+}
+
+/// State and hits.
+fn stands(house: &House) -> (String, u64) {
+    let told = house.run(&["lifecycle", "show", "--json"]).ends(0).json();
+    let position = &told["position"];
+    let state = position["state"].as_str().unwrap().to_owned();
+    (state, position["hits"].as_u64().unwrap())
+}
+
+#[test]
+fn verdicts_are_applied_once_and_what_is_unclear_is_reported() {
+    let house = house("");
+    house.run(&["board", "apply"]).ends(0).says("no dream yet");
+    dreamt(
+        &house,
+        "rem",
+        "2026-06-10-1430",
+        "- pick up: tables — offline — the data is there\n- put down: re-read the log — later\n\
+         - cancel: twin — there are two\n- pick up: nowhere to be found — x\n- pick up: old — again\n- keep course — y",
+    );
+    let done = house.run(&["board", "apply", "--json"]).ends(0).json();
+    let record = &done["records"][0];
+    assert_eq!(record["entry"], "2026-06-10-1430");
+    assert_eq!(record["moves"].as_array().unwrap().len(), 2, "{record}");
+    assert_eq!(record["kept"].as_array().unwrap().len(), 2, "{record}");
+    assert_eq!(
+        record["unresolved"].as_array().unwrap().len(),
+        2,
+        "{record}"
+    );
+    let after = BOARD
+        .replace("TODO tables", "NEXT tables")
+        .replace("NEXT re", "TODO re");
+    assert_eq!(house.read("plan.org"), after);
+    house
+        .run(&["board", "apply"])
+        .ends(0)
+        .says("applied before");
+    assert_eq!(house.read("plan.org"), after);
+    // Another agent's entry of that name is another entry.
+    dreamt(
+        &house,
+        "rem/two",
+        "2026-06-10-1430",
+        "- put down: tables — offline — x",
+    );
+    house
+        .run(&["board", "apply", "--agent", "two"])
+        .ends(0)
+        .says("NEXT → TODO: tables — offline");
+    house
+        .run(&["board", "lint"])
+        .ends(1)
+        .says("plan.org:5: 2 tasks have the heading")
+        .says("\"WAITING\"");
+    house.run(&["board", "pick"]).ends(0).says("picked tables");
+    house
+        .run(&["board", "pick"])
+        .ends(0)
+        .says("is DOING already");
+    house
+        .run(&["board", "done", "tables - offline"])
+        .ends(0)
+        .says("is DONE");
+    house
+        .run(&["board", "done", "twin"])
+        .ends(65)
+        .says("lines 5, 6");
+    house.run(&["board", "add", "one more"]).ends(0);
+    house
+        .run(&["board", "add", "one more"])
+        .ends(65)
+        .says("already");
+    let text = house.read("plan.org");
+    // Behind the last task; what only looks like one is none.
+    assert!(
+        text.ends_with("** DONE old\r\n** TODO one more\r\n** WAITING rain"),
+        "{text:?}"
+    );
+    let history = house.run(&["board", "history", "--json"]).ends(0).json();
+    assert_eq!(history.as_array().unwrap().len(), 5);
+    assert_eq!(history[0]["what"], "add");
+    let runs = house
+        .run(&["runs", "--job", "board:apply", "--json"])
+        .ends(0);
+    assert_eq!(runs.json().as_array().unwrap().len(), 5);
+    fs::remove_file(house.path("plan.org")).unwrap();
+    house
+        .run(&["board", "apply"])
+        .ends(65)
+        .says("plan.org is not there");
+    house.write("plan.org", b"* TODO \xff\n");
+    house.run(&["board", "show"]).ends(65).says("not UTF-8");
+}
+
+#[test]
+fn a_board_that_is_tracked_and_edited_keeps_the_edits() {
+    let house = house("");
+    house.git(&["add", "plan.org"]);
+    house.git(&["commit", "--quiet", "-m", "board"]);
+    let edited = format!("{BOARD}\r\nwords of a person\r\n");
+    house.write("plan.org", &edited);
+    dreamt(
+        &house,
+        "rem",
+        "2026-06-10-1430",
+        "- pick up: tables — offline — x",
+    );
+    house.run(&["board", "apply"]).ends(0);
+    assert_eq!(
+        house.read("plan.org"),
+        edited.replace("TODO tables", "NEXT tables")
+    );
+}
+
+#[test]
+fn a_cycle_goes_round_and_says_what_is_wrong_with_it() {
+    let house = house("");
+    house.run(&["lifecycle", "check"]).ends(0).says("ok");
+    let mut way = Vec::new();
+    for _ in 0..5 {
+        let (state, hits) = stands(&house);
+        way.push(format!("{state} {hits}"));
+        house.run(&["lifecycle", "tick"]).ends(0);
+    }
+    assert_eq!(way, ["add 0", "add 1", "rem 0", "plan 0", "add 0"]);
+    assert_eq!(house.tree("rem").len(), 2, "one entry and its list");
+    house.run(&["lifecycle", "goto", "rem"]).ends(0);
+    assert_eq!(stands(&house), ("rem".to_owned(), 0));
+    house
+        .run(&["lifecycle", "goto", "sleep"])
+        .ends(2)
+        .says("add, rem, plan");
+    house
+        .run(&["lifecycle", "history", "--limit", "2"])
+        .ends(0)
+        .says("add (1 of 2)");
+    // A state that is there no more is never guessed.
+    house.write(
+        "cycle.md",
+        CYCLE
+            .replace("rem\n", "sleep\n")
+            .replace("KIND: sleep", "KIND: rem"),
+    );
+    house
+        .run(&["lifecycle", "tick"])
+        .ends(78)
+        .says("lifecycle goto");
+    house.write("cycle.md", CYCLE.replace("NEXT: plan", "NEXT: plna"));
+    house
+        .run(&["lifecycle", "check"])
+        .ends(78)
+        .says("cycle.md:10: NEXT of rem is \"plna\"")
+        .says("did you mean \"plan\"");
+    house.write(
+        "cycle.md",
+        CYCLE.replace("- REPEAT: 2", "- BACKEND: nobody"),
+    );
+    house
+        .run(&["lifecycle", "check"])
+        .ends(78)
+        .says("there is no [backends.nobody]");
+}
+
+#[test]
+fn a_gate_holds_the_place_and_counts_from_what_succeeded() {
+    let house = house("");
+    house.write(
+        "cycle.md",
+        CYCLE.replace("- KIND: rem", "- KIND: rem\n- MIN-INTERVAL: 50m"),
+    );
+    let tick = |clock: &str| at(&house, clock, &["lifecycle", "tick"]).ends(0);
+    for minute in 0..6 {
+        tick(&format!("2026-06-10T10:0{minute}:00Z"));
+    }
+    assert_eq!(stands(&house), ("rem".to_owned(), 0));
+    tick("2026-06-10T10:30:00Z")
+        .says("skipped")
+        .says("gate: rem ran at 2026-06-10T10:02:00Z");
+    assert_eq!(stands(&house), ("rem".to_owned(), 0));
+    tick("2026-06-10T10:52:00Z").says("rem: ");
+    assert_eq!(stands(&house), ("plan".to_owned(), 0));
+}
+
+#[test]
+fn a_dream_that_fails_holds_its_place_and_backs_off() {
+    let house = house("backend = \"dreamer\"\n");
+    let answer = house.root().join("answer");
+    house.configure(&format!(
+        "[backends.dreamer]\ntype = \"command\"\nprogram = \"cat\"\nargs = [\"{}\"]\n",
+        answer.display()
+    ));
+    house.run(&["lifecycle", "goto", "rem"]).ends(0);
+    fs::write(&answer, "* tale\nnot an entry at all\n").unwrap();
+    let tick = |clock: &str| at(&house, clock, &["lifecycle", "tick"]);
+    for (number, minute) in ["00", "10", "20"].iter().enumerate() {
+        tick(&format!("2026-06-10T10:{minute}:00Z")).ends(1);
+        assert_eq!(stands(&house), ("rem".to_owned(), 0));
+        let mark: Value =
+            serde_json::from_str(&house.read(".runner/failed/lifecycle.json")).unwrap();
+        let said = mark["message"].as_str().unwrap();
+        assert!(said.contains("rem holds its place"), "{said}");
+        assert_eq!(said.contains("times in a row"), number > 0, "{said}");
+    }
+    assert!(!house.path("rem").join("manifest.json").exists());
+    tick("2026-06-10T10:30:00Z")
+        .ends(0)
+        .says("gate: rem failed 3 times");
+    tick("2026-06-10T10:36:00Z").ends(1);
+    tick("2026-06-10T11:05:00Z")
+        .ends(0)
+        .says("gate: rem failed 4 times");
+    let entry = serde_json::json!({
+        "tale": "Nothing was done and nothing failed.", "goals": ["a", "b", "c"], "blue_sky": ["d", "e"],
+        "fears": ["f", "g"], "verdicts": [{"act": "pick-up", "task": "tables — offline", "why": "w"}],
+        "carry": {"doing": "", "next_action": "n", "file": "", "verified": []},
+    });
+    fs::write(&answer, entry.to_string()).unwrap();
+    tick("2026-06-10T11:06:00Z").ends(0);
+    assert_eq!(stands(&house), ("plan".to_owned(), 0));
+    assert!(!house.path(".runner/failed/lifecycle.json").exists());
+    // The next run begins with its verdicts.
+    tick("2026-06-10T11:10:00Z")
+        .ends(0)
+        .says("TODO → NEXT: tables");
+    assert!(house.read("plan.org").contains("DOING tables — offline"));
+}
+
+#[test]
+fn settings_of_another_program_are_read() {
+    let house = house("");
+    house.write("other.org", runner_cycle());
+    let said = house
+        .runner(&["lifecycle", "show", "--json"])
+        .env("WB_LIFECYCLE_DEF", "other.org")
+        .env("WB_DREAM_MIN_INTERVAL_MS", "60000")
+        .output()
+        .unwrap();
+    let told = Said::of(said).ends(0).json();
+    assert_eq!(told["file"], "other.org");
+    assert_eq!(told["states"][1]["min_interval_s"], 60);
+    let said = house
+        .runner(&["lifecycle", "show"])
+        .env("WB_DREAM_MIN_INTERVAL_MS", "soon")
+        .output()
+        .unwrap();
+    Said::of(said).ends(78).says("must be milliseconds");
+}
+
+fn runner_cycle() -> &'static str {
+    "* one\n:PROPERTIES:\n:NEXT: rem\n:END:\n* rem\n:PROPERTIES:\n:KIND: rem\n:NEXT: one\n:MIN-INTERVAL: 9h\n:END:\n"
+}
+
+#[test]
+fn a_wake_without_a_cycle_is_followed_by_a_dream_that_cannot_fail_it() {
+    let house = House::with(
+        "[jobs.dream]\nenabled = false\n[jobs.up]\nkind = \"wake\"\ntrigger = \"every 1h\"\nbackend = \"builtin\"\n",
+    );
+    house.write("plan.org", BOARD);
+    house.git(&[
+        "commit",
+        "--quiet",
+        "--allow-empty",
+        "-m",
+        "audit: all is well",
+    ]);
+    house.write("rem/manifest.json", "{");
+    // The night says that the dream failed; the run before it is what it was.
+    house.run(&["night"]).ends(78).says("up: degraded");
+    let runs = house.run(&["runs", "--json"]).ends(0).json();
+    let outcome = |job: &str| {
+        let runs = runs.as_array().unwrap().iter();
+        let of = runs.filter(|run| run["job"] == job);
+        let word = |run: &Value| {
+            run["outcome"]["outcome"]
+                .as_str()
+                .unwrap_or("queued")
+                .to_owned()
+        };
+        of.map(word).collect::<Vec<_>>()
+    };
+    assert_eq!(outcome("up"), ["degraded"], "{runs}");
+    assert!(outcome("up-rem").contains(&"failed".to_owned()), "{runs}");
+}
+
+#[test]
+fn deaths_at_random_moments_lose_no_place_and_apply_nothing_twice() {
+    let house = house("");
+    let mut dice = Dice::new("cycles");
+    let (kills, began) = (scaled(40), Instant::now());
+    let clock = house.root().join("clock");
+    let mut minute = 0;
+    let mut now = || {
+        minute += 2;
+        let at = format!(
+            "2026-06-{:02}T{:02}:{:02}:00Z",
+            1 + minute / 1440,
+            minute / 60 % 24,
+            minute % 60
+        );
+        fs::write(&clock, at).unwrap();
+    };
+    now();
+    let mut tick = house.runner(&["lifecycle", "tick"]);
+    let calibrate = Instant::now();
+    tick.env("RUNNER_TEST_CLOCK", &clock).output().unwrap();
+    let whole = u64::try_from(calibrate.elapsed().as_micros()).unwrap();
+    let mut landed = 0;
+    for number in 0..kills {
+        now();
+        let mut run = house
+            .runner(&["lifecycle", "tick"])
+            .env("RUNNER_TEST_CLOCK", &clock)
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .process_group(0)
+            .spawn()
+            .unwrap();
+        if !ended_within(run.id(), Duration::from_micros(dice.roll(whole))) {
+            landed += 1;
+            let group = Pid::from_raw(i32::try_from(run.id()).unwrap()).unwrap();
+            kill_process_group(group, Signal::KILL).unwrap();
+        }
+        run.wait().unwrap();
+        if number % 8 == 7 || number + 1 == kills {
+            settle(&house, &clock);
+            look(&house);
+        }
+    }
+    tell(&format!(
+        "cycles: {kills} ticks, {landed} killed in flight; {:.0} s",
+        began.elapsed().as_secs_f64()
+    ));
+    assert_eq!(house.survivors(), Vec::<String>::new());
+}
+
+/// Ticks until nothing is unsettled.
+fn settle(house: &House, clock: &std::path::Path) {
+    for _ in 0..20 {
+        let open = "SELECT count(*) FROM runs WHERE state <> 'settled' OR staging IS NOT NULL";
+        if house.count(open) == 0 {
+            return;
+        }
+        let mut tick = house.runner(&["tick"]);
+        Said::of(tick.env("RUNNER_TEST_CLOCK", clock).output().unwrap()).ends(0);
+    }
+    panic!("something stays unsettled");
+}
+
+/// The place is just as many steps on as runs have placed something, and each entry was applied once.
+fn look(house: &House) {
+    let placed = house.count(
+        "SELECT count(*) FROM runs r JOIN jobs j ON j.id = r.job WHERE j.name = 'lifecycle'
+         AND r.outcome ->> 'outcome' IN ('succeeded', 'degraded')",
+    );
+    let way = [("add", 0), ("add", 1), ("rem", 0), ("plan", 0)];
+    let (state, hits) = way[usize::try_from(placed).unwrap() % way.len()];
+    assert_eq!(
+        stands(house),
+        (state.to_owned(), hits),
+        "after {placed} steps"
+    );
+    let history = fs::read_to_string(house.path(".runner/board.jsonl")).unwrap_or_default();
+    let mut applied: Vec<Value> = history
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(line).unwrap())
+        .filter(|record| record["what"] == "apply")
+        .map(|record| record["entry"].clone())
+        .collect();
+    let all = applied.len();
+    applied.dedup();
+    assert_eq!(applied.len(), all, "{history}");
+}
+
+#[test]
+fn two_agents_share_a_project_for_a_week() {
+    let house = house("");
+    house.configure(
+        "[jobs.other]\nkind = \"lifecycle\"\ntrigger = \"every 6h\"\ncycle = \"cycle.md\"\nagent = \"two\"\n",
+    );
+    house
+        .run(&["config", "set", "jobs.lifecycle.trigger", "every 6h"])
+        .ends(0);
+    house.write("plan.org", "* TODO first\n");
+    let began = Instant::now();
+    let mut ticks = 0;
+    for day in 1..=7 {
+        for hour in [0, 6, 12, 18] {
+            let clock = format!("2026-06-{day:02}T{hour:02}:30:00Z");
+            // Somebody works on the board while both agents do.
+            let heading = format!("task of day {day} at {hour}");
+            at(&house, &clock, &["board", "add", &heading]).ends(0);
+            at(&house, &clock, &["tick"]).ends(0);
+            ticks += 1;
+        }
+    }
+    let text = house.read("plan.org");
+    assert_eq!(text.lines().count(), 1 + ticks, "{text}");
+    for day in 1..=7 {
+        assert_eq!(text.matches(&format!("task of day {day} at")).count(), 4);
+    }
+    for (agent, folder) in [("", "rem"), ("two", "rem/two")] {
+        let list: Value =
+            serde_json::from_str(&house.read(&format!("{folder}/manifest.json"))).unwrap();
+        let entries = list["entries"].as_array().unwrap().len();
+        let told = house
+            .run(&["lifecycle", "show", "--agent", agent, "--json"])
+            .ends(0)
+            .json();
+        tell(&format!(
+            "agent {agent:?}: {entries} entries in a week, now {}",
+            told["position"]
+        ));
+        assert!((5..=8).contains(&entries), "{entries}");
+    }
+    assert_eq!(
+        house.count("SELECT count(*) FROM runs WHERE outcome ->> 'outcome' IN ('failed', 'lost')"),
+        0
+    );
+    tell(&format!(
+        "two agents: {ticks} ticks, {:.0} s",
+        began.elapsed().as_secs_f64()
+    ));
+}

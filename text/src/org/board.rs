@@ -1,0 +1,259 @@
+//! A board: the tasks of a text, and how one is moved.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::ops::Range;
+
+use super::edits::Edit;
+use super::lines::lines;
+use super::resolve::fold;
+use super::scan::{Found, Scanner, headings};
+
+/// How a board is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Form {
+    /// Headings with keywords.
+    Org,
+    /// Items of a checklist.
+    Markdown,
+}
+
+impl Form {
+    /// The form of a file by its name: markdown where it ends so, else org.
+    pub fn of(path: &str) -> Self {
+        let ending = path.rsplit_once('.').map_or("", |(_, ending)| ending);
+        let known = ["md", "markdown"];
+        if known.iter().any(|known| ending.eq_ignore_ascii_case(known)) {
+            Self::Markdown
+        } else {
+            Self::Org
+        }
+    }
+}
+
+/// Where a task stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Keyword {
+    /// Open.
+    Todo,
+    /// Promoted: to be done first.
+    Next,
+    /// In flight.
+    Doing,
+    /// Done.
+    Done,
+    /// Closed without being done.
+    Cancelled,
+}
+
+impl Keyword {
+    /// All, in the order of a task's life.
+    pub const ALL: [Self; 5] = [
+        Self::Todo,
+        Self::Next,
+        Self::Doing,
+        Self::Done,
+        Self::Cancelled,
+    ];
+
+    /// As it is written.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Todo => "TODO",
+            Self::Next => "NEXT",
+            Self::Doing => "DOING",
+            Self::Done => "DONE",
+            Self::Cancelled => "CANCELLED",
+        }
+    }
+
+    /// The keyword that a word is.
+    pub fn of(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|known| known.word() == word)
+    }
+
+    /// Whether nothing more is to be done.
+    pub fn is_closed(self) -> bool {
+        matches!(self, Self::Done | Self::Cancelled)
+    }
+}
+
+impl fmt::Display for Keyword {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.word())
+    }
+}
+
+/// One task.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Task {
+    /// Its words: no keyword, no priority, no tags. A verdict names a task by these.
+    pub heading: String,
+    /// Where it stands.
+    pub keyword: Keyword,
+    /// How deep it stands, from 1.
+    pub level: usize,
+    /// The number of its line, from 1.
+    pub line: usize,
+    /// Its line, the ending included.
+    pub range: Range<usize>,
+    /// What says where it stands: the keyword; in markdown the box, and a keyword behind it.
+    pub(super) state: Range<usize>,
+    /// Where the heading's words lie.
+    pub(super) words: Range<usize>,
+}
+
+/// A line that looks like a task and is none that runner moves.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Odd {
+    /// The number of its line.
+    pub line: usize,
+    /// The keyword that is none of ours, or a box that contradicts its keyword.
+    pub keyword: String,
+    /// The rest.
+    pub heading: String,
+}
+
+/// All tasks of a text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Board {
+    form: Form,
+    /// In the order of the text.
+    pub tasks: Vec<Task>,
+    /// What looks like a task and is none.
+    pub odd: Vec<Odd>,
+    /// Tasks by their folded headings, as places in `tasks`.
+    pub(super) folded: BTreeMap<String, Vec<usize>>,
+}
+
+impl Board {
+    /// Reads a text. It reads any text; one without tasks is an empty board.
+    pub fn read(text: &str, form: Form) -> Self {
+        let mut scanner = Scanner::new(form);
+        let (mut tasks, mut odd) = (Vec::new(), Vec::new());
+        for line in lines(text) {
+            match scanner.line(&line) {
+                Some(Found::Task(task)) => tasks.push(task),
+                Some(Found::Odd(one)) => odd.push(one),
+                None => {}
+            }
+        }
+        let mut folded = BTreeMap::<String, Vec<usize>>::new();
+        for (at, task) in tasks.iter().enumerate() {
+            folded.entry(fold(&task.heading)).or_default().push(at);
+        }
+        // What has no words is named by none.
+        folded.remove("");
+        Self {
+            form,
+            tasks,
+            odd,
+            folded,
+        }
+    }
+
+    /// How it is written.
+    pub fn form(&self) -> Form {
+        self.form
+    }
+
+    /// The first task that stands so.
+    pub fn first(&self, keyword: Keyword) -> Option<&Task> {
+        self.tasks.iter().find(|task| task.keyword == keyword)
+    }
+
+    /// Headings that several tasks have, with their lines.
+    pub fn doubles(&self) -> Vec<(&str, Vec<usize>)> {
+        let several = self.folded.values().filter(|places| places.len() > 1);
+        let mut out: Vec<_> = several
+            .map(|places| {
+                let lines = places.iter().map(|at| self.tasks[*at].line).collect();
+                (self.tasks[places[0]].heading.as_str(), lines)
+            })
+            .collect();
+        out.sort_by_key(|(_, lines): &(&str, Vec<usize>)| lines[0]);
+        out
+    }
+
+    /// The edits that move a task; `why` is put behind its heading. Nothing else changes.
+    pub fn moved(&self, task: &Task, to: Keyword, why: Option<&str>) -> Vec<Edit> {
+        // A heading that begins like a keyword must not become one.
+        let first = task.heading.split([' ', '\t']).next().unwrap_or_default();
+        let plain = Keyword::of(first).is_none();
+        let state = match (self.form, to) {
+            (Form::Org, to) => to.word().to_owned(),
+            (Form::Markdown, Keyword::Todo) if plain => "[ ]".to_owned(),
+            (Form::Markdown, Keyword::Done) if plain => "[x]".to_owned(),
+            (Form::Markdown, closed) if closed.is_closed() => format!("[x] {closed}"),
+            (Form::Markdown, open) => format!("[ ] {open}"),
+        };
+        let mut edits = vec![Edit {
+            range: task.state.clone(),
+            with: state,
+        }];
+        let why = why.map(one_line).filter(|why| !why.is_empty());
+        if let Some(why) = why {
+            edits.push(Edit {
+                range: task.words.end..task.words.end,
+                with: format!(" — {why}"),
+            });
+        }
+        edits
+    }
+
+    /// The edit that adds an open task after all others, as deep as the last one.
+    pub fn added(&self, text: &str, heading: &str) -> Edit {
+        let ending = lines(text)
+            .map(|line| line.ending())
+            .find(|ending| !ending.is_empty())
+            .unwrap_or("\n");
+        let heading = one_line(heading);
+        let (at, line) = match (self.form, self.tasks.last()) {
+            (Form::Org, last) => {
+                let all = headings(text, Form::Org);
+                let level =
+                    last.map_or_else(|| if all.is_empty() { 1 } else { 2 }, |task| task.level);
+                // Behind all that the last task holds.
+                let at = last.and_then(|task| {
+                    let next = |heading: &&super::Heading| {
+                        heading.start >= task.range.end && heading.level <= task.level
+                    };
+                    all.iter().find(next).map(|heading| heading.start)
+                });
+                let stars = "*".repeat(level);
+                (at.unwrap_or(text.len()), format!("{stars} TODO {heading}"))
+            }
+            (Form::Markdown, Some(task)) => {
+                let line = &text[task.range.clone()];
+                let blanks = line.len() - line.trim_start_matches([' ', '\t', '\u{feff}']).len();
+                let indent = line[..blanks].trim_start_matches('\u{feff}');
+                (task.range.end, format!("{indent}- [ ] {heading}"))
+            }
+            (Form::Markdown, None) => (text.len(), format!("- [ ] {heading}")),
+        };
+        let open = at > 0 && !text[..at].ends_with('\n');
+        let before = if open { ending } else { "" };
+        Edit {
+            range: at..at,
+            with: format!("{before}{line}{ending}"),
+        }
+    }
+}
+
+/// Words on one line, so that they cannot become a heading, or a line of their own. Where they
+/// would end like org's tags, a full stop keeps them words.
+fn one_line(words: &str) -> String {
+    let spaced: String = words
+        .chars()
+        .map(|c| {
+            let breaks = c.is_control() || matches!(c, '\u{2028}' | '\u{2029}');
+            if breaks { ' ' } else { c }
+        })
+        .collect();
+    let mut line = spaced.split_whitespace().collect::<Vec<_>>().join(" ");
+    let last = line.rsplit(' ').next().unwrap_or_default();
+    if last.len() > 2 && last.starts_with(':') && last.ends_with(':') {
+        line.push('.');
+    }
+    line
+}

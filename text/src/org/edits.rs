@@ -1,0 +1,49 @@
+//! Changes to a text by byte ranges.
+
+use std::ops::Range;
+
+/// One change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Edit {
+    /// What goes.
+    pub range: Range<usize>,
+    /// What comes.
+    pub with: String,
+}
+
+/// Why changes cannot be made.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum EditError {
+    /// Two of them meet.
+    #[error("two changes of bytes {} to {} and {} to {} meet", .0.start, .0.end, .1.start, .1.end)]
+    Overlap(Range<usize>, Range<usize>),
+    /// It lies beyond the text, or inside a character.
+    #[error("a change of bytes {} to {} does not fit the text", .0.start, .0.end)]
+    Outside(Range<usize>),
+}
+
+/// Makes all changes; every byte that none of them names stays.
+///
+/// # Errors
+/// Changes that meet, or that do not fit the text.
+pub fn apply(text: &str, mut edits: Vec<Edit>) -> Result<String, EditError> {
+    edits.sort_by_key(|edit| (edit.range.start, edit.range.end));
+    let mut out = String::with_capacity(text.len() + 64);
+    let mut done = 0;
+    let mut last = 0..0;
+    for edit in edits {
+        if edit.range.start < done {
+            return Err(EditError::Overlap(last, edit.range));
+        }
+        let kept = text.get(done..edit.range.start);
+        let (Some(kept), Some(_)) = (kept, text.get(edit.range.clone())) else {
+            return Err(EditError::Outside(edit.range));
+        };
+        out.push_str(kept);
+        out.push_str(&edit.with);
+        done = edit.range.end;
+        last = edit.range;
+    }
+    out.push_str(text.get(done..).unwrap_or_default());
+    Ok(out)
+}

@@ -1,0 +1,53 @@
+//! The lines of a text with their byte ranges.
+
+use std::ops::Range;
+
+/// One line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Line<'t> {
+    /// Its number, from 1.
+    pub number: usize,
+    /// Its words, without its ending and, on the first line, without a byte order mark.
+    pub text: &'t str,
+    /// Where `text` lies.
+    pub range: Range<usize>,
+    /// Where it ends with its line ending; the next line begins here.
+    pub end: usize,
+}
+
+impl Line<'_> {
+    /// What ends it: `"\r\n"`, `"\n"`, or nothing on a last line without one.
+    pub fn ending(&self) -> &'static str {
+        match self.end - self.range.end {
+            0 => "",
+            1 => "\n",
+            _ => "\r\n",
+        }
+    }
+}
+
+/// All lines, in order; their ranges and endings make up the whole text.
+pub fn lines(text: &str) -> impl Iterator<Item = Line<'_>> {
+    let mut at = 0;
+    let mut number = 0;
+    text.split_inclusive('\n').map(move |whole| {
+        let begin = at;
+        at += whole.len();
+        number += 1;
+        let words = whole.strip_suffix('\n').map_or(whole, |cut| {
+            // A carriage return at the very end of a text, without its newline, is text.
+            cut.strip_suffix('\r').unwrap_or(cut)
+        });
+        let mark = if number == 1 && words.starts_with('\u{feff}') {
+            '\u{feff}'.len_utf8()
+        } else {
+            0
+        };
+        Line {
+            number,
+            text: &words[mark..],
+            range: begin + mark..begin + words.len(),
+            end: at,
+        }
+    })
+}

@@ -1,0 +1,36 @@
+//! Boards and outlines in org or markdown: read by ranges, changed by ranges, never printed anew.
+//!
+//! ```text
+//! text ──Board::read──> tasks, each with its byte ranges ──resolve──> one task
+//!   │                                                                  │ moved, added
+//!   └──────────────────────── edits::apply(text, edits) <──────────────┘
+//! ```
+//!
+//! What is not named by an [`Edit`] stays byte for byte: indentation, drawers, line endings, blank
+//! lines, a missing last newline. That is why there is no parser with a printer here: of org a board
+//! needs stars, a keyword, a heading and tags, which are a line's beginning and end. The one crate
+//! that parses all of org has panicked on strangers' text and has had no release for two years.
+//!
+//! | | org | markdown |
+//! | --- | --- | --- |
+//! | open | `** TODO X` | `- [ ] X` (or `- [ ] TODO X`) |
+//! | promoted | `** NEXT X` | `- [ ] NEXT X` |
+//! | in flight | `** DOING X` | `- [ ] DOING X` |
+//! | done | `** DONE X` | `- [x] X` |
+//! | closed undone | `** CANCELLED X — why` | `- [x] CANCELLED X — why` |
+//!
+//! Must never panic, never take more than linear time in the text, and never remove a task.
+
+mod board;
+mod edits;
+mod lines;
+mod resolve;
+mod scan;
+#[cfg(test)]
+mod tests;
+
+pub use board::{Board, Form, Keyword, Odd, Task};
+pub use edits::{Edit, EditError, apply};
+pub use lines::{Line, lines};
+pub use resolve::{Resolved, fold};
+pub use scan::{Heading, headings};

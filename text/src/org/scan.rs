@@ -1,0 +1,294 @@
+//! Lines that are headings of an outline, or items of a checklist.
+//!
+//! In org a line that begins with stars and a space is a heading wherever it stands, in a block too:
+//! that is why org itself writes `,*` there. In markdown code fences and comments hide what they hold.
+
+use std::ops::Range;
+
+use super::board::{Form, Keyword, Odd, Task};
+use super::lines::{Line, lines};
+
+/// A heading of an outline, org's `** X` or markdown's `## X`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Heading {
+    /// How deep: its stars or hashes.
+    pub level: usize,
+    /// Its words, without org's tags.
+    pub text: String,
+    /// The number of its line, from 1.
+    pub line: usize,
+    /// Where the line begins.
+    pub start: usize,
+    /// Where the line ends, its ending included: what it holds begins here.
+    pub end: usize,
+}
+
+/// All headings of an outline, in order.
+pub fn headings(text: &str, form: Form) -> Vec<Heading> {
+    let mut hidden = Hidden::default();
+    lines(text)
+        .filter(|line| form == Form::Org || !hidden.hides(line.text))
+        .filter_map(|line| {
+            let mark = match form {
+                Form::Org => '*',
+                Form::Markdown => '#',
+            };
+            let level = line.text.len() - line.text.trim_start_matches(mark).len();
+            let rest = line.text[level..].strip_prefix(' ')?;
+            let words = match form {
+                Form::Org => &rest[..untagged(rest)],
+                Form::Markdown => rest.trim_end_matches('#'),
+            };
+            let known = level > 0 && (form == Form::Org || level <= 6);
+            known.then(|| Heading {
+                level,
+                text: words.trim().to_owned(),
+                line: line.number,
+                start: line.range.start,
+                end: line.end,
+            })
+        })
+        .collect()
+}
+
+/// A line as a task, as something odd that looks like one, or as neither.
+pub(super) enum Found {
+    Task(Task),
+    Odd(Odd),
+}
+
+/// Reads lines of one form, which may depend on those before.
+pub(super) struct Scanner {
+    form: Form,
+    hidden: Hidden,
+    /// Keywords that the file itself declares and that are none of ours.
+    declared: Vec<String>,
+}
+
+impl Scanner {
+    pub(super) fn new(form: Form) -> Self {
+        Self {
+            form,
+            hidden: Hidden::default(),
+            declared: Vec::new(),
+        }
+    }
+
+    pub(super) fn line(&mut self, line: &Line<'_>) -> Option<Found> {
+        match self.form {
+            Form::Org => self.org(line),
+            Form::Markdown => {
+                if self.hidden.hides(line.text) {
+                    return None;
+                }
+                markdown(line)
+            }
+        }
+    }
+
+    fn org(&mut self, line: &Line<'_>) -> Option<Found> {
+        if let Some(words) = declaration(line.text) {
+            let foreign = words.split_whitespace().map(bare_keyword);
+            let foreign = foreign.filter(|word| word.len() > 1 && Keyword::of(word).is_none());
+            self.declared.extend(foreign.map(str::to_owned));
+            return None;
+        }
+        let level = line.text.len() - line.text.trim_start_matches('*').len();
+        if level == 0 || !line.text[level..].starts_with(' ') {
+            return None;
+        }
+        let word = word_at(line.text, level)?;
+        let Some(keyword) = Keyword::of(&line.text[word.clone()]) else {
+            let said = &line.text[word];
+            let foreign =
+                self.declared.iter().any(|known| known == said) || FOREIGN.contains(&said);
+            return foreign.then(|| {
+                Found::Odd(Odd {
+                    line: line.number,
+                    keyword: said.to_owned(),
+                    heading: line.text[level..].trim().to_owned(),
+                })
+            });
+        };
+        let mut begin = after_blanks(line.text, word.end);
+        if let Some(cookie) = priority(&line.text[begin..]) {
+            begin = after_blanks(line.text, begin + cookie);
+        }
+        let end = begin + untagged(&line.text[begin..]);
+        Some(Found::Task(task(line, level, keyword, word, begin..end)))
+    }
+}
+
+/// Keywords that boards commonly have and that runner does not move.
+const FOREIGN: [&str; 10] = [
+    "WAITING",
+    "WAIT",
+    "HOLD",
+    "SOMEDAY",
+    "STARTED",
+    "CANCELED",
+    "BLOCKED",
+    "DELEGATED",
+    "REVIEW",
+    "PROJ",
+];
+
+fn task(
+    line: &Line<'_>,
+    level: usize,
+    keyword: Keyword,
+    state: Range<usize>,
+    heading: Range<usize>,
+) -> Task {
+    let at = line.range.start;
+    let begin = heading.start.min(heading.end);
+    let heading = begin..heading.end;
+    Task {
+        heading: line.text[heading.clone()].to_owned(),
+        keyword,
+        level,
+        line: line.number,
+        range: line.range.start..line.end,
+        state: at + state.start..at + state.end,
+        words: at + heading.start..at + heading.end,
+    }
+}
+
+/// An item of a checklist: a bullet or a number, `[ ]` or `[x]`, and words.
+fn markdown(line: &Line<'_>) -> Option<Found> {
+    let text = line.text;
+    let bullet = after_blanks(text, 0);
+    let rest = &text[bullet..];
+    let digits = rest.len() - rest.trim_start_matches(|c: char| c.is_ascii_digit()).len();
+    let mark = match rest[digits..].chars().next()? {
+        '-' | '*' | '+' if digits == 0 => 1,
+        '.' | ')' if (1..=9).contains(&digits) => digits + 1,
+        _ => return None,
+    };
+    let gap = after_blanks(text, bullet + mark);
+    let tick = text.get(gap..gap + 3)?;
+    let ticked = match tick {
+        "[ ]" => false,
+        "[x]" | "[X]" => true,
+        _ => return None,
+    };
+    if gap == bullet + mark || !text[gap + 3..].starts_with([' ', '\t']) {
+        return None;
+    }
+    let mut begin = after_blanks(text, gap + 3);
+    let mut state = gap..gap + 3;
+    let mut keyword = if ticked { Keyword::Done } else { Keyword::Todo };
+    if let Some(word) = word_at(text, begin)
+        && let Some(said) = Keyword::of(&text[word.clone()])
+    {
+        let agrees = ticked == matches!(said, Keyword::Done | Keyword::Cancelled);
+        if !agrees {
+            return Some(Found::Odd(Odd {
+                line: line.number,
+                keyword: format!("{tick} {}", said.word()),
+                heading: text[word.end..].trim().to_owned(),
+            }));
+        }
+        keyword = said;
+        state.end = word.end;
+        begin = after_blanks(text, word.end);
+    }
+    let columns: usize = text[..bullet]
+        .chars()
+        .map(|c| if c == '\t' { 4 } else { 1 })
+        .sum();
+    let end = text.trim_end().len();
+    let task = task(line, columns / 2 + 1, keyword, state, begin..end.max(begin));
+    Some(Found::Task(task))
+}
+
+/// What a code fence or a comment of markdown hides.
+#[derive(Default)]
+struct Hidden {
+    fence: Option<(char, usize)>,
+    comment: bool,
+}
+
+impl Hidden {
+    /// Whether this line is hidden, or hides.
+    fn hides(&mut self, text: &str) -> bool {
+        let line = text.trim();
+        let run = |mark: char| line.len() - line.trim_start_matches(mark).len();
+        if let Some((mark, length)) = self.fence {
+            if run(mark) >= length && run(mark) == line.len() {
+                self.fence = None;
+            }
+            return true;
+        }
+        if self.comment || line.starts_with("<!--") {
+            self.comment = !line.contains("-->");
+            return true;
+        }
+        for mark in ['`', '~'] {
+            // Backquotes later in the line: that is a span of code and no fence.
+            if run(mark) >= 3 && !(mark == '`' && line[run(mark)..].contains('`')) {
+                self.fence = Some((mark, run(mark)));
+                return true;
+            }
+        }
+        false
+    }
+}
+
+/// The keywords that an org file declares for itself in this line.
+fn declaration(text: &str) -> Option<&str> {
+    let (key, rest) = text.strip_prefix("#+")?.split_once(':')?;
+    let known = ["todo", "seq_todo", "typ_todo"];
+    known
+        .iter()
+        .any(|known| key.eq_ignore_ascii_case(known))
+        .then_some(rest)
+}
+
+/// A declared keyword without its shortcut: `WAIT(w@/!)` is `WAIT`.
+fn bare_keyword(word: &str) -> &str {
+    word.split('(').next().unwrap_or(word)
+}
+
+fn after_blanks(text: &str, from: usize) -> usize {
+    text.len() - text[from..].trim_start_matches([' ', '\t']).len()
+}
+
+/// The word at or after a place.
+fn word_at(text: &str, from: usize) -> Option<Range<usize>> {
+    let begin = after_blanks(text, from);
+    let length = text[begin..]
+        .find([' ', '\t'])
+        .unwrap_or(text.len() - begin);
+    (length > 0).then(|| begin..begin + length)
+}
+
+/// How long the priority at the beginning is: `[#A]`.
+fn priority(text: &str) -> Option<usize> {
+    let rest = text.strip_prefix("[#")?;
+    let close = rest.find(']')?;
+    let value = &rest[..close];
+    let good = (1..=2).contains(&value.len()) && value.bytes().all(|b| b.is_ascii_alphanumeric());
+    good.then_some(close + 3)
+}
+
+/// Where the words of a heading end: before its tags and the blanks around them.
+fn untagged(text: &str) -> usize {
+    let trimmed = text.trim_end();
+    let Some(gap) = trimmed.rfind([' ', '\t']) else {
+        return trimmed.len();
+    };
+    let last = &trimmed[gap + 1..];
+    let inner = last.strip_prefix(':').and_then(|cut| cut.strip_suffix(':'));
+    let tag = |c: char| c.is_alphanumeric() || matches!(c, '_' | '@' | '#' | '%');
+    match inner {
+        Some(inner)
+            if inner
+                .split(':')
+                .all(|one| !one.is_empty() && one.chars().all(tag)) =>
+        {
+            trimmed[..gap].trim_end().len()
+        }
+        _ => trimmed.len(),
+    }
+}
