@@ -37,6 +37,11 @@ pub(super) fn check_work(spec: &WorkSpec) -> Result<(), (&'static str, String)> 
     common(&spec.agent, &spec.board, spec.writes.as_deref())
 }
 
+/// The same of what only dreams: whose journal, and which board.
+pub(super) fn check_names(agent: &str, board: &str) -> Result<(), (&'static str, String)> {
+    common(agent, board, None)
+}
+
 fn common(
     agent: &str,
     board: &str,

@@ -14,8 +14,6 @@ use runner_jobs::command::CommandSpec;
 use runner_jobs::dream::DreamSpec;
 use runner_jobs::lifecycle::Files;
 use runner_jobs::lifecycle::cycle::CycleSpec;
-use runner_jobs::lifecycle::daydream::DaydreamSpec;
-use runner_jobs::lifecycle::manifest::is_agent_name;
 use runner_jobs::lifecycle::rem::RemSpec;
 use runner_jobs::lifecycle::work::WorkSpec;
 use runner_jobs::prompt::PromptSpec;
@@ -194,11 +192,14 @@ pub(super) fn job(name: &str, mut table: Table, around: &Around<'_>) -> Result<J
             cycle::check_work(own).map_err(|(own, why)| wrong(sources, &key(own), &why))?;
         }
         KindSpec::Report => {}
-        KindSpec::Rem(RemSpec { agent, .. }) | KindSpec::Daydream(DaydreamSpec { agent, .. }) => {
-            if let Some(agent) = agent.as_deref().filter(|it| !is_agent_name(it)) {
-                let why = format!("{agent:?}: an agent's name has letters, digits, - and _");
-                return Err(wrong(sources, &key("agent"), &why));
-            }
+        KindSpec::Rem(own) => {
+            let agent = own.agent.as_deref().unwrap_or_default();
+            cycle::check_names(agent, &own.board)
+                .map_err(|(own, why)| wrong(sources, &key(own), &why))?;
+        }
+        KindSpec::Daydream(own) => {
+            let agent = own.agent.as_deref().unwrap_or_default();
+            cycle::check_names(agent, "x").map_err(|(own, why)| wrong(sources, &key(own), &why))?;
         }
     }
     if let (KindSpec::Dream(dream), None) = (&kind, budget.ideas) {

@@ -36,7 +36,7 @@ fn values(key: &Key) -> (&'static str, Vec<&'static str>) {
                 "\"x\"",
                 with(&["\"../x\"", "\".git/x\"", "\"rem/x\"", "\"\""]),
             ),
-            "agent" => ("\"x\"", with(&["\"../x\"", "\"_x\"", "\"\""])),
+            "agent" => ("\"x\"", with(&["\"../x\"", "\"a b\""])),
             _ => ("\"x\"", with(&[])),
         },
         Shape::Flag => ("true", vec!["3", "\"true\"", "[]", "{}", "\"\""]),
@@ -231,6 +231,14 @@ fn file(key: &Key, name: &str, value: &str) -> (String, usize) {
             header = "jobs.a".to_owned();
             need(&[("kind", "\"prompt\""), ("prompt", "\"x\""), ("to", "\"x\"")]);
         }
+        ("jobs.*", ["rem"]) => {
+            header = "jobs.a".to_owned();
+            need(&[("kind", "\"rem\""), ("trigger", "\"manual\"")]);
+        }
+        ("jobs.*", ["daydream"]) => {
+            header = "jobs.a".to_owned();
+            need(&[("kind", "\"daydream\""), ("trigger", "\"manual\"")]);
+        }
         ("jobs.*", ["lifecycle"]) => {
             header = "jobs.a".to_owned();
             need(&[("kind", "\"lifecycle\""), ("trigger", "\"manual\"")]);
@@ -407,7 +415,7 @@ fn uncommented() -> String {
 fn the_default_documents_every_key_and_no_other() {
     let text = uncommented();
     let config = resolved(text.as_bytes()).unwrap();
-    assert_eq!(config.jobs.len(), 7, "one of each kind");
+    assert_eq!(config.jobs.len(), 9, "one of each kind");
     let table: Table = toml::from_str(&text).unwrap();
     let mut found = BTreeSet::new();
     leaves(&table, &mut Vec::new(), &mut found);

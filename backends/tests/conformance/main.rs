@@ -247,6 +247,7 @@ fn request(situation: Situation, run_dir: &Path, number: u32) -> Request {
         first_byte: NEVER,
         idle: NEVER,
         total: NEVER,
+        ..RequestLimits::default()
     };
     match situation {
         S::SilentStart => limits.first_byte = DEADLINE,

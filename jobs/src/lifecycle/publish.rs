@@ -212,7 +212,7 @@ mod tests {
         }
         let cancel = Cancel::new().unwrap();
         let env: BTreeMap<String, String> = [
-            ("PATH".to_owned(), std::env::var("PATH").unwrap()),
+            ("PATH".to_owned(), "/usr/local/bin:/usr/bin:/bin".to_owned()),
             ("HOME".to_owned(), root.display().to_string()),
         ]
         .into();
@@ -241,7 +241,7 @@ mod tests {
         );
         assert_eq!(subject.trim().chars().count(), "rem: ".len() + LINE);
         let files = run(root, &["show", "--name-only", "--format="]);
-        // The one that was left behind goes with it; what somebody staged, and strangers, do not.
+        // What was left behind goes with it; what somebody staged, and strangers, do not.
         assert_eq!(
             files.lines().collect::<Vec<_>>(),
             [
