@@ -38,24 +38,36 @@ pub fn of(root: &Path, cycle: &CycleSpec) -> Result<Spec, Failure> {
     let mut spec = declared(root, file.as_deref()).map_err(|error| {
         Failure::configuration(error.to_string()).mend("runner lifecycle check")
     })?;
-    if let Some(millis) = variable(INTERVAL) {
-        let least = millis.parse().ok().map(SignedDuration::from_millis);
-        let least = least.filter(|least| !least.is_negative()).ok_or_else(|| {
-            Failure::configuration(format!("{INTERVAL} must be milliseconds, it is {millis:?}"))
-        })?;
+    if let Some(least) = interval()? {
         let dreams = spec.states.iter_mut().filter(|it| it.kind == Kind::Rem);
         dreams.for_each(|state| state.min_interval = Some(least));
     }
     Ok(spec)
 }
 
+/// The least time between two dreams, where the environment says one.
+fn interval() -> Result<Option<SignedDuration>, Failure> {
+    let Some(millis) = variable(INTERVAL) else {
+        return Ok(None);
+    };
+    let least = millis.parse().ok().map(SignedDuration::from_millis);
+    let least = least.filter(|least| !least.is_negative());
+    least.map(Some).ok_or_else(|| {
+        Failure::configuration(format!("{INTERVAL} must be milliseconds, it is {millis:?}"))
+    })
+}
+
 /// Where an agent stands, and the settings of the state whose turn it is: its own, else those of the
 /// job of its kind that follows the lifecycle, else the cycle's own.
 pub fn stand(root: &Path, config: &mut Config, job: &mut JobSpec) -> Result<(), Failure> {
-    let KindSpec::Cycle(cycle) = &mut job.kind else {
-        if job.kind.word() == Kind::Rem.word() {
-            dreamer(config, &job.backend);
+    if let KindSpec::Rem(rem) = &mut job.kind {
+        if let Some(least) = interval()? {
+            let minutes = (least.as_secs() + 59) / 60;
+            rem.interval_minutes = u32::try_from(minutes).unwrap_or(u32::MAX);
         }
+        dreamer(config, &job.backend);
+    }
+    let KindSpec::Cycle(cycle) = &mut job.kind else {
         return Ok(());
     };
     let spec = of(root, cycle)?;

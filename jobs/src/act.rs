@@ -27,6 +27,7 @@ use runner_engine::placement::{LogError, PlaceError, PlacementLog as _};
 use runner_engine::recover::{Driver, Host, recover_locked, sweep};
 use runner_engine::scope::{Ready, Scope, ScopeError};
 use runner_engine::time::Clock;
+use runner_text::redact::Redactor;
 
 use crate::KindSpec;
 
@@ -133,7 +134,8 @@ impl Hand<'_> {
             retries_lost: &KindSpec::retries_lost,
         };
         for row in self.ledger.live()? {
-            if row.project != *self.project || row.job_name != job {
+            let ours = row.project == *self.project && row.job_name == job;
+            if !ours || row.state != RunState::Running {
                 continue;
             }
             recover_locked(self.ledger, &driver, &row.id, false, now)?;
@@ -204,9 +206,11 @@ impl Hand<'_> {
                 return Err(ActError::Disk(outcome.why().unwrap_or_default().to_owned()));
             }
         };
+        let redactor = Redactor::new(Vec::new());
+        let clean = |line: &String| redactor.redact(line).into_owned();
         let mut summary = Summary {
-            headline: act.headline.clone(),
-            lines: act.lines.clone(),
+            headline: clean(&act.headline),
+            lines: act.lines.iter().map(clean).collect(),
             ..Summary::default()
         };
         let staged = Scope::open(self.root, act.allowed, &staging).and_then(|mut scope| {

@@ -56,7 +56,8 @@ pub fn with_steps(
     // carries on with the rest. What follows another job comes when that one has ended.
     let mut queue = VecDeque::new();
     for (name, job) in project.config.jobs.iter().filter(|(_, job)| job.enabled) {
-        if matches!(job.when, When::Clock(Trigger::After(_))) {
+        // What a cycle does, it does when it is its turn.
+        if matches!(job.when, When::Clock(Trigger::After(_)) | When::Lifecycle) {
             continue;
         }
         let more = steps.iter().find(|(step, _)| step == name);

@@ -8,6 +8,20 @@ use runner_jobs::{JobSpec, KindSpec};
 
 use crate::config::{Config, NEVER};
 
+/// The same of an agent, which commits what it did: git's folder too, whatever it may write besides.
+pub fn of_agent(
+    root: &Path,
+    writes: Option<&[String]>,
+    config: &Config,
+) -> (Vec<PathBuf>, Vec<PathBuf>) {
+    let (mut write, keep) = working(root, writes, config);
+    let git = root.join(".git");
+    if git.is_dir() && !write.iter().any(|path| path == root) {
+        write.push(git);
+    }
+    (write, keep)
+}
+
 /// Of git's own folder, what decides which programs git starts.
 const GIT_KEEPS: [&str; 4] = ["hooks", "config", "commondir", "info/attributes"];
 /// The same of what need not be there, and is only read where git's settings, which are kept, say so.
@@ -103,8 +117,8 @@ pub fn of_job(root: &Path, spec: &JobSpec, config: &Config) -> (Vec<PathBuf>, Ve
             (write, keep)
         }
         // The widest of its states.
-        KindSpec::Cycle(cycle) => working(root, cycle.writes.as_deref(), config),
-        KindSpec::Work(work) => working(root, work.writes.as_deref(), config),
+        KindSpec::Cycle(cycle) => of_agent(root, cycle.writes.as_deref(), config),
+        KindSpec::Work(work) => of_agent(root, work.writes.as_deref(), config),
         KindSpec::Report => (vec![root.join(runner_jobs::report::FOLDER)], Vec::new()),
         KindSpec::Rem(rem) => (
             vec![root.join(manifest::folder(rem.agent.as_deref()))],

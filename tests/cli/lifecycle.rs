@@ -321,12 +321,7 @@ fn a_wake_without_a_cycle_is_followed_by_a_dream_that_cannot_fail_it() {
     let outcome = |job: &str| {
         let runs = runs.as_array().unwrap().iter();
         let of = runs.filter(|run| run["job"] == job);
-        let word = |run: &Value| {
-            run["outcome"]["outcome"]
-                .as_str()
-                .unwrap_or("queued")
-                .to_owned()
-        };
+        let word = |run: &Value| run["outcome"].as_str().unwrap_or("queued").to_owned();
         of.map(word).collect::<Vec<_>>()
     };
     assert_eq!(outcome("up"), ["degraded"], "{runs}");
@@ -420,6 +415,31 @@ fn look(house: &House) {
     let all = applied.len();
     applied.dedup();
     assert_eq!(applied.len(), all, "{history}");
+}
+
+#[test]
+fn a_place_that_a_person_sets_while_an_agent_works_stays() {
+    let house = house("backend = \"slow\"\n");
+    house.configure(
+        "[backends.slow]\ntype = \"command\"\nprogram = \"sh\"\nargs = [\"-c\", \"cat pipe; echo done\"]\n",
+    );
+    let pipe = house.path("pipe");
+    Said::of(house.command("mkfifo", &["pipe"]).output().unwrap()).ends(0);
+    let tick = house
+        .runner(&["lifecycle", "tick"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // Opened once the agent reads: it is at work then.
+    let mut writer = fs::File::options().write(true).open(&pipe).unwrap();
+    house.run(&["lifecycle", "goto", "plan"]).ends(0);
+    std::io::Write::write_all(&mut writer, b"go on\n").unwrap();
+    drop(writer);
+    Said::of(tick.wait_with_output().unwrap())
+        .ends(0)
+        .says("next: plan");
+    assert_eq!(stands(&house), ("plan".to_owned(), 0));
 }
 
 #[test]

@@ -182,7 +182,7 @@ pub fn run(ctx: &mut Context<'_>, spec: &CycleSpec, job: &str) -> Result<Finishe
     };
     let mut finished = done.map_err(|error| held(error, state, &facts, ctx.now))?;
     let after = position.after(state);
-    stage(ctx, &spec.agent, state, &after)?;
+    let after = stage(ctx, spec, now, &after)?;
     let hits = match state.repeat {
         1 => String::new(),
         most => format!(" ({} of {most})", position.hits.saturating_add(1)),
@@ -229,21 +229,27 @@ fn held(error: JobError, state: &State, facts: &Facts, now: Timestamp) -> JobErr
     )
 }
 
+/// Stages when the state achieved something, and the step on; where a person set another place while it
+/// worked, that place stays. Where it stands then.
 fn stage(
     ctx: &mut Context<'_>,
-    agent: &str,
-    state: &State,
+    spec: &CycleSpec,
+    now: &Now,
     after: &Position,
-) -> Result<(), JobError> {
-    let ran = position::ran_path(agent, &state.name);
+) -> Result<Position, JobError> {
+    let ran = position::ran_path(&spec.agent, &now.state().name);
     let at = format!("{}\n", ctx.now.as_second());
     ctx.scope.stage(&ran, at.as_bytes(), Expect::Current)?;
-    let path = position::path(agent);
+    let path = position::path(&spec.agent);
     let seen = ctx.scope.look(&path, 1 << 16)?;
+    let stands = position::read(ctx.root, &spec.agent, &now.spec).map_err(unusable)?;
+    if stands != now.position {
+        return Ok(stands);
+    }
     let expect = seen.map_or(Expect::Absent, |(bytes, _)| {
         Expect::Digest(Digest::of(&bytes))
     });
     ctx.scope
         .stage(&path, format!("{after}\n").as_bytes(), expect)?;
-    Ok(())
+    Ok(after.clone())
 }

@@ -238,6 +238,7 @@ pub(crate) fn question(
         instructions.push_str(&format!("\n{}\n", audit::INSTRUCTIONS));
     }
     let orientation = orientation.lines(spec.kind, picked).join("\n");
+    let orientation = ctx.redactor.redact(&orientation).into_owned();
     let fence = Fence::around(ctx.admitted.seed(), &[&orientation]);
     let fenced = fence
         .wrap("orientation", &orientation)

@@ -20,7 +20,7 @@ use runner_jobs::context::{CHILD_FOLDER, OUT_FOLDER};
 use super::Setting;
 use crate::cli::Failure;
 use crate::config::Sandbox;
-use crate::guard::reach::working;
+use crate::guard::reach::{of_agent, working};
 use crate::home;
 
 /// A run's folder for temporary files.
@@ -82,14 +82,15 @@ impl Setting<'_> {
         {
             walls.hide.extend(SOCKETS.map(|socket| home.join(socket)));
         }
-        let work = self.spec.kind.work();
-        let writes = match (&self.spec.kind, &work) {
-            (KindSpec::Command(command), _) => Some(command.writes.as_deref()),
-            (_, Some(work)) => Some(work.writes.as_deref()),
+        let (root, config) = (&self.here.root, &self.here.config);
+        let reach = match (&self.spec.kind, self.spec.kind.work()) {
+            (KindSpec::Command(command), _) => {
+                Some(working(root, command.writes.as_deref(), config))
+            }
+            (_, Some(work)) => Some(of_agent(root, work.writes.as_deref(), config)),
             (_, None) => None,
         };
-        if let Some(writes) = writes {
-            let (write, keep) = working(&self.here.root, writes, &self.here.config);
+        if let Some((write, keep)) = reach {
             walls.write.extend(write);
             walls.keep.extend(keep);
             let config = self
