@@ -25,6 +25,8 @@ pub enum Event<'a> {
     },
     /// What the provider says of the account's limits.
     Limit(Limit),
+    /// The request was turned away, or never got there: nobody is paid for it.
+    NotBilled,
 }
 
 /// A provider's word on an account's limit.
@@ -77,6 +79,8 @@ pub enum OwnedEvent {
     },
     /// See [`Event::Limit`].
     Limit(Limit),
+    /// See [`Event::NotBilled`].
+    NotBilled,
 }
 
 impl OwnedEvent {
@@ -89,6 +93,7 @@ impl OwnedEvent {
             Self::ToolUse(name) => Event::ToolUse(name),
             Self::ToolResult { failed } => Event::ToolResult { failed: *failed },
             Self::Limit(limit) => Event::Limit(*limit),
+            Self::NotBilled => Event::NotBilled,
         }
     }
 }
@@ -102,6 +107,7 @@ impl Sink for VecSink {
             Event::ToolUse(name) => OwnedEvent::ToolUse(name.to_owned()),
             Event::ToolResult { failed } => OwnedEvent::ToolResult { failed },
             Event::Limit(limit) => OwnedEvent::Limit(limit),
+            Event::NotBilled => OwnedEvent::NotBilled,
         });
     }
 }

@@ -576,8 +576,14 @@ fn charge(
             note: "not installed".to_owned(),
         },
         // Refused at the door: a call, and nothing was read or written.
-        Err(error @ (BackendError::RateLimited { .. } | BackendError::Auth { .. }))
-            if !heard.spoke && heard.usage.is_none() =>
+        Err(error)
+            if !heard.spoke
+                && heard.usage.is_none()
+                && (heard.not_billed
+                    || matches!(
+                        error,
+                        BackendError::RateLimited { .. } | BackendError::Auth { .. }
+                    )) =>
         {
             Charge {
                 spent: Spent::Known(Amounts {
