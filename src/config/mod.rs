@@ -15,6 +15,7 @@ mod overrides;
 mod place;
 mod policy;
 pub mod pools;
+pub mod price_file;
 mod retention;
 mod schema;
 mod section;
@@ -77,6 +78,8 @@ pub struct Config {
     pub pool_of: BTreeMap<String, String>,
     /// What tokens cost, by model: our own list under the user's.
     pub prices: Prices,
+    /// The models that the user's `[prices]` names.
+    pub priced: std::collections::BTreeSet<String>,
 }
 
 /// A project's night.
@@ -272,7 +275,9 @@ fn resolve(merged: &mut Table, sources: &Sources) -> Result<Config, Mistake> {
     let day = job::budget(&mut section)?;
     section.finish()?;
     let pools = pools::pools(top.table("pools")?.unwrap_or_default(), sources)?;
-    let prices = pools::prices(top.table("prices")?.unwrap_or_default(), sources)?;
+    let prices = top.table("prices")?.unwrap_or_default();
+    let priced = prices.keys().cloned().collect();
+    let prices = pools::prices(prices, sources)?;
     let mut pool_of = BTreeMap::new();
     let mut backends = BTreeMap::new();
     for (name, value) in top.table("backends")?.unwrap_or_default() {
@@ -345,6 +350,7 @@ fn resolve(merged: &mut Table, sources: &Sources) -> Result<Config, Mistake> {
         pools,
         pool_of,
         prices,
+        priced,
     })
 }
 

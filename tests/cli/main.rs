@@ -8,6 +8,7 @@
     reason = "a test program"
 )]
 
+mod apis;
 mod asleep;
 mod backends;
 mod bad_input;
@@ -24,6 +25,8 @@ mod dry;
 mod dst;
 mod following;
 mod house;
+#[path = "../fakes/http/mod.rs"]
+mod http;
 mod kills;
 mod ledger;
 mod locks;
