@@ -286,9 +286,8 @@ def small_model(root):
                 return
         base = base.strip()
         for name, backend in ("openai", {"type": "openai", "base_url": f"{base}/v1"}), \
-                ("anthropic", {"type": "anthropic", "base_url": base, "structured": "tool"}), \
-                ("openai responses", {"type": "openai", "api": "responses", "base_url": f"{base}/v1"}):
-            place = Place(root, {**backend, "model": "smollm2", "max_output_tokens": 600})
+                ("anthropic", {"type": "anthropic", "base_url": base}):
+            place = Place(root, {**backend, "model": "smollm2", "max_output_tokens": 400})
             checked = place.runner("backends", "check", "api", "--json")
             findings = {one["what"]: one for one in json.loads(checked.stdout)["findings"]}
             say("problem" not in findings["endpoint"], f"{name}: {checked.stdout}")
