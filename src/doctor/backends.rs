@@ -89,5 +89,9 @@ fn needs(
         for key in &backend.env {
             keys.entry(key.clone()).or_default().push(who.clone());
         }
+        // An API's key may also lie in its file.
+        if let (Some(key), None) = (backend.endpoint_key(), &backend.env_file) {
+            keys.entry(key.to_owned()).or_default().push(who.clone());
+        }
     }
 }

@@ -137,6 +137,18 @@ fn an_api_that_blinks_is_asked_again_and_one_that_answered_in_part_is_not() {
     );
     assert_eq!(blinks.calls(), 2);
 
+    // A limit that ends in a moment is waited for.
+    let count = AtomicUsize::new(0);
+    let soon = Server::start(
+        move |talk, seen| match count.fetch_add(1, Ordering::SeqCst) {
+            0 => talk.reply(429, &[("retry-after", "1")], ""),
+            _ => B::Good.answer(Tongue::Messages, talk, seen, ""),
+        },
+    );
+    let house = self::house("anthropic", &soon.url(), "");
+    house.run(&["run", "ask"]).ends(0);
+    assert_eq!((soon.calls(), &last(&house)["model_calls"]), (2, &2.into()));
+
     // Its budget has no room for more, so it is not asked more often.
     let never = server(Tongue::Chat, B::Overloaded);
     let house = self::house("openai", &never.url(), "");

@@ -76,7 +76,7 @@ fn without(plan: &Plan) -> String {
 }
 
 /// The headers of every request to the endpoint.
-pub(crate) fn headers(plan: &Plan) -> Result<HeaderMap, BackendError> {
+fn headers(plan: &Plan) -> Result<HeaderMap, BackendError> {
     let mut headers = HeaderMap::new();
     if plan.dialect == Dialect::Messages {
         headers.insert("anthropic-version", VERSION);
@@ -103,7 +103,7 @@ pub(crate) fn headers(plan: &Plan) -> Result<HeaderMap, BackendError> {
 }
 
 /// What TLS trusts.
-pub(crate) fn tls(plan: &Plan) -> Result<ClientConfig, BackendError> {
+fn tls(plan: &Plan) -> Result<ClientConfig, BackendError> {
     let mut roots = RootCertStore::empty();
     // An endpoint without TLS needs none, and reading them takes a while; a proxy may need them.
     if plan.base.scheme() == "https" {
@@ -159,30 +159,4 @@ pub(crate) fn told(error: &dyn std::error::Error) -> String {
         true => "no reason was given".to_owned(),
         false => words.join(": "),
     }
-}
-
-/// A client of the kind that `ollama-rs` takes, with the same settings.
-///
-/// # Errors
-/// As for [`client`].
-pub(crate) fn ollama(
-    plan: &Plan,
-    most: Duration,
-) -> Result<reqwest_of_ollama::Client, BackendError> {
-    let mut own = reqwest_of_ollama::header::HeaderMap::new();
-    for (name, value) in headers(plan)? {
-        if let Some(name) = name {
-            own.insert(name, value);
-        }
-    }
-    reqwest_of_ollama::Client::builder()
-        .use_preconfigured_tls(tls(plan)?)
-        .redirect(reqwest_of_ollama::redirect::Policy::none())
-        .no_proxy()
-        .timeout(most)
-        .default_headers(own)
-        .build()
-        .map_err(|error| BackendError::Rejected {
-            why: format!("no connection can be made: {}", told(&error)),
-        })
 }

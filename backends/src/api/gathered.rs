@@ -123,7 +123,9 @@ impl Gathered {
 
     /// The whole of what it costs; `None` while a part was not said, or what was said cannot be.
     pub fn usage(&self) -> Option<Usage> {
-        self.spent.whole().filter(|_| !self.doubted)
+        let whole = self.spent.whole().filter(|_| !self.doubted);
+        // Nobody answers for nothing: some servers say 0 where they do not count.
+        whole.filter(|it| it.input_tokens > 0 || it.output_tokens > 0)
     }
 
     /// What it costs at least, so far.

@@ -113,6 +113,16 @@ impl Plan {
                 return Err(rejected(format!("{why} (schema, prompt; anthropic: tool)")));
             }
         };
+        if let Some(name) = key_name(spec)
+            && !name
+                .bytes()
+                .all(|it| matches!(it, b'A'..=b'Z' | b'0'..=b'9' | b'_'))
+        {
+            // What stands there may be the key, so it is not shown.
+            let why =
+                "key must be the name of a variable (capitals, digits, _), never the key itself";
+            return Err(rejected(why.to_owned()));
+        }
         let (env, _) = given(spec, around)?;
         let key = key_name(spec).map(|name| {
             let value = env.get(name).filter(|value| !value.is_empty());
@@ -345,6 +355,15 @@ mod tests {
         ] {
             let said = base("openai", text).unwrap_err();
             assert!(said.contains(why) && !said.contains("secret"), "{said}");
+        }
+        for secret in ["sk-ant-canary", "hf_canary", "canary KEY"] {
+            let said = plan("openai", |it| it.key = Some(secret.into()))
+                .err()
+                .unwrap();
+            assert!(
+                said.contains("never the key itself") && !said.contains("canary"),
+                "{said}"
+            );
         }
         let open = plan("openai", |it| {
             it.base_url = Some("http://example.org/v1".into());

@@ -5,15 +5,14 @@
 //! check       GET the list of models: who answers, does the key open it, is the model in it
 //! ```
 //!
-//! Ollama's list is read by `ollama-rs`, with a client of our own deadlines; what it says of anybody
-//! else is only that this is not Ollama. A probe runs on a thread of its own, for a preflight may be
+//! Ollama's list is read into the types of `ollama-rs`; its client is not used, for it takes a body of
+//! any size and forgets the status. A probe runs on a thread of its own, for a preflight may be
 //! called where a runtime already is. Must never ask a model and never take long.
 
 use std::net::{TcpStream, ToSocketAddrs as _};
 use std::time::Duration;
 
-use ollama_rs::Ollama;
-use ollama_rs::error::OllamaError;
+use ollama_rs::models::LocalModel;
 use runner_text::nearest::nearest;
 use serde_json::Value;
 
@@ -117,13 +116,7 @@ pub(crate) fn find(plan: &Plan) -> Result<Found, BackendError> {
 
 fn found(plan: &Plan, most: Duration) -> Result<Found, BackendError> {
     let work = async {
-        let asked = async {
-            match plan.dialect {
-                Dialect::Ollama => ollama(plan, most).await,
-                _ => listed(plan, most).await,
-            }
-        };
-        match tokio::time::timeout(most, asked).await {
+        match tokio::time::timeout(most, listed(plan, most)).await {
             Ok(found) => found,
             Err(_) => Err(BackendError::Silent {
                 phase: Phase::FirstByte,
@@ -150,7 +143,7 @@ fn found(plan: &Plan, most: Duration) -> Result<Found, BackendError> {
     })
 }
 
-/// The plain list of the OpenAI and Anthropic dialects.
+/// Gets the list that the dialect has, and reads it.
 async fn listed(plan: &Plan, most: Duration) -> Result<Found, BackendError> {
     let client = client::client(plan, most)?;
     let secrets = Secrets::of(&plan.env);
@@ -166,9 +159,10 @@ async fn listed(plan: &Plan, most: Duration) -> Result<Found, BackendError> {
     let mut response = client.get(url).send().await.map_err(unreachable)?;
     let (status, headers) = (response.status().as_u16(), response.headers().clone());
     let server = headers.get("server").and_then(|it| it.to_str().ok());
-    let who = match server {
-        Some(server) => format!("{} ({})", plan.host(), secrets.head(server, 60)),
-        None => plan.host(),
+    let who = match (plan.dialect, server) {
+        (Dialect::Ollama, _) => format!("Ollama at {}", plan.host()),
+        (_, Some(server)) => format!("{} ({})", plan.host(), secrets.head(server, 60)),
+        (_, None) => plan.host(),
     };
     let mut body = Vec::new();
     while let Some(piece) = response.chunk().await.map_err(unreachable)? {
@@ -180,56 +174,49 @@ async fn listed(plan: &Plan, most: Duration) -> Result<Found, BackendError> {
     }
     match status {
         200 => {}
-        // Some have no list.
-        404 | 405 | 501 => return Ok(Found { who, models: None }),
+        // Some have no list; Ollama always has.
+        404 | 405 | 501 if plan.dialect != Dialect::Ollama => {
+            return Ok(Found { who, models: None });
+        }
+        404 => return Err(other(plan)),
         _ => return Err(refusal::of_status(plan, status, &headers, &body, &secrets)),
     }
-    let list = serde_json::from_slice::<Value>(&body).ok();
-    let list = list.as_ref().and_then(|list| list["data"].as_array());
-    let Some(list) = list else {
-        let why = format!(
-            "something else answers at {who}: what it gives for {} is no list of models; is base_url the API's own?",
-            plan.dialect.models()
-        );
-        return Err(BackendError::Rejected { why });
-    };
-    let models = list.iter().filter_map(|it| it["id"].as_str());
-    let models = Some(models.map(str::to_owned).collect());
+    let models = models(plan.dialect, &body).ok_or_else(|| other(plan))?;
+    let models = Some(models);
     Ok(Found { who, models })
 }
 
-/// Ollama's own list.
-async fn ollama(plan: &Plan, most: Duration) -> Result<Found, BackendError> {
-    let client = client::ollama(plan, most)?;
-    let ollama = Ollama::builder()
-        .url(plan.base.as_str())
-        .reqwest_client(client)
-        .build();
-    let other = |what: String| BackendError::Rejected {
-        why: format!(
-            "something else than Ollama answers at {}: {what}; is base_url Ollama's, without /v1?",
-            plan.host()
+/// Something that is not what the configuration says.
+fn other(plan: &Plan) -> BackendError {
+    let host = plan.host();
+    let why = match plan.dialect {
+        Dialect::Ollama => format!(
+            "something else than Ollama answers at {host}; is base_url Ollama's, without /v1?"
+        ),
+        dialect => format!(
+            "something else answers at {host}: what it gives for {} is no list of models; \
+             is base_url the API's own?",
+            dialect.models()
         ),
     };
-    let secrets = Secrets::of(&plan.env);
-    match ollama.list_local_models().await {
-        Ok(models) => Ok(Found {
-            who: format!("Ollama at {}", plan.host()),
-            models: Some(models.into_iter().map(|model| model.name).collect()),
-        }),
-        Err(OllamaError::JsonError(error)) => {
-            Err(other(format!("its list of models is none ({error})")))
-        }
-        Err(OllamaError::ReqwestError(error)) if error.is_decode() => {
-            Err(other(client::told(&error)))
-        }
-        Err(OllamaError::ReqwestError(error)) => Err(BackendError::Unavailable {
-            why: format!(
-                "{} cannot be reached: {}",
-                plan.host(),
-                client::told(&error)
-            ),
-        }),
-        Err(error) => Err(other(secrets.head(&error.to_string(), 200))),
+    BackendError::Rejected { why }
+}
+
+fn models(dialect: Dialect, body: &[u8]) -> Option<Vec<String>> {
+    #[derive(serde::Deserialize)]
+    struct Tags {
+        models: Vec<LocalModel>,
     }
+    if dialect == Dialect::Ollama {
+        let tags: Tags = serde_json::from_slice(body).ok()?;
+        return Some(tags.models.into_iter().map(|model| model.name).collect());
+    }
+    let list: Value = serde_json::from_slice(body).ok()?;
+    let models = list["data"].as_array()?.iter();
+    Some(
+        models
+            .filter_map(|it| it["id"].as_str())
+            .map(str::to_owned)
+            .collect(),
+    )
 }

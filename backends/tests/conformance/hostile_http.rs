@@ -232,7 +232,13 @@ fn whatever_a_provider_does_has_one_right_outcome() {
             let took = boot_time() - began;
             let wanted = right(behaviour, tongue);
             assert_eq!(found(&result), Some(wanted), "{name}: {result:?}");
-            assert!(took < SLACK, "{name} took {took:?}");
+            // Fifty megabytes take their time, wherever else there is work.
+            let most = if behaviour == B::LongThoughts {
+                NEVER
+            } else {
+                SLACK
+            };
+            assert!(took < most, "{name} took {took:?}");
             if matches!(wanted, Right::Silent(_)) {
                 assert!(took >= DEADLINE, "{name} gave up after {took:?}");
             }
