@@ -217,3 +217,52 @@ git status >/dev/null
 "$runner" dream run | head -1
 # A whole command is a starter, a run of its own and the ledger around it.
 python3 "$work/time.py" "dream run over $ideas unchanged ideas against git status" 7 "$runner --quiet dream run" "$(command -v git) status"
+
+# A long answer of a model's API, in pieces, against the same bytes thrown away.
+mkdir "$work/a"
+git init --quiet --initial-branch=main "$work/a"
+cd "$work/a"
+git commit --quiet --allow-empty -m Begin
+"$runner" --quiet init
+python3 - "$work/port" <<'P' &
+import http.server, json, os, sys
+piece = lambda text, more: json.dumps({"choices": [{"index": 0, "delta": {"content": text}, "finish_reason": more}]})
+events = [f"data: {piece('some words of an answer ', None)}\n\n"] * 200_000 + [f"data: {piece('', 'stop')}\n\ndata: [DONE]\n\n"]
+body = "".join(events).encode()
+class Answer(http.server.BaseHTTPRequestHandler):
+    def log_message(self, *words): pass
+    def do_POST(self):
+        self.rfile.read(int(self.headers.get("content-length") or 0))
+        self.do_GET()
+    def do_GET(self):
+        self.send_response(200)
+        self.send_header("content-type", "text/event-stream")
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+server = http.server.HTTPServer(("127.0.0.1", 0), Answer)
+open(sys.argv[1] + ".new", "w").write(f"{server.server_address[1]} {len(body) // 1_000_000}\n")
+os.rename(sys.argv[1] + ".new", sys.argv[1])
+server.serve_forever()
+P
+daemons="$daemons $!"
+until [ -e "$work/port" ]; do :; done
+read -r port megabytes < "$work/port"
+cat >> runner.toml <<C
+[backends.long]
+type = "openai"
+base_url = "http://127.0.0.1:$port/v1"
+model = "m"
+[jobs.ask]
+kind = "prompt"
+backend = "long"
+prompt = "Say much."
+to = "notes/answer.md"
+trigger = "manual"
+budget = { calls = 1000 }
+[day.budget]
+calls = 1000
+money = "unlimited"
+C
+"$runner" --quiet run ask
+python3 "$work/time.py" "an answer of $megabytes MB in 200,000 pieces against curl > /dev/null" 5 "$runner --quiet run ask" "$(command -v curl) -s http://127.0.0.1:$port/"

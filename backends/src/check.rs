@@ -14,6 +14,7 @@ use runner_engine::process::{
 use serde::Serialize;
 
 use crate::agent::Plan;
+use crate::api::{plan, probe};
 use crate::registry::{BackendSpec, Surroundings, agent_plan};
 use crate::{BackendError, build, child, credentials};
 
@@ -23,7 +24,7 @@ const VERSION: Duration = Duration::from_secs(10);
 /// One thing that was looked at.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Finding {
-    /// What: `program`, `version`, `login`, `state`, `settings`.
+    /// What: `program`, `version`, `login`, `state`, `settings`, `endpoint`, `key`, `model`.
     pub what: &'static str,
     /// What was found.
     pub said: String,
@@ -52,6 +53,9 @@ impl Finding {
 
 /// Looks at everything that this instance needs. `marker` marks the processes that it starts.
 pub fn check(spec: &BackendSpec, around: &Surroundings<'_>, marker: &str) -> Vec<Finding> {
+    if spec.is_endpoint() {
+        return endpoint(spec, around);
+    }
     let backend = match build(spec, around) {
         Ok(backend) => backend,
         Err(error) => return vec![Finding::of("settings", &error)],
@@ -90,6 +94,67 @@ pub fn check(spec: &BackendSpec, around: &Surroundings<'_>, marker: &str) -> Vec
         Err(error) => Finding::of("login", &error),
     });
     findings.push(state(&plan));
+    findings
+}
+
+/// Who answers at an API's address, whether the key opens it and whether the model is there.
+fn endpoint(spec: &BackendSpec, around: &Surroundings<'_>) -> Vec<Finding> {
+    let mut named = spec.clone();
+    // Without a model there is still a list to choose from.
+    let unnamed = spec.model.as_deref().is_none_or(str::is_empty);
+    if unnamed {
+        named.model = Some("none".to_owned());
+    }
+    let plan = match plan::Plan::of(&named, around) {
+        Ok(plan) => plan,
+        Err(error) => return vec![Finding::of("settings", &error)],
+    };
+    let mut findings = Vec::new();
+    match (plan.secret(), &plan.key) {
+        (Ok(_), Some((name, _))) => {
+            findings.push(Finding::good(
+                "key",
+                format!("{name} is set, for {}", plan.host()),
+            ));
+        }
+        (Ok(_), None) => findings.push(Finding::good("key", "none is sent")),
+        (Err(error), _) => {
+            // Without it nothing can be asked that says more.
+            findings.push(Finding::of("key", &error));
+            return findings;
+        }
+    }
+    let found = match probe::find(&plan) {
+        Ok(found) => found,
+        Err(error) => {
+            let what = match &error {
+                BackendError::Auth { .. } => "key",
+                _ => "endpoint",
+            };
+            findings.push(Finding::of(what, &error));
+            return findings;
+        }
+    };
+    let count = match &found.models {
+        Some(models) => format!("{}, {} models", found.who, models.len()),
+        None => format!("{}, which does not list its models", found.who),
+    };
+    findings.push(Finding::good("endpoint", count));
+    findings.push(match probe::has_model(&plan, &found) {
+        Err(error) if unnamed => {
+            let why = format!("backends.{}.model is not set: {error}", spec.name);
+            Finding::of("model", &BackendError::Rejected { why })
+        }
+        Err(error) => Finding::of("model", &error),
+        Ok(()) if unnamed => {
+            let why = format!("backends.{}.model is not set", spec.name);
+            Finding::of("model", &BackendError::Rejected { why })
+        }
+        Ok(()) if found.models.is_none() => {
+            Finding::good("model", format!("{}, as far as can be known", plan.model))
+        }
+        Ok(()) => Finding::good("model", plan.model.clone()),
+    });
     findings
 }
 

@@ -45,6 +45,8 @@ pub(crate) fn limits(
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Patience {
+    /// Until the other side is there; an endpoint's only.
+    pub connect: Option<Duration>,
     /// Until it says anything.
     pub first_byte: Option<Duration>,
     /// Between two signs of life.

@@ -33,7 +33,7 @@ const KEYS: [(&str, &[&str]); 2] = [
 
 /// What else a program is given of the environment when its instance names nothing: no secrets, but
 /// where and through what it reaches its provider.
-const PLACES: [&str; 10] = [
+const PLACES: [&str; 11] = [
     "ANTHROPIC_BASE_URL",
     "CLAUDE_CONFIG_DIR",
     "CODEX_HOME",
@@ -41,6 +41,7 @@ const PLACES: [&str; 10] = [
     "HTTP_PROXY",
     "NO_PROXY",
     "https_proxy",
+    "http_proxy",
     "no_proxy",
     "NODE_EXTRA_CA_CERTS",
     "SSL_CERT_FILE",
@@ -54,7 +55,11 @@ pub fn is_place(name: &str) -> bool {
 /// The variables that a program of this kind usually finds its key in.
 pub(crate) fn usual(kind: &str) -> impl Iterator<Item = &'static str> + use<> {
     let keys = KEYS.iter().find(|(name, _)| *name == kind);
-    let places = keys.map_or(&[][..], |_| &PLACES[..]);
+    let is_endpoint = crate::api::plan::KINDS.contains(&kind);
+    let places = match keys.is_some() || is_endpoint {
+        true => &PLACES[..],
+        false => &[],
+    };
     keys.map_or(&[][..], |(_, keys)| *keys)
         .iter()
         .chain(places)

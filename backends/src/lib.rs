@@ -23,6 +23,7 @@ pub mod sink;
 
 mod agent;
 mod answer;
+mod api;
 mod artifact;
 mod child;
 mod claude;

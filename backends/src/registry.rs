@@ -19,10 +19,18 @@ use crate::codex::Codex;
 use crate::command::{Command, Plan, REQUEST_FILE};
 use crate::redact::ORDINARY;
 use crate::slots::Slotted;
-use crate::{Backend, BackendError, Builtin, agent, credentials};
+use crate::{Backend, BackendError, Builtin, agent, api, credentials};
 
 /// The kinds that [`build`] knows.
-pub const KINDS: [&str; 4] = ["builtin", "command", "claude", "codex"];
+pub const KINDS: [&str; 7] = [
+    "builtin",
+    "command",
+    "claude",
+    "codex",
+    "anthropic",
+    "openai",
+    "ollama",
+];
 
 /// For each stream.
 const OUTPUT_CAP: usize = 64 * 1024 * 1024;
@@ -67,17 +75,46 @@ pub struct BackendSpec {
     pub max_turns: Option<u32>,
     /// `claude`: the model that answers when the first is overloaded.
     pub fallback_model: Option<String>,
-    /// `claude`, `codex`: how many requests of the same login at once. Default: 1.
+    /// How many requests of the same login at once. Default: 1 for `claude` and `codex`, no limit
+    /// for endpoints.
     pub slots: Option<u32>,
     /// Who is asked, in this order, when this one is not there, may not, or has no room now.
     pub fallback: Vec<String>,
+    /// Endpoints: the address of the API. Default: the provider's own, Ollama's on this host.
+    pub base_url: Option<String>,
+    /// `openai`: which of its APIs, `chat` or `responses`. Default: `chat`.
+    pub api: Option<String>,
+    /// Endpoints: the name of the variable that has the key. Default: the usual one where
+    /// `base_url` is not set, else none.
+    pub key: Option<String>,
+    /// Endpoints: how an answer is held to its schema: `schema`, `tool` or `prompt`.
+    pub structured: Option<String>,
+    /// Endpoints: the longest answer, in tokens, where that is less than a job asks for.
+    pub max_output_tokens: Option<u64>,
+    /// Endpoints: further certificates to trust, as PEM.
+    pub ca_file: Option<PathBuf>,
+    /// `ollama`: the window in tokens. Default: the smallest usual one that holds the question.
+    pub num_ctx: Option<u64>,
+    /// `ollama`: how long the model stays loaded afterwards, as `5m`.
+    pub keep_alive: Option<String>,
 }
 
 impl BackendSpec {
+    /// Whether it is a model's API, asked over HTTP.
+    pub fn is_endpoint(&self) -> bool {
+        api::plan::KINDS.contains(&self.kind.as_str())
+    }
+
+    /// The variable that an endpoint's key is in.
+    pub fn endpoint_key(&self) -> Option<&str> {
+        api::plan::key_name(self).filter(|_| self.is_endpoint())
+    }
+
     /// The variables that it is given of those that are set, besides the ordinary ones.
     pub fn variables<'s>(&'s self) -> impl Iterator<Item = &'s str> {
         let kind = if self.only_env { "" } else { &self.kind };
         let own = self.env.iter().map(String::as_str);
+        let own = own.chain(self.endpoint_key());
         own.chain(credentials::usual(kind).map(|name| -> &'s str { name }))
     }
 
@@ -177,6 +214,20 @@ pub fn build(
                 held: std::sync::Mutex::default(),
             })))
         }
+        _ if spec.is_endpoint() => {
+            let plan = api::plan::Plan::of(spec, around)?;
+            let login = format!("{}{:?}", plan.base, plan.key.as_ref().map(|(name, _)| name));
+            let inner = Arc::new(api::Api::new(plan));
+            Ok(match (around.slots, spec.slots) {
+                (Some(folder), Some(slots)) => Arc::new(Slotted {
+                    inner,
+                    folder: folder.to_owned(),
+                    login: format!("{}-{}", spec.kind, short(login.as_bytes())),
+                    slots,
+                }),
+                _ => inner,
+            })
+        }
         other => {
             let hint = nearest(other, KINDS).map(|kind| format!("; did you mean {kind:?}?"));
             let known = KINDS.join(", ");
@@ -189,7 +240,7 @@ pub fn build(
 }
 
 /// A path with the home folder in the place of `~`.
-fn at_home(path: &Path, env: &BTreeMap<String, String>) -> PathBuf {
+pub(crate) fn at_home(path: &Path, env: &BTreeMap<String, String>) -> PathBuf {
     match (path.strip_prefix("~"), env.get("HOME")) {
         (Ok(below), Some(home)) => Path::new(home).join(below),
         _ => path.to_owned(),
@@ -197,7 +248,7 @@ fn at_home(path: &Path, env: &BTreeMap<String, String>) -> PathBuf {
 }
 
 /// What a child of this instance sees of the environment, and which of its names are not there.
-fn given(
+pub(crate) fn given(
     spec: &BackendSpec,
     around: &Surroundings<'_>,
 ) -> Result<(BTreeMap<String, String>, Vec<String>), BackendError> {
@@ -249,6 +300,13 @@ pub(crate) fn agent_plan(
     Ok(plan)
 }
 
+/// A name of sixteen digits for something longer.
+fn short(what: &[u8]) -> String {
+    let digest = Digest::of(what).to_string();
+    let digits = digest.chars().filter(char::is_ascii_hexdigit);
+    digits.take(16).collect()
+}
+
 /// With its turn to be waited for.
 fn slotted(
     spec: &BackendSpec,
@@ -261,12 +319,7 @@ fn slotted(
         return inner;
     };
     let home = credentials::home(plan).unwrap_or_default();
-    let digest = Digest::of(home.as_os_str().as_encoded_bytes()).to_string();
-    let short: String = digest
-        .chars()
-        .filter(char::is_ascii_hexdigit)
-        .take(16)
-        .collect();
+    let short = short(home.as_os_str().as_encoded_bytes());
     Arc::new(Slotted {
         inner,
         folder: folder.to_owned(),
@@ -303,7 +356,8 @@ mod tests {
         assert!(why(&spec("built-in")).contains("did you mean \"builtin\"?"));
         let far = why(&spec("xyzzy"));
         assert!(
-            far.contains("known: builtin, command, claude, codex") && !far.contains("mean"),
+            far.contains("known: builtin, command, claude, codex, anthropic, openai, ollama")
+                && !far.contains("mean"),
             "{far}"
         );
     }

@@ -29,6 +29,8 @@ pub enum Event<'a> {
     ToolResult(ToolResult<'a>),
     /// What the provider says of the account's limits.
     Limit(Limit),
+    /// The request was turned away, or never got there: nobody is paid for it.
+    NotBilled,
 }
 
 /// What a tool works on.
@@ -118,6 +120,8 @@ pub enum OwnedEvent {
     },
     /// See [`Event::Limit`].
     Limit(Limit),
+    /// See [`Event::NotBilled`].
+    NotBilled,
 }
 
 /// A [`Target`] that outlives the call.
@@ -191,6 +195,7 @@ impl OwnedEvent {
                 error: error.as_deref(),
             }),
             Self::Limit(limit) => Event::Limit(*limit),
+            Self::NotBilled => Event::NotBilled,
         }
     }
 }
@@ -213,6 +218,7 @@ impl Sink for VecSink {
                 error: result.error.map(str::to_owned),
             },
             Event::Limit(limit) => OwnedEvent::Limit(limit),
+            Event::NotBilled => OwnedEvent::NotBilled,
         });
     }
 }

@@ -135,6 +135,7 @@ fn used_nothing(error: &BackendError, heard: &Heard) -> bool {
         .usage
         .map(|usage| meter::tokens(&usage) == 0 && usage.cost_micros.unwrap_or(0) == 0);
     match error {
+        _ if heard.not_billed && heard.usage.is_none() => true,
         BackendError::RateLimited { .. } | BackendError::Auth { .. } => stated.unwrap_or(true),
         BackendError::Unavailable { .. }
         | BackendError::Malformed { .. }

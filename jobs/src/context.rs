@@ -2,7 +2,9 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
+use backon::{BackoffBuilder as _, ExponentialBuilder};
 use jiff::Timestamp;
 use runner_backends::chain::moves_on;
 use runner_backends::{Backend, BackendError, Chain, Phase, Reply, Request};
@@ -29,6 +31,14 @@ use crate::telemetry::Telemetry;
 pub const CHILD_FOLDER: &str = "child";
 /// The part in which a command leaves its artifacts.
 pub const OUT_FOLDER: &str = "out";
+
+/// How often a request is made again within one run, where nobody was paid for it.
+const SHORT_RETRIES: usize = 2;
+/// The wait before the first of these; the next is four times as long.
+const FIRST_WAIT: Duration = Duration::from_millis(500);
+
+/// A limit that ends this soon is waited for within the run.
+const SHORT_LIMIT: Duration = Duration::from_secs(10);
 
 /// Where a run tells how far it is.
 pub trait Progress {
@@ -289,7 +299,7 @@ impl<'a> Context<'a> {
     }
 
     /// How long the run may still take.
-    pub fn left(&self) -> std::time::Duration {
+    pub fn left(&self) -> Duration {
         self.admitted
             .deadline()
             .saturating_sub(runner_engine::time::boot_time())
@@ -313,7 +323,7 @@ impl<'a> Context<'a> {
     /// [`AskError::OverBudget`] before anything is asked; [`AskError::Backend`] after.
     pub fn ask(&mut self, request: &Request, ideas: u64) -> Result<Reply, AskError> {
         loop {
-            let done = self.ask_one(request, ideas);
+            let done = self.ask_patiently(request, ideas);
             let why = match &done {
                 Err(AskError::Backend(error)) if moves_on(error) => error.to_string(),
                 Err(error @ (AskError::Limited { .. } | AskError::Breach(Breach::Overage))) => {
@@ -336,13 +346,60 @@ impl<'a> Context<'a> {
         }
     }
 
+    /// Asks the backend, and again after a moment where it was turned away unpaid and said nothing:
+    /// an API that is overloaded or not there for a blink, or that names a limit which ends at once. Each attempt is a request of the run's
+    /// budget, reserved and settled by itself; a longer wait is the job's own to make.
+    fn ask_patiently(&mut self, request: &Request, ideas: u64) -> Result<Reply, AskError> {
+        // Seeded, so that a run can be followed.
+        let mut waits = ExponentialBuilder::default()
+            .with_min_delay(FIRST_WAIT)
+            .with_factor(4.0)
+            .with_max_times(SHORT_RETRIES)
+            .with_jitter_seed(self.admitted.seed())
+            .with_jitter()
+            .build();
+        loop {
+            if let Some(why) = self.cancel.why() {
+                return Err(BackendError::Cancelled { why }.into());
+            }
+            let mut asked = request.clone();
+            asked.limits.total = asked.limits.total.min(self.left());
+            let (done, unpaid) = self.ask_one(&asked, ideas)?;
+            let wait = match (&done, waits.next()) {
+                (Err(AskError::Backend(BackendError::Unavailable { .. })), Some(wait))
+                    if unpaid =>
+                {
+                    wait
+                }
+                // A limit that ends in a moment is waited for here; a longer one is a deferral.
+                (Err(AskError::Limited { until, .. }), Some(wait)) if unpaid => {
+                    match Duration::try_from(until.duration_since(self.wall())) {
+                        Ok(left) if left <= SHORT_LIMIT => wait.max(left),
+                        _ => return done,
+                    }
+                }
+                _ => return done,
+            };
+            if wait >= self.left() {
+                return done;
+            }
+            tracing::info!(backend = self.backend.name(), ?wait, "is asked again");
+            self.cancel.wait(Some(wait));
+        }
+    }
+
     /// Asks the backend, inside the run's budget: reserve, ask, settle. `ideas` is how many of
     /// whatever the job counts its work in this request covers. Usage that the backend does not
-    /// state is charged at what was reserved; a request that goes beyond that is stopped.
+    /// state is charged at what was reserved; a request that goes beyond that is stopped. Says also
+    /// whether it was turned away, so that nobody is paid.
     ///
     /// # Errors
     /// [`AskError::OverBudget`] before anything is asked; the others after.
-    fn ask_one(&mut self, request: &Request, ideas: u64) -> Result<Reply, AskError> {
+    fn ask_one(
+        &mut self,
+        request: &Request,
+        ideas: u64,
+    ) -> Result<(Result<Reply, AskError>, bool), AskError> {
         let (request_id, want) = self.reserve(request, ideas)?;
         let described = self.backend.describe();
         self.asked = true;
@@ -352,12 +409,13 @@ impl<'a> Context<'a> {
             .and_then(|model| self.spending.prices.of(&model));
         let (answer, heard) = self.metered(request, want, price);
         self.failed_tools += heard.failed_tools;
+        let unpaid = heard.not_billed && !heard.spoke;
         let charge = charge(&answer, &heard, want, price);
         let note = self.redactor.redact(&charge.note).into_owned();
         let (at, spent) = (self.wall(), charge.spent);
         self.ledger
             .settle_request(request_id, spent, charge.money, &note, at)?;
-        self.conclude(answer, heard, asked)
+        Ok((self.conclude(answer, heard, asked), unpaid))
     }
 
     /// Reserves what a request is charged at most, and says how much that is.
@@ -521,7 +579,11 @@ impl<'a> Context<'a> {
                 why,
             }));
         }
-        let until = quota::spread(until, self.admitted.run().as_str());
+        // What ends in a moment is waited for, and so is not spread.
+        let until = match Duration::try_from(until.duration_since(now)) {
+            Ok(left) if left <= SHORT_LIMIT => until,
+            _ => quota::spread(until, self.admitted.run().as_str()),
+        };
         Ok(AskError::Limited { until, why })
     }
 

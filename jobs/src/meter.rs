@@ -69,6 +69,8 @@ pub struct Heard {
     pub breach: Option<Breach>,
     /// The provider's last word on the account.
     pub limit: Option<Limit>,
+    /// The request was turned away, or never got there.
+    pub not_billed: bool,
 }
 
 /// A sink that adds up and stops.
@@ -155,6 +157,7 @@ impl Sink for Meter<'_> {
                         .cancel_at_once("the provider's limit is reached");
                 }
             }
+            Event::NotBilled => self.heard.not_billed = true,
             Event::Note(_) => {}
         }
     }

@@ -45,12 +45,17 @@ impl Price {
 }
 
 impl Prices {
+    /// The name under which the price of a model stands, if it has one.
+    pub fn name_of<'m>(&self, model: &'m str) -> Option<&'m str> {
+        [Some(model), undated(model)]
+            .into_iter()
+            .flatten()
+            .find(|name| self.0.contains_key(*name))
+    }
+
     /// The price of a model: by its name, else by its name without the date at its end.
     pub fn of(&self, model: &str) -> Option<Price> {
-        self.0
-            .get(model)
-            .or_else(|| self.0.get(undated(model)?))
-            .copied()
+        self.0.get(self.name_of(model)?).copied()
     }
 }
 

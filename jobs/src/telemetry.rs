@@ -72,6 +72,8 @@ pub enum What {
         /// It failed, or was not permitted.
         failed: bool,
     },
+    /// It was turned away, or never got there: nobody is paid for it.
+    NotBilled,
     /// What was said of the account's limits.
     Limit {
         /// When it is reset.
@@ -206,6 +208,7 @@ impl Sink for Telemetry<'_> {
             Event::ToolResult(result) => What::ToolResult {
                 failed: result.failed,
             },
+            Event::NotBilled => What::NotBilled,
             Event::Limit(limit) => What::Limit {
                 until: limit.until,
                 reached: limit.reached,
@@ -259,6 +262,7 @@ impl Tally {
                 What::ToolUse { name } => *tally.tools.entry(name).or_default() += 1,
                 What::ToolResult { failed } => tally.tools_failed += u64::from(failed),
                 What::Full => tally.cut = true,
+                What::NotBilled => open = false,
                 What::Text { .. } | What::Note { .. } | What::Limit { .. } | What::Ended { .. } => {
                 }
             }

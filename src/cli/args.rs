@@ -472,4 +472,14 @@ pub enum BackendsCommand {
         #[command(flatten)]
         listing: Listing,
     },
+    /// What the tokens of each backend's model cost, and where that is known from
+    ///
+    /// Our own dated list comes first, over it `prices.json` beside your config.toml, which is read as
+    /// LiteLLM writes it (model_prices_and_context_window.json), and over both [prices] in config.toml.
+    /// A model that is in none of them has no price: each request is charged the money reserved for it.
+    #[command(after_help = "Example: runner backends prices --json | jq '.backends'")]
+    Prices {
+        #[command(flatten)]
+        listing: Listing,
+    },
 }

@@ -1,6 +1,8 @@
 //! `runner backends`: who answers, and whether one could. It must never ask a model, and never show a
 //! key.
 
+mod prices;
+
 use std::path::Path;
 
 use runner_backends::check::{self, Finding};
@@ -45,6 +47,7 @@ pub fn run(home: &Home, here: &Path, command: &BackendsCommand) -> Result<Exit, 
     match command {
         BackendsCommand::List { listing } => list(home, &here, *listing),
         BackendsCommand::Check { name, listing } => check(home, &here, name, *listing),
+        BackendsCommand::Prices { listing } => prices::run(home, &here, *listing),
     }
 }
 

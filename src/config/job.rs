@@ -514,6 +514,7 @@ pub(super) fn backend(name: &str, section: &mut Section<'_>) -> Result<BackendSp
             .parsed("output_cap", units::size)?
             .map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX)),
         patience: Patience {
+            connect: waited(section, "connect")?,
             first_byte: waited(section, "first_byte")?,
             idle: waited(section, "idle")?,
             grace: waited(section, "grace")?,
@@ -526,6 +527,28 @@ pub(super) fn backend(name: &str, section: &mut Section<'_>) -> Result<BackendSp
         fallback_model: section.text("fallback_model")?,
         slots: whole(section, "slots")?,
         fallback: section.texts("fallback")?.unwrap_or_default(),
+        base_url: section.text("base_url")?,
+        api: word(section, "api", &["chat", "responses"])?,
+        key: section.text("key")?,
+        structured: word(section, "structured", &["schema", "tool", "prompt"])?,
+        max_output_tokens: whole(section, "max_output_tokens")?.map(u64::from),
+        ca_file: section.parsed("ca_file", own_path)?,
+        num_ctx: whole(section, "num_ctx")?.map(u64::from),
+        keep_alive: section
+            .parsed("keep_alive", units::wait)?
+            .map(|span| format!("{}s", span.as_secs())),
+    })
+}
+
+/// One of these words.
+fn word(
+    section: &mut Section<'_>,
+    key: &'static str,
+    words: &'static [&'static str],
+) -> Result<Option<String>, Mistake> {
+    section.parsed(key, |text| match words.contains(&text) {
+        true => Ok(text.to_owned()),
+        false => Err(format!("it must be one of {}", words.join(", "))),
     })
 }
 

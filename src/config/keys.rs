@@ -189,7 +189,7 @@ const BACKEND: &[Row] = &[
     (
         "type",
         OneOf(&BACKENDS),
-        "What it is: \"builtin\" answers by rule, \"command\" runs a program, \"claude\" and \"codex\" those agents.",
+        "What it is: \"builtin\" answers by rule, \"command\" runs a program, \"claude\" and \"codex\" those agents, \"anthropic\", \"openai\" and \"ollama\" ask a model's API.",
     ),
     (
         "model",
@@ -274,7 +274,7 @@ const BACKEND: &[Row] = &[
     (
         "slots",
         Whole(1, U32),
-        "How many requests of the same login of an agent are under way at once. Default: 1.",
+        "How many requests of the same login are under way at once. Default: 1 for agents, no limit for APIs.",
     ),
     (
         "fallback",
@@ -285,6 +285,51 @@ const BACKEND: &[Row] = &[
         "pool",
         Text,
         "Which [pools.NAME] of the user's own file it spends from.",
+    ),
+    (
+        "base_url",
+        Text,
+        "The address of a model's API; without it that of its maker, and of Ollama on this host.",
+    ),
+    (
+        "api",
+        OneOf(&["chat", "responses"]),
+        "Which API of openai: Chat Completions, which others have too, or Responses. Default: \"chat\".",
+    ),
+    (
+        "key",
+        Text,
+        "The name of the variable that has an API's key, never the key. Default: the usual one where base_url is not set, else none.",
+    ),
+    (
+        "structured",
+        OneOf(&["schema", "tool", "prompt"]),
+        "How an API's answer is held to its schema: by the \"schema\" itself, by a \"tool\" (anthropic's default), or only by words in the \"prompt\".",
+    ),
+    (
+        "max_output_tokens",
+        Whole(1, U32),
+        "The longest answer of an API, in tokens, where that is less than a job asks for.",
+    ),
+    (
+        "connect",
+        Duration,
+        "How long it may take to reach an API; without it 10 seconds.",
+    ),
+    (
+        "ca_file",
+        Text,
+        "Certificates that an API is trusted with besides the host's own, as PEM: / or ~/ first.",
+    ),
+    (
+        "num_ctx",
+        Whole(1, U32),
+        "The window of an ollama model in tokens. Default: 4096 to 32768, as the question needs.",
+    ),
+    (
+        "keep_alive",
+        Wait,
+        "How long an ollama model stays loaded after its answer; without it as Ollama does.",
     ),
 ];
 

@@ -19,7 +19,7 @@ fn values(key: &Key) -> (&'static str, Vec<&'static str>) {
     let with = |more: &[&'static str]| [&no_text[..], more].concat();
     match key.shape {
         Shape::Text => match last {
-            "state" | "env_file" => ("\"/x\"", with(&["\"x\"", "\"\"", "\"~x\""])),
+            "state" | "env_file" | "ca_file" => ("\"/x\"", with(&["\"x\"", "\"\"", "\"~x\""])),
             "backend" => ("\"builtin\"", with(&["\"bultin\"", "\"\""])),
             "pool" => ("\"local\"", with(&["\"locla\"", "\"\""])),
             "group" => ("\"default\"", with(&["\"defualt\"", "\"\""])),
@@ -70,7 +70,9 @@ fn values(key: &Key) -> (&'static str, Vec<&'static str>) {
             match last {
                 "priority" => bad.extend(["2147483648", "-2147483649"]),
                 "min_battery" => bad.extend(["101", "-1"]),
-                "slots" | "catch_up_cap" | "max_turns" => bad.extend(["0", "4294967296"]),
+                "slots" | "catch_up_cap" | "max_turns" | "max_output_tokens" | "num_ctx" => {
+                    bad.extend(["0", "4294967296"])
+                }
                 "max_ideas" => bad.extend(["0", "-1"]),
                 _ => bad.push("-1"),
             }
@@ -211,6 +213,8 @@ fn values(key: &Key) -> (&'static str, Vec<&'static str>) {
                 "dream" => "\"command\"",
                 "desktop" => "\"desktop\"",
                 "data" => "\"org\"",
+                "chat" => "\"responses\"",
+                "schema" => "\"prompt\"",
                 _ => "\"strict\"",
             },
             with(&["\"zz\"", "\"\""]),

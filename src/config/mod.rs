@@ -18,6 +18,7 @@ mod overrides;
 mod place;
 mod policy;
 pub mod pools;
+pub mod price_file;
 mod retention;
 mod schema;
 mod section;
@@ -86,6 +87,8 @@ pub struct Config {
     pub prices: Prices,
     /// Where the lifecycle's files are, and whether entries are committed.
     pub lifecycle: Files,
+    /// The models that the user's `[prices]` names.
+    pub priced: std::collections::BTreeSet<String>,
 }
 
 /// A project's night.
@@ -303,7 +306,9 @@ fn resolve(merged: &mut Table, sources: &Sources) -> Result<Config, Mistake> {
     let day = job::budget(&mut section)?;
     section.finish()?;
     let pools = pools::pools(top.table("pools")?.unwrap_or_default(), sources)?;
-    let prices = pools::prices(top.table("prices")?.unwrap_or_default(), sources)?;
+    let prices = top.table("prices")?.unwrap_or_default();
+    let priced = prices.keys().cloned().collect();
+    let prices = pools::prices(prices, sources)?;
     let mut pool_of = BTreeMap::new();
     let mut backends = BTreeMap::new();
     for (name, value) in top.table("backends")?.unwrap_or_default() {
@@ -385,6 +390,7 @@ fn resolve(merged: &mut Table, sources: &Sources) -> Result<Config, Mistake> {
         pool_of,
         prices,
         lifecycle,
+        priced,
     })
 }
 

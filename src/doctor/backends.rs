@@ -162,6 +162,10 @@ impl Needs {
             for key in &backend.env {
                 self.keys.entry(key.clone()).or_default().push(who(name));
             }
+            // An API's key may also lie in its file.
+            if let (Some(key), None) = (backend.endpoint_key(), &backend.env_file) {
+                self.keys.entry(key.to_owned()).or_default().push(who(name));
+            }
         }
     }
 }

@@ -9,6 +9,7 @@
 )]
 
 mod alerts;
+mod apis;
 mod asleep;
 mod awake;
 mod backends;
@@ -27,6 +28,8 @@ mod dst;
 mod following;
 mod hook;
 mod house;
+#[path = "../fakes/http/mod.rs"]
+mod http;
 mod kills;
 mod ledger;
 mod lifecycle;

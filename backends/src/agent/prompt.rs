@@ -66,6 +66,28 @@ pub(crate) fn unrooted(schema: &Value, value: Value) -> Value {
     }
 }
 
+/// Whether every object in a schema names all its keys, requires them and takes no other, and every
+/// list says what is in it: what strict structured output asks for.
+pub(crate) fn is_closed(schema: &Value) -> bool {
+    let own = match schema["type"].as_str() {
+        Some("object") => {
+            let keys = schema["properties"].as_object();
+            let required = schema["required"].as_array();
+            schema["additionalProperties"] == false
+                && keys.is_some_and(|keys| {
+                    required.is_some_and(|required| {
+                        keys.keys().all(|key| required.iter().any(|it| it == key))
+                    })
+                })
+        }
+        Some("array") => schema["items"].is_object(),
+        _ => true,
+    };
+    let below = schema["properties"].as_object().into_iter().flatten();
+    own && below.map(|(_, below)| below).all(is_closed)
+        && (schema["items"].is_null() || is_closed(&schema["items"]))
+}
+
 fn is_object(schema: &Value) -> bool {
     schema.get("type").and_then(Value::as_str) == Some("object")
 }

@@ -138,7 +138,7 @@ fn put_schema(request: &Request) -> Result<Option<Folder>, BackendError> {
     };
     // Providers take only schemas that close every object.
     let schema = prompt::rooted(schema);
-    if !is_closed(&schema) {
+    if !prompt::is_closed(&schema) {
         return Ok(None);
     }
     let put = || {
@@ -153,28 +153,6 @@ fn put_schema(request: &Request) -> Result<Option<Folder>, BackendError> {
             why: format!("cannot write {SCHEMA_FILE} in the run folder {folder}: {error}"),
         }
     })
-}
-
-/// Whether every object in a schema names all its keys, requires them and takes no other, and every
-/// list says what is in it: what strict structured output asks for.
-fn is_closed(schema: &serde_json::Value) -> bool {
-    let own = match schema["type"].as_str() {
-        Some("object") => {
-            let keys = schema["properties"].as_object();
-            let required = schema["required"].as_array();
-            schema["additionalProperties"] == false
-                && keys.is_some_and(|keys| {
-                    required.is_some_and(|required| {
-                        keys.keys().all(|key| required.iter().any(|it| it == key))
-                    })
-                })
-        }
-        Some("array") => schema["items"].is_object(),
-        _ => true,
-    };
-    let below = schema["properties"].as_object().into_iter().flatten();
-    own && below.map(|(_, below)| below).all(is_closed)
-        && (schema["items"].is_null() || is_closed(&schema["items"]))
 }
 
 fn spec(plan: &Plan, request: &Request, schema: bool) -> ChildSpec {

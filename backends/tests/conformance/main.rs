@@ -7,7 +7,12 @@
 #![allow(clippy::print_stdout)] // the count of what was not applicable has to be seen
 
 mod agents;
+mod apis;
+mod hostile_http;
+#[path = "../../../tests/fakes/http/mod.rs"]
+mod http;
 mod programs;
+mod secure;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -110,12 +115,15 @@ struct Case {
 
 type Factory = fn(Situation, &Path) -> Option<Case>;
 
-const IMPLEMENTATIONS: [(&str, Factory); 5] = [
+const IMPLEMENTATIONS: [(&str, Factory); 8] = [
     ("builtin", builtin),
     ("scripted", scripted),
     ("command", command),
     ("claude", agents::claude),
     ("codex", agents::codex),
+    ("anthropic", apis::anthropic),
+    ("openai", apis::openai),
+    ("ollama", apis::ollama),
 ];
 
 fn builtin(situation: Situation, _: &Path) -> Option<Case> {
@@ -337,7 +345,7 @@ fn phase(error: &BackendError) -> Option<Phase> {
 
 fn block_on<T>(future: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_current_thread()
-        .enable_time()
+        .enable_all()
         .build()
         .unwrap()
         .block_on(future)

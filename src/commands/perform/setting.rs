@@ -28,6 +28,7 @@ use super::{Stop, refuse};
 use crate::budget;
 use crate::cli::Failure;
 use crate::config;
+use crate::config::price_file;
 use crate::cycles;
 use crate::home::{self, Home};
 use crate::project::{FILE, Here};
@@ -337,7 +338,14 @@ impl<'a> Setting<'a> {
                 .get(backend)
                 .and_then(|pool| config.pools.get(pool))
                 .is_some_and(|pool| pool.overage),
-            prices: config.prices.clone(),
+            prices: match price_file::over(&self.home.config_folder(), config) {
+                Ok(listed) => listed.prices,
+                Err(error) => {
+                    // Ours still hold; a model that only the file has is charged as reserved.
+                    tracing::warn!(%error, "goes on without the file of prices");
+                    config.prices.clone()
+                }
+            },
         }
     }
 

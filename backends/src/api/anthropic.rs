@@ -1,0 +1,190 @@
+//! Anthropic's Messages: named events, one message with blocks.
+//!
+//! An answer with a schema comes as the input of one tool, which is called `answer` and does nothing:
+//! every model and every server that speaks this dialect knows tools. `structured = "schema"` asks
+//! for the newer `output_config` in its place.
+
+use serde_json::{Value, json};
+
+use super::dialect::{Belief, Reader, Structured, portable, said, text_of};
+use super::gathered::{End, Fault, Gathered};
+use super::plan::Plan;
+use crate::agent::prompt;
+use crate::request::Request;
+
+/// The tool whose input is the answer.
+const ANSWER: &str = "answer";
+
+pub(super) fn body(plan: &Plan, request: &Request) -> Value {
+    let mut body = json!({
+        "model": plan.model,
+        "max_tokens": plan.most_tokens(request),
+        "system": prompt::PLACE,
+        "messages": [{"role": "user", "content": prompt::text(request)}],
+        "stream": true,
+    });
+    if let Some(schema) = &request.schema {
+        let rooted = prompt::rooted(schema);
+        match plan.structured {
+            Structured::Tool => {
+                body["tools"] = json!([{
+                    "name": ANSWER,
+                    "description": "Takes the answer.",
+                    "input_schema": rooted,
+                }]);
+                body["tool_choice"] =
+                    json!({"type": "tool", "name": ANSWER, "disable_parallel_tool_use": true});
+            }
+            Structured::Schema => {
+                let format = json!({"type": "json_schema", "schema": portable(&rooted)});
+                body["output_config"] = json!({"format": format});
+            }
+            Structured::Prompt => {}
+        }
+    }
+    body
+}
+
+/// The blocks of one message.
+#[derive(Debug)]
+pub(super) struct Messages {
+    belief: Belief,
+    /// The block that holds the answer, and what it began with.
+    tool: Option<(u64, Value)>,
+    /// Tokens read by what they are: fresh, written to a cache, read from one.
+    read: [u64; 3],
+}
+
+impl Messages {
+    pub fn new(belief: Belief) -> Self {
+        Self {
+            belief,
+            tool: None,
+            read: [0; 3],
+        }
+    }
+
+    /// The last word on each figure holds.
+    fn usage(&mut self, usage: &Value, last: bool, into: &mut Gathered) {
+        let keys = [
+            "input_tokens",
+            "cache_creation_input_tokens",
+            "cache_read_input_tokens",
+        ];
+        let mut found = usage["input_tokens"].is_number() && !last;
+        for (at, key) in keys.into_iter().enumerate() {
+            // A stream's last word leaves out, or says 0 for, what its first one said.
+            if let Some(figure) = into.figure(&usage[key], self.belief.input)
+                && (figure > 0 || !last)
+            {
+                self.read[at] = figure;
+                found = true;
+            }
+        }
+        if found {
+            let sum = self
+                .read
+                .iter()
+                .fold(0_u64, |sum, it| sum.saturating_add(*it));
+            into.spent.input = Some(sum);
+            into.spent.cached = self.read[2];
+        }
+        if last && let Some(output) = into.figure(&usage["output_tokens"], self.belief.output) {
+            into.spent.output = Some(output);
+        }
+    }
+
+    fn begin(&mut self, at: u64, block: &Value, into: &mut Gathered) -> Result<(), Fault> {
+        match block["type"].as_str() {
+            Some("text") => {
+                into.say(text_of(&block["text"], "a block's text")?.unwrap_or_default())
+            }
+            Some("tool_use") if block["name"] == ANSWER => {
+                if self.tool.is_some() {
+                    return Err(Fault::Broken("it answers twice".to_owned()));
+                }
+                self.tool = Some((at, block["input"].clone()));
+                into.give("")
+            }
+            Some("tool_use") => Err(Fault::Broken(
+                "it uses a tool that nobody gave it".to_owned(),
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    /// A tool's input that came with the block's beginning, and in no pieces.
+    fn close(&mut self, into: &mut Gathered) -> Result<(), Fault> {
+        match (&self.tool, into.given.as_deref()) {
+            (Some((_, input)), Some("")) if !input.is_null() => into.give(&input.to_string()),
+            _ => Ok(()),
+        }
+    }
+}
+
+fn end(reason: &Value) -> Option<End> {
+    Some(match reason.as_str()? {
+        "end_turn" | "stop_sequence" => End::Done,
+        "tool_use" => End::Tool,
+        "max_tokens" => End::Length,
+        "model_context_window_exceeded" => End::Context,
+        "refusal" => End::Refusal,
+        other => End::Other(other.to_owned()),
+    })
+}
+
+impl Reader for Messages {
+    fn event(&mut self, name: &str, data: &Value, into: &mut Gathered) -> Result<(), Fault> {
+        let at = data["index"].as_u64().unwrap_or(0);
+        match data["type"].as_str().unwrap_or(name) {
+            "message_start" => self.usage(&data["message"]["usage"], false, into),
+            "content_block_start" => self.begin(at, &data["content_block"], into)?,
+            "content_block_delta" => {
+                let delta = &data["delta"];
+                match delta["type"].as_str() {
+                    Some("text_delta") => {
+                        let text = text_of(&delta["text"], "a piece of text")?;
+                        into.say(text.unwrap_or_default())?;
+                    }
+                    Some("input_json_delta") if matches!(self.tool, Some((tool, _)) if tool == at) =>
+                    {
+                        let json = text_of(&delta["partial_json"], "a piece of an input")?;
+                        into.give(json.unwrap_or_default())?;
+                    }
+                    // Thoughts and their signatures.
+                    _ => {}
+                }
+            }
+            "message_delta" => {
+                self.usage(&data["usage"], true, into);
+                if let Some(end) = end(&data["delta"]["stop_reason"]) {
+                    into.end = Some(end);
+                }
+            }
+            "message_stop" => {
+                self.close(into)?;
+                into.over = true;
+            }
+            "error" => {
+                return Err(said(data).unwrap_or(Fault::Broken("an error without words".into())));
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn whole(&mut self, reply: &Value, into: &mut Gathered) -> Result<(), Fault> {
+        let blocks = reply["content"]
+            .as_array()
+            .ok_or_else(|| Fault::Broken("there is no content in it".to_owned()))?;
+        for (at, block) in blocks.iter().enumerate() {
+            self.begin(at as u64, block, into)?;
+        }
+        self.close(into)?;
+        self.usage(&reply["usage"], false, into);
+        self.usage(&reply["usage"], true, into);
+        into.end = end(&reply["stop_reason"]);
+        into.over = true;
+        Ok(())
+    }
+}

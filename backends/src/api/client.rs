@@ -1,0 +1,162 @@
+//! The connection to one endpoint: certificates, proxies, no redirects, no compression.
+//!
+//! - **Redirects are never followed**: a key would go with them.
+//! - **Nothing is asked for compressed**, so nothing is unpacked, however small it claims to be.
+//! - **Proxies** are those of the environment that the endpoint is given; loopback needs none.
+//! - **Certificates** are the host's, with `ca_file`'s besides; `SSL_CERT_FILE` takes their place.
+//!
+//! A client lives for one request: a connection that went wrong is never used again. Must never send
+//! a key to anyone but the endpoint.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
+use reqwest::{Client, NoProxy, Proxy, redirect};
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::{ClientConfig, RootCertStore};
+
+use super::dialect::Dialect;
+use super::plan::Plan;
+use crate::error::BackendError;
+
+/// The version of Anthropic's dialect.
+const VERSION: HeaderValue = HeaderValue::from_static("2023-06-01");
+
+/// A client for one request.
+///
+/// # Errors
+/// [`BackendError::Rejected`]: certificates or proxies cannot be used; [`BackendError::Auth`]: the
+/// key cannot.
+pub(crate) fn client(plan: &Plan, connect: Duration) -> Result<Client, BackendError> {
+    let mut builder = Client::builder()
+        .tls_backend_preconfigured(tls(plan)?)
+        .redirect(redirect::Policy::none())
+        .referer(false)
+        .no_proxy()
+        .connect_timeout(connect)
+        .pool_max_idle_per_host(0)
+        .user_agent(concat!("runner/", env!("CARGO_PKG_VERSION")))
+        .default_headers(headers(plan)?);
+    for (names, is_https) in [
+        (["https_proxy", "HTTPS_PROXY"], true),
+        (["http_proxy", "HTTP_PROXY"], false),
+    ] {
+        let Some((name, address)) = set(plan, &names) else {
+            continue;
+        };
+        let proxy = match is_https {
+            true => Proxy::https(address),
+            false => Proxy::http(address),
+        };
+        let proxy = proxy.map_err(|_| BackendError::Rejected {
+            // Its text may hold a password.
+            why: format!("{name} is no proxy's address"),
+        })?;
+        builder = builder.proxy(proxy.no_proxy(NoProxy::from_string(&without(plan))));
+    }
+    builder.build().map_err(|error| BackendError::Rejected {
+        why: format!("no connection can be made: {}", told(&error)),
+    })
+}
+
+fn set<'p>(plan: &'p Plan, names: &[&'static str]) -> Option<(&'static str, &'p str)> {
+    names.iter().find_map(|name| {
+        let value = plan.env.get(*name).filter(|value| !value.is_empty())?;
+        Some((*name, value.as_str()))
+    })
+}
+
+/// Whoever is reached without a proxy: what the environment says, and this host.
+fn without(plan: &Plan) -> String {
+    let own = set(plan, &["no_proxy", "NO_PROXY"]).map_or("", |(_, hosts)| hosts);
+    format!("{own},localhost,.localhost,127.0.0.0/8,::1")
+}
+
+/// The headers of every request to the endpoint.
+fn headers(plan: &Plan) -> Result<HeaderMap, BackendError> {
+    let mut headers = HeaderMap::new();
+    if plan.dialect == Dialect::Messages {
+        headers.insert("anthropic-version", VERSION);
+    }
+    let Some(key) = plan.secret()? else {
+        return Ok(headers);
+    };
+    let mut put = |name: HeaderName, value: String| -> Result<(), BackendError> {
+        let mut value = HeaderValue::try_from(value).map_err(|_| BackendError::Auth {
+            why: "the key cannot be sent".to_owned(),
+        })?;
+        value.set_sensitive(true);
+        headers.insert(name, value);
+        Ok(())
+    };
+    if plan.dialect == Dialect::Messages {
+        put(HeaderName::from_static("x-api-key"), key.to_owned())?;
+    }
+    // Those who speak Anthropic's dialect and are not Anthropic look for it here.
+    if plan.dialect != Dialect::Messages || !plan.is_first_hand {
+        put(AUTHORIZATION, format!("Bearer {key}"))?;
+    }
+    Ok(headers)
+}
+
+/// What TLS trusts.
+fn tls(plan: &Plan) -> Result<ClientConfig, BackendError> {
+    let mut roots = RootCertStore::empty();
+    // An endpoint without TLS needs none, and reading them takes a while; a proxy may need them.
+    if plan.base.scheme() == "https" {
+        match plan.env.get("SSL_CERT_FILE").filter(|it| !it.is_empty()) {
+            Some(path) => add(&mut roots, Path::new(path))?,
+            None => {
+                let found = rustls_native_certs::load_native_certs();
+                roots.add_parsable_certificates(found.certs);
+            }
+        }
+        if let Some(path) = &plan.ca_file {
+            add(&mut roots, path)?;
+        }
+    }
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(|error| BackendError::Rejected {
+            why: format!("TLS cannot be used: {error}"),
+        })?;
+    Ok(config.with_root_certificates(roots).with_no_client_auth())
+}
+
+fn add(roots: &mut RootCertStore, path: &Path) -> Result<(), BackendError> {
+    let bad = |why: String| BackendError::Rejected {
+        why: format!("certificates in {}: {why}", path.display()),
+    };
+    let found = CertificateDer::pem_file_iter(path).map_err(|error| bad(error.to_string()))?;
+    let mut count = 0;
+    for one in found {
+        let one = one.map_err(|error| bad(error.to_string()))?;
+        roots.add(one).map_err(|error| bad(error.to_string()))?;
+        count += 1;
+    }
+    match count {
+        0 => Err(bad("there are none".to_owned())),
+        _ => Ok(()),
+    }
+}
+
+/// An error of the connection in its own words, innermost last, without addresses.
+pub(crate) fn told(error: &dyn std::error::Error) -> String {
+    let mut words: Vec<String> = Vec::new();
+    let mut next = error.source();
+    while let Some(error) = next {
+        let said = error.to_string();
+        if words.last() != Some(&said) {
+            words.push(said);
+        }
+        next = error.source();
+    }
+    match words.is_empty() {
+        true => "no reason was given".to_owned(),
+        false => words.join(": "),
+    }
+}

@@ -1,0 +1,256 @@
+//! What differs between providers: the address, the body of a question, and the events of a reply.
+//!
+//! Pure: a dialect makes a body and takes events; it opens no connection and knows no deadline. Must
+//! never skip text that it does not understand: an event of a kind that is not known is passed over,
+//! but one that should hold text and does not is an error.
+
+use serde_json::{Value, json};
+
+use super::gathered::{Fault, Gathered};
+use super::plan::Plan;
+use super::{anthropic, chat, ollama, responses};
+use crate::agent::prompt;
+use crate::request::Request;
+
+/// A provider's way of being asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Dialect {
+    /// Anthropic's Messages.
+    Messages,
+    /// OpenAI's Chat Completions, and whoever does the same.
+    Chat,
+    /// OpenAI's Responses.
+    Responses,
+    /// Ollama's own.
+    Ollama,
+}
+
+/// How an answer is held to its schema.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Structured {
+    /// The provider's own mechanism for a schema.
+    Schema,
+    /// A tool whose input is the answer.
+    Tool,
+    /// Words in the question only, for what knows no better.
+    Prompt,
+}
+
+/// Makes sense of one reply.
+pub(crate) trait Reader: Send {
+    /// Takes one event: its name, empty without one, and its data as JSON.
+    fn event(&mut self, name: &str, data: &Value, into: &mut Gathered) -> Result<(), Fault>;
+
+    /// Takes a reply that came in one piece.
+    fn whole(&mut self, reply: &Value, into: &mut Gathered) -> Result<(), Fault>;
+}
+
+impl Dialect {
+    /// The path of a question below the base.
+    pub fn path(self) -> &'static str {
+        match self {
+            Self::Messages => "v1/messages",
+            Self::Chat => "chat/completions",
+            Self::Responses => "responses",
+            Self::Ollama => "api/chat",
+        }
+    }
+
+    /// The path under which the models are listed, where that is a plain list.
+    pub fn models(self) -> &'static str {
+        match self {
+            Self::Messages => "v1/models?limit=1000",
+            Self::Chat | Self::Responses => "models",
+            Self::Ollama => "api/tags",
+        }
+    }
+
+    /// The body of a question.
+    pub fn body(self, plan: &Plan, request: &Request) -> Value {
+        match self {
+            Self::Messages => anthropic::body(plan, request),
+            Self::Chat => chat::body(plan, request),
+            Self::Responses => responses::body(plan, request),
+            Self::Ollama => ollama::body(plan, request),
+        }
+    }
+
+    /// What reads a reply to a body of so many bytes.
+    pub fn reader(self, plan: &Plan, request: &Request, asked: usize) -> Box<dyn Reader> {
+        let belief = Belief::of(plan, request, asked);
+        match self {
+            Self::Messages => Box::new(anthropic::Messages::new(belief)),
+            Self::Chat => Box::new(chat::Chunks::new(belief)),
+            Self::Responses => Box::new(responses::Events::new(belief)),
+            Self::Ollama => Box::new(ollama::Lines::new(belief, plan, request)),
+        }
+    }
+}
+
+/// What of a stated usage is believed: no text has more tokens than bytes, but for what a provider
+/// itself adds to it, and no answer has many more than were allowed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Belief {
+    pub input: u64,
+    pub output: u64,
+}
+
+impl Belief {
+    fn of(plan: &Plan, request: &Request, asked: usize) -> Self {
+        const ADDED: u64 = 64 * 1024;
+        Self {
+            input: u64::try_from(asked)
+                .unwrap_or(u64::MAX)
+                .saturating_add(ADDED),
+            output: plan
+                .most_tokens(request)
+                .saturating_mul(2)
+                .saturating_add(ADDED),
+        }
+    }
+}
+
+/// The other side's own error, wherever it stands.
+pub(crate) fn said(value: &Value) -> Option<Fault> {
+    let error = value.get("error").filter(|error| !error.is_null())?;
+    let text = |value: &Value| match value {
+        Value::String(text) => text.clone(),
+        Value::Null => String::new(),
+        other => other.to_string(),
+    };
+    let (mut code, sentence) = match error {
+        Value::String(sentence) => (String::new(), sentence.clone()),
+        error => {
+            let code = [&error["type"], &error["code"]];
+            let words: Vec<String> = code
+                .into_iter()
+                .map(text)
+                .filter(|it| !it.is_empty())
+                .collect();
+            (words.join(" "), text(&error["message"]))
+        }
+    };
+    if code.is_empty() {
+        code = text(&value["code"]);
+    }
+    let status = [&error["status"], &error["code"], &value["status"]]
+        .into_iter()
+        .find_map(Value::as_u64)
+        .and_then(|status| u16::try_from(status).ok())
+        .filter(|status| (400..600).contains(status));
+    Some(Fault::Said {
+        status,
+        code,
+        text: sentence,
+    })
+}
+
+/// Text that must be text where it is there at all.
+pub(crate) fn text_of<'v>(value: &'v Value, what: &str) -> Result<Option<&'v str>, Fault> {
+    match value {
+        Value::Null => Ok(None),
+        Value::String(text) => Ok(Some(text)),
+        other => Err(Fault::Broken(format!(
+            "{what} is no text but {}",
+            kind(other)
+        ))),
+    }
+}
+
+fn kind(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "nothing",
+        Value::Bool(_) => "true or false",
+        Value::Number(_) => "a number",
+        Value::String(_) => "text",
+        Value::Array(_) => "a list",
+        Value::Object(_) => "an object",
+    }
+}
+
+/// The schema as a format of this name, for those that take one by that name; strict wherever the
+/// schema is closed, for only those can be held to it.
+pub(crate) fn named_format(schema: &Value) -> serde_json::Map<String, Value> {
+    let rooted = prompt::rooted(schema);
+    let strict = prompt::is_closed(&rooted);
+    let schema = if strict { portable(&rooted) } else { rooted };
+    let format = json!({"name": "answer", "schema": schema, "strict": strict});
+    match format {
+        Value::Object(format) => format,
+        _ => serde_json::Map::new(),
+    }
+}
+
+/// Without the words that strict formats refuse: lengths of texts. The job checks those itself.
+pub(crate) fn portable(schema: &Value) -> Value {
+    match schema {
+        Value::Object(map) => {
+            let kept = map
+                .iter()
+                .filter(|(key, value)| {
+                    !(matches!(key.as_str(), "minLength" | "maxLength") && value.is_u64())
+                })
+                .map(|(key, value)| (key.clone(), portable(value)));
+            Value::Object(kept.collect())
+        }
+        Value::Array(items) => items.iter().map(portable).collect(),
+        other => other.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_is_found_in_whatever_shape_it_has() {
+        let of = |value: Value| match said(&value) {
+            Some(Fault::Said { status, code, text }) => Some((status, code, text)),
+            _ => None,
+        };
+        let said =
+            |status, code: &str, text: &str| Some((status, code.to_owned(), text.to_owned()));
+        for (value, expected) in [
+            (
+                json!({"error": "model not found"}),
+                said(None, "", "model not found"),
+            ),
+            (
+                json!({"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}),
+                said(None, "overloaded_error", "Overloaded"),
+            ),
+            (
+                json!({"error": {"code": 429, "message": "slow down", "metadata": {}}}),
+                said(Some(429), "429", "slow down"),
+            ),
+            (
+                json!({"error": {"type": "insufficient_quota", "code": "insufficient_quota", "message": "x"}}),
+                said(None, "insufficient_quota insufficient_quota", "x"),
+            ),
+            (json!({"error": null, "choices": []}), None),
+            (json!({"choices": []}), None),
+        ] {
+            assert_eq!(of(value.clone()), expected, "{value}");
+        }
+    }
+
+    #[test]
+    fn a_strict_format_has_no_lengths_and_an_open_one_is_not_strict() {
+        let closed = json!({"type": "array", "items": {"type": "object", "properties": {
+            "a": {"type": "string", "minLength": 1, "pattern": "^x$"}, "minLength": {"type": "string"}},
+            "required": ["a", "minLength"], "additionalProperties": false}});
+        let format = Value::Object(named_format(&closed));
+        assert_eq!(format["strict"], true);
+        let items = &format["schema"]["properties"]["answer"]["items"];
+        assert_eq!(
+            items["properties"]["a"],
+            json!({"type": "string", "pattern": "^x$"})
+        );
+        assert!(items["properties"]["minLength"].is_object());
+        let open = Value::Object(named_format(&json!({"type": "object", "minLength": 3})));
+        assert_eq!(
+            (&open["strict"], &open["schema"]["minLength"]),
+            (&json!(false), &json!(3))
+        );
+    }
+}

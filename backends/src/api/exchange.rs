@@ -1,0 +1,343 @@
+//! One request over HTTP, from the connection to the last word, within its four deadlines.
+//!
+//! ```text
+//! connect ──> sent ──first byte──> head ──2xx──> body ──> … ──last word──> Gathered
+//!    │          │                    │            │ each piece moves the idle deadline
+//!    v          v                    v            v
+//! Connect   FirstByte             refusal    Idle, cut off, an error among the events
+//! ```
+//!
+//! All deadlines run on the boot-time clock: a host that wakes from sleep finds them passed within a
+//! second. Whatever ends it, the connection is closed with it, so that nothing more is made for
+//! nobody. Must never send a second request.
+
+use std::ops::ControlFlow;
+use std::time::Duration;
+
+use reqwest::header::{ACCEPT, CONTENT_ENCODING, CONTENT_TYPE, HeaderMap};
+use reqwest::{Client, Response};
+use runner_engine::process::Cancel;
+use runner_engine::time::boot_time;
+use serde_json::Value;
+
+use super::dialect::{self, Reader};
+use super::framing::{Framing, TooLarge};
+use super::gathered::{Fault, Gathered};
+use super::plan::Plan;
+use super::{client, limits, refusal};
+use crate::error::{BackendError, Phase};
+use crate::redact::Secrets;
+use crate::request::{RequestLimits, Usage};
+use crate::sink::{Event, Limit, Sink};
+
+/// The most of an error's body that is read.
+const ERROR_BODY: usize = 64 * 1024;
+/// How long an error's body is waited for: its status has said enough.
+const ERROR_WAIT: Duration = Duration::from_secs(5);
+/// How often the boot-time clock is looked at, for the runtime's own stops while the host sleeps.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// Deadlines and the token, for one request.
+pub(crate) struct Watch<'a> {
+    pub limits: &'a RequestLimits,
+    pub cancel: &'a Cancel,
+    pub began: Duration,
+}
+
+impl Watch<'_> {
+    /// Waits for `what`, for `most` from `since` on and never beyond the total.
+    pub async fn wait<T>(
+        &self,
+        what: impl Future<Output = T>,
+        phase: Phase,
+        since: Duration,
+        most: Duration,
+    ) -> Result<T, BackendError> {
+        let total = self.began.saturating_add(self.limits.total);
+        let (phase, end) = match since.saturating_add(most) {
+            end if end < total => (phase, end),
+            _ => (Phase::Total, total),
+        };
+        tokio::select! {
+            biased;
+            why = self.cancel.cancelled() => Err(BackendError::Cancelled { why }),
+            what = what => Ok(what),
+            () = until(end) => Err(BackendError::Silent {
+                phase,
+                waited: boot_time().saturating_sub(self.began),
+            }),
+        }
+    }
+}
+
+async fn until(end: Duration) {
+    loop {
+        let left = end.saturating_sub(boot_time());
+        if left.is_zero() {
+            return;
+        }
+        tokio::time::sleep(left.min(LOOK)).await;
+    }
+}
+
+/// One question under way.
+pub(crate) struct Exchange<'a> {
+    pub plan: &'a Plan,
+    pub client: &'a Client,
+    pub watch: Watch<'a>,
+    pub secrets: &'a Secrets,
+}
+
+impl Exchange<'_> {
+    /// Asks once and reads the reply to its end, telling the sink what comes.
+    ///
+    /// # Errors
+    /// Everything but a reply that has ended by itself.
+    pub async fn ask(
+        &self,
+        body: Vec<u8>,
+        reader: &mut dyn Reader,
+        gathered: &mut Gathered,
+        sink: &mut dyn Sink,
+    ) -> Result<(), BackendError> {
+        let request = (self.client)
+            .post(self.plan.url(self.plan.dialect.path()))
+            .header(CONTENT_TYPE, "application/json")
+            .header(
+                ACCEPT,
+                "text/event-stream, application/x-ndjson, application/json",
+            )
+            .body(body);
+        let Watch { limits, began, .. } = self.watch;
+        let sent = (self.watch)
+            .wait(request.send(), Phase::FirstByte, began, limits.first_byte)
+            .await?;
+        let response = match sent {
+            Ok(response) => response,
+            Err(error) => {
+                if error.is_connect() {
+                    sink.event(Event::NotBilled);
+                }
+                return Err(self.broken(&error));
+            }
+        };
+        let status = response.status().as_u16();
+        if !response.status().is_success() {
+            if is_not_billed(status) {
+                sink.event(Event::NotBilled);
+            }
+            return Err(self.refused(response).await?);
+        }
+        self.hear_limits(response.headers(), sink);
+        let framing = self.framing(response.headers())?;
+        self.read(response, framing, reader, gathered, sink).await
+    }
+
+    /// What the head says that the body is.
+    fn framing(&self, headers: &HeaderMap) -> Result<Framing, BackendError> {
+        let host = self.plan.host();
+        let text = |name| {
+            let value = headers.get(name)?;
+            Some(value.to_str().unwrap_or("something else").to_owned())
+        };
+        if let Some(how) = text(CONTENT_ENCODING)
+            && !how.eq_ignore_ascii_case("identity")
+        {
+            return Err(BackendError::Malformed {
+                why: format!("{host} answers packed as {how:?}, which nobody asked for"),
+                excerpt: String::new(),
+            });
+        }
+        let kind = text(CONTENT_TYPE).unwrap_or_default();
+        Framing::of(&kind).ok_or_else(|| {
+            let kind = match kind.as_str() {
+                "" => "something that has no content type",
+                kind => kind,
+            };
+            BackendError::Unavailable {
+                why: format!(
+                    "{host} answers 200 with {}, no answer of a model: is base_url the API's own?",
+                    self.secrets.head(kind, 100)
+                ),
+            }
+        })
+    }
+
+    async fn read(
+        &self,
+        mut response: Response,
+        mut framing: Framing,
+        reader: &mut dyn Reader,
+        gathered: &mut Gathered,
+        sink: &mut dyn Sink,
+    ) -> Result<(), BackendError> {
+        let Watch { limits, began, .. } = self.watch;
+        let (mut phase, mut since, mut most) = (Phase::FirstByte, began, limits.first_byte);
+        let mut told = None;
+        loop {
+            let piece = (self.watch)
+                .wait(response.chunk(), phase, since, most)
+                .await?;
+            let mut fault = None;
+            let whole = framing.is_whole();
+            let mut each =
+                |name: &[u8], data: &[u8]| match event(name, data, whole, reader, gathered) {
+                    Ok(()) if gathered.over => ControlFlow::Break(()),
+                    Ok(()) => ControlFlow::Continue(()),
+                    Err(why) => {
+                        fault = Some(why);
+                        ControlFlow::Break(())
+                    }
+                };
+            let ended = match piece {
+                Ok(Some(piece)) => {
+                    (phase, since, most) = (Phase::Idle, boot_time(), limits.idle);
+                    framing.feed(&piece, &mut each).map_err(|TooLarge| {
+                        BackendError::Malformed {
+                            why: "one event of the answer is larger than 16 MiB".to_owned(),
+                            excerpt: String::new(),
+                        }
+                    })?;
+                    false
+                }
+                Ok(None) => {
+                    framing.finish(&mut each);
+                    true
+                }
+                Err(error) => {
+                    tell(gathered, &mut told, sink);
+                    return Err(self.cut(&error));
+                }
+            };
+            tell(gathered, &mut told, sink);
+            match fault {
+                // A line whose end never came is half of one.
+                Some(Fault::NoJson(_)) if ended && !whole => {}
+                Some(fault) => return Err(refusal::of_fault(self.plan, fault, self.secrets)),
+                None => {}
+            }
+            if gathered.over {
+                return Ok(());
+            }
+            if ended {
+                // Some leave the very last word out.
+                return match gathered.end {
+                    Some(_) if self.plan.dialect == dialect::Dialect::Chat => Ok(()),
+                    _ => Err(BackendError::Unavailable {
+                        why: format!("{} ended its answer in the midst of it", self.plan.host()),
+                    }),
+                };
+            }
+        }
+    }
+
+    /// What a status that is no success means, with as much of its body as comes soon.
+    async fn refused(&self, mut response: Response) -> Result<BackendError, BackendError> {
+        let (status, headers) = (response.status().as_u16(), response.headers().clone());
+        let mut body = Vec::new();
+        let since = boot_time();
+        let wait = ERROR_WAIT.min(self.watch.limits.idle);
+        while body.len() < ERROR_BODY {
+            let piece = self.watch.wait(response.chunk(), Phase::Idle, since, wait);
+            match piece.await {
+                Ok(Ok(Some(piece))) => body.extend_from_slice(&piece),
+                Err(stopped @ BackendError::Cancelled { .. }) => return Err(stopped),
+                _ => break,
+            }
+        }
+        body.truncate(ERROR_BODY);
+        let (plan, secrets) = (self.plan, self.secrets);
+        Ok(refusal::of_status(plan, status, &headers, &body, secrets))
+    }
+
+    fn hear_limits(&self, headers: &HeaderMap, sink: &mut dyn Sink) {
+        let until = limits::until(headers, self.plan.here().now);
+        if until.is_some() {
+            // This request is answered all the same.
+            sink.event(Event::Limit(Limit {
+                until,
+                reached: false,
+                overage: false,
+            }));
+        }
+    }
+
+    /// A connection that was not made, or broke before there was a head.
+    fn broken(&self, error: &reqwest::Error) -> BackendError {
+        let waited = boot_time().saturating_sub(self.watch.began);
+        if error.is_connect() && error.is_timeout() {
+            let phase = Phase::Connect;
+            return BackendError::Silent { phase, waited };
+        }
+        let host = self.plan.host();
+        let words = self.secrets.head(&client::told(error), 400);
+        let what = match error.is_connect() {
+            true => "cannot be reached",
+            false => "broke the connection off",
+        };
+        let why = format!("{host} {what}: {words}");
+        // A certificate does not mend itself by waiting.
+        if words.contains("certificate") {
+            let why = format!(
+                "{why} (backends.{}.ca_file names further ones)",
+                self.plan.name
+            );
+            return BackendError::Rejected { why };
+        }
+        BackendError::Unavailable { why }
+    }
+
+    fn cut(&self, error: &reqwest::Error) -> BackendError {
+        let words = self.secrets.head(&client::told(error), 200);
+        BackendError::Unavailable {
+            why: format!("{} broke its answer off: {words}", self.plan.host()),
+        }
+    }
+}
+
+/// Whether an error with this status is certain to have cost nothing: the request was turned away. A
+/// gateway's word that it waited too long is no such thing.
+fn is_not_billed(status: u16) -> bool {
+    matches!(status, 300..400 | 400..=407 | 409..500 | 503 | 529)
+}
+
+fn event(
+    name: &[u8],
+    data: &[u8],
+    whole: bool,
+    reader: &mut dyn Reader,
+    gathered: &mut Gathered,
+) -> Result<(), Fault> {
+    if data.trim_ascii() == b"[DONE]" {
+        gathered.over = true;
+        return Ok(());
+    }
+    if data.trim_ascii().is_empty() {
+        return Ok(());
+    }
+    let value: Value = serde_json::from_slice(data)
+        .map_err(|error| Fault::NoJson(format!("a part of the answer is no JSON: {error}")))?;
+    if !whole {
+        let name = std::str::from_utf8(name).unwrap_or_default();
+        return reader.event(name, &value, gathered);
+    }
+    match dialect::said(&value) {
+        Some(fault) => Err(fault),
+        None => reader.whole(&value, gathered),
+    }
+}
+
+/// Tells the sink what is new.
+fn tell(gathered: &mut Gathered, told: &mut Option<Usage>, sink: &mut dyn Sink) {
+    let news = gathered.news();
+    if !news.is_empty() {
+        sink.event(Event::Text(&news));
+    }
+    let so_far = gathered.so_far();
+    if let Some(usage) = so_far
+        && so_far != *told
+    {
+        *told = so_far;
+        sink.event(Event::Usage(usage));
+    }
+}

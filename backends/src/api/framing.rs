@@ -1,0 +1,201 @@
+//! Bytes in pieces of any size to events: server-sent events, JSON lines, or one JSON text.
+//!
+//! ```text
+//! piece ──> Sse    line feed, carriage return or both end a line; an empty line ends an event
+//!       ──> Lines  one JSON text a line
+//!       ──> Whole  all of it is one JSON text
+//! ```
+//!
+//! Own code, for the reader of the field (`eventsource-stream`) was measured: where carriage returns
+//! end lines it keeps the last event back until more comes, and loses it when nothing does; it reads
+//! an event from its beginning with each piece, and it holds one of any size. Tests hold the two
+//! together wherever it is right. Must never keep more than one event, and never judge what is in it.
+
+use std::ops::ControlFlow;
+
+use crate::agent::lines::Lines;
+
+/// The largest event, line or whole body that is taken.
+pub(crate) const LONGEST: usize = 16 * 1024 * 1024;
+
+/// Takes an event's name, empty without one, and its data.
+pub(crate) type Each<'a> = dyn FnMut(&[u8], &[u8]) -> ControlFlow<()> + 'a;
+
+/// An event was larger than what is taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct TooLarge;
+
+/// How a body is divided.
+#[derive(Debug)]
+pub(crate) enum Framing {
+    /// `text/event-stream`.
+    Sse(Sse),
+    /// `application/x-ndjson`.
+    Lines(Lines),
+    /// `application/json`.
+    Whole(Vec<u8>),
+}
+
+impl Framing {
+    /// By what the other side says that it sends; `None` for what is none of these.
+    pub fn of(content_type: &str) -> Option<Self> {
+        let kind = content_type.split(';').next().unwrap_or_default().trim();
+        match kind.to_ascii_lowercase().as_str() {
+            "text/event-stream" => Some(Self::Sse(Sse::new(LONGEST))),
+            "application/x-ndjson" | "application/ndjson" | "application/jsonl" => {
+                Some(Self::Lines(Lines::new(LONGEST)))
+            }
+            "application/json" => Some(Self::Whole(Vec::new())),
+            _ => None,
+        }
+    }
+
+    /// Whether it is one text, and no stream.
+    pub fn is_whole(&self) -> bool {
+        matches!(self, Self::Whole(_))
+    }
+
+    /// Takes a piece and hands on each event that it completes, until one says stop.
+    pub fn feed(&mut self, piece: &[u8], each: &mut Each<'_>) -> Result<(), TooLarge> {
+        match self {
+            Self::Sse(sse) => sse.feed(piece, each),
+            Self::Lines(lines) => {
+                let mut stopped = false;
+                lines.feed(piece, &mut |line| {
+                    if !stopped && !line.trim_ascii().is_empty() {
+                        stopped = each(b"", line).is_break();
+                    }
+                });
+                match lines.overlong() {
+                    0 => Ok(()),
+                    _ => Err(TooLarge),
+                }
+            }
+            Self::Whole(all) if all.len() + piece.len() > LONGEST => Err(TooLarge),
+            Self::Whole(all) => {
+                all.extend_from_slice(piece);
+                Ok(())
+            }
+        }
+    }
+
+    /// Hands on what the end of the body completes. An event that was not ended is none.
+    pub fn finish(&mut self, each: &mut Each<'_>) {
+        match self {
+            Self::Sse(_) => {}
+            Self::Lines(lines) => lines.finish(&mut |line| {
+                if !line.trim_ascii().is_empty() {
+                    let _nothing_follows = each(b"", line);
+                }
+            }),
+            Self::Whole(all) => {
+                let _nothing_follows = each(b"", &std::mem::take(all));
+            }
+        }
+    }
+}
+
+/// Reads server-sent events (WHATWG HTML, section 9.2); only their names and data matter here.
+#[derive(Debug)]
+pub(crate) struct Sse {
+    longest: usize,
+    /// The beginning of the line whose end has not come.
+    line: Vec<u8>,
+    /// The last line ended with a carriage return: a line feed right after it belongs to it.
+    returned: bool,
+    /// Nothing was read yet, so that a byte order mark may come.
+    fresh: bool,
+    name: Vec<u8>,
+    data: Vec<u8>,
+    /// There is data, though it may be empty.
+    has_data: bool,
+}
+
+impl Sse {
+    /// Events of at most `longest` bytes.
+    pub fn new(longest: usize) -> Self {
+        Self {
+            longest,
+            line: Vec::new(),
+            returned: false,
+            fresh: true,
+            name: Vec::new(),
+            data: Vec::new(),
+            has_data: false,
+        }
+    }
+
+    fn feed(&mut self, mut piece: &[u8], each: &mut Each<'_>) -> Result<(), TooLarge> {
+        while !piece.is_empty() {
+            if std::mem::take(&mut self.returned) && piece[0] == b'\n' {
+                piece = &piece[1..];
+                continue;
+            }
+            let end = piece.iter().position(|byte| matches!(byte, b'\n' | b'\r'));
+            let part = &piece[..end.unwrap_or(piece.len())];
+            if self.line.len() + self.data.len() + part.len() > self.longest {
+                return Err(TooLarge);
+            }
+            let Some(end) = end else {
+                self.line.extend_from_slice(part);
+                return Ok(());
+            };
+            self.returned = piece[end] == b'\r';
+            piece = &piece[end + 1..];
+            let flow = if self.line.is_empty() {
+                self.take(part, each)
+            } else {
+                let mut line = std::mem::take(&mut self.line);
+                line.extend_from_slice(part);
+                let flow = self.take(&line, each);
+                line.clear();
+                self.line = line;
+                flow
+            };
+            if flow.is_break() {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, line: &[u8], each: &mut Each<'_>) -> ControlFlow<()> {
+        let line = match std::mem::take(&mut self.fresh) {
+            true => line.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(line),
+            false => line,
+        };
+        if line.is_empty() {
+            let (name, data) = (
+                std::mem::take(&mut self.name),
+                std::mem::take(&mut self.data),
+            );
+            return match std::mem::take(&mut self.has_data) {
+                true => each(&name, &data),
+                false => ControlFlow::Continue(()),
+            };
+        }
+        let colon = line.iter().position(|byte| *byte == b':');
+        let (field, value) = match colon {
+            Some(at) => (&line[..at], &line[at + 1..]),
+            None => (line, &b""[..]),
+        };
+        let value = value.strip_prefix(b" ").unwrap_or(value);
+        match field {
+            b"event" => self.name = value.to_vec(),
+            b"data" => {
+                if self.has_data {
+                    self.data.push(b'\n');
+                }
+                self.has_data = true;
+                self.data.extend_from_slice(value);
+            }
+            // A comment, an id, a time to come back: nothing that matters here.
+            _ => {}
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+#[cfg(test)]
+#[path = "framing_tests.rs"]
+mod tests;

@@ -1,0 +1,288 @@
+//! What a reply has come to so far, the same for every dialect, and what it means once it is whole.
+//!
+//! ```text
+//! events ──dialect──> Gathered ──whole──> verdict ──> Reply
+//!                         │                  └──> cut off, refused, a tool, empty, no JSON: an error
+//!                         └──new text, usage──> Sink
+//! ```
+//!
+//! Must never make an answer of half a one, and never mend what is no JSON.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+
+use super::plan::Plan;
+use crate::agent::prompt;
+use crate::answer;
+use crate::error::BackendError;
+use crate::redact::Secrets;
+use crate::request::{Reply, Request, Stop, Usage};
+
+/// Why a model stopped, in the words that all dialects share.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    /// It was done.
+    Done,
+    /// It ran into its output limit.
+    Length,
+    /// The question and the answer did not fit into what it can hold.
+    Context,
+    /// It, or a filter before it, would not answer.
+    Refusal,
+    /// It wants a tool.
+    Tool,
+    /// Something that is not known here.
+    Other(String),
+}
+
+/// What went wrong in the midst of a reply that began well.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// The other side's own error.
+    Said {
+        /// The HTTP status that it names.
+        status: Option<u16>,
+        /// Its short name.
+        code: String,
+        /// Its sentence.
+        text: String,
+    },
+    /// This is not the dialect that was asked for.
+    Broken(String),
+    /// An event is no JSON.
+    NoJson(String),
+    /// More text than so many tokens can be.
+    TooLong,
+}
+
+/// What came so far.
+#[derive(Debug)]
+pub(crate) struct Gathered {
+    /// The answer's text.
+    pub text: String,
+    /// What it gave to the tool that stands for the answer, as JSON.
+    pub given: Option<String>,
+    /// Why it stopped, once it said so.
+    pub end: Option<End>,
+    /// The dialect's own last word has come.
+    pub over: bool,
+    /// What it said instead of an answer.
+    pub refusal: String,
+    /// What it costs, as far as that was said.
+    pub spent: Spent,
+    /// The most text that is taken, in bytes.
+    most: usize,
+    /// Text that the sink has not heard of.
+    unheard: String,
+    /// A figure was stated that cannot be: then none is believed.
+    doubted: bool,
+    notes: BTreeSet<&'static str>,
+}
+
+/// Figures of a reply's cost; each may come alone, and the last word on one holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Spent {
+    /// Tokens read, cached ones included.
+    pub input: Option<u64>,
+    /// Tokens written.
+    pub output: Option<u64>,
+    /// Of those read, the ones from a cache.
+    pub cached: u64,
+    /// Money in millionths.
+    pub micros: Option<u64>,
+}
+
+impl Spent {
+    fn whole(self) -> Option<Usage> {
+        Some(Usage {
+            input_tokens: self.input?,
+            output_tokens: self.output?,
+            cached_input_tokens: self.cached.min(self.input?),
+            cost_micros: self.micros,
+        })
+    }
+}
+
+impl Gathered {
+    /// Nothing yet; of text at most so many bytes.
+    pub fn new(most: usize) -> Self {
+        Self {
+            text: String::new(),
+            given: None,
+            end: None,
+            over: false,
+            refusal: String::new(),
+            spent: Spent::default(),
+            most,
+            unheard: String::new(),
+            doubted: false,
+            notes: BTreeSet::new(),
+        }
+    }
+
+    /// The whole of what it costs; `None` while a part was not said, or what was said cannot be.
+    pub fn usage(&self) -> Option<Usage> {
+        let whole = self.spent.whole().filter(|_| !self.doubted);
+        // Nobody answers for nothing: some servers say 0 where they do not count.
+        whole.filter(|it| it.input_tokens > 0 || it.output_tokens > 0)
+    }
+
+    /// What it costs at least, so far.
+    pub fn so_far(&self) -> Option<Usage> {
+        let output = self.spent.output.or(Some(0));
+        Spent {
+            output,
+            ..self.spent
+        }
+        .whole()
+        .filter(|_| !self.doubted)
+    }
+
+    /// A piece of the answer.
+    pub fn say(&mut self, piece: &str) -> Result<(), Fault> {
+        self.room(piece)?;
+        self.text.push_str(piece);
+        self.unheard.push_str(piece);
+        Ok(())
+    }
+
+    /// A piece of what the tool is given.
+    pub fn give(&mut self, piece: &str) -> Result<(), Fault> {
+        self.room(piece)?;
+        self.given.get_or_insert_default().push_str(piece);
+        self.unheard.push_str(piece);
+        Ok(())
+    }
+
+    fn room(&self, piece: &str) -> Result<(), Fault> {
+        let given = self.given.as_ref().map_or(0, String::len);
+        match self.text.len() + given + piece.len() <= self.most {
+            true => Ok(()),
+            false => Err(Fault::TooLong),
+        }
+    }
+
+    /// What the sink has not heard of.
+    pub fn news(&mut self) -> String {
+        std::mem::take(&mut self.unheard)
+    }
+
+    /// A remark for the report; each is made once.
+    pub fn note(&mut self, note: &'static str) {
+        self.notes.insert(note);
+    }
+
+    /// A figure of the other side's, if it is one: what is negative or no whole number is not, and a
+    /// figure above `most` is not believed.
+    pub fn figure(&mut self, value: &Value, most: u64) -> Option<u64> {
+        match value {
+            Value::Null => None,
+            value => match value.as_u64().filter(|figure| *figure <= most) {
+                Some(figure) => Some(figure),
+                None => {
+                    self.note("the usage that was stated cannot be, so it is charged as reserved");
+                    self.doubted = true;
+                    None
+                }
+            },
+        }
+    }
+
+    /// The answer, of a reply that has ended by itself.
+    pub fn reply(
+        mut self,
+        plan: &Plan,
+        request: &Request,
+        secrets: &Secrets,
+    ) -> Result<Reply, BackendError> {
+        let name = &plan.name;
+        let most = plan.most_tokens(request);
+        let malformed = |why: String, text: &str| BackendError::Malformed {
+            why,
+            excerpt: secrets.head(text, 200),
+        };
+        match self.end.take() {
+            Some(End::Done) => {}
+            Some(End::Tool) if self.given.is_some() => {}
+            Some(End::Length) => {
+                let why = format!("the answer is cut off at {most} tokens");
+                return Err(malformed(why, ""));
+            }
+            Some(End::Context) => {
+                let why = format!(
+                    "the question and its answer do not fit into what the model of {name} can hold"
+                );
+                return Err(BackendError::Rejected { why });
+            }
+            Some(End::Refusal) => {
+                let said = secrets.head(self.refusal.trim(), 400);
+                let why = format!("the model refuses{}", after_colon(&said));
+                return Err(BackendError::Rejected { why });
+            }
+            Some(End::Tool) => {
+                return Err(malformed(
+                    "it wants a tool, and has none".to_owned(),
+                    &self.text,
+                ));
+            }
+            Some(End::Other(word)) => {
+                let why = format!("it stopped for a reason that is not known: {word:?}");
+                return Err(malformed(secrets.head(&why, 200), &self.text));
+            }
+            None => {
+                let why = format!("{name}: the answer ended without saying why");
+                return Err(malformed(why, &self.text));
+            }
+        }
+        if !self.refusal.trim().is_empty() {
+            let said = secrets.head(self.refusal.trim(), 400);
+            let why = format!("the model refuses: {said}");
+            return Err(BackendError::Rejected { why });
+        }
+        let given = self.given.take();
+        let text = match given {
+            Some(given) => {
+                if !self.text.trim().is_empty() {
+                    self.note("words beside the answer were left out");
+                }
+                given
+            }
+            None => std::mem::take(&mut self.text),
+        };
+        if text.trim().is_empty() {
+            return Err(malformed("an empty answer".to_owned(), ""));
+        }
+        let (text, value) = answer::read(request, text.into_bytes(), "the answer", false, secrets)?;
+        let (text, value) = match (&request.schema, value) {
+            (Some(schema), Some(value)) => {
+                let bare = prompt::unrooted(schema, value.clone());
+                let text = if bare == value {
+                    text
+                } else {
+                    bare.to_string()
+                };
+                (text, Some(bare))
+            }
+            (_, value) => (text, value),
+        };
+        let usage = self.usage();
+        if usage.is_none() && !self.doubted {
+            self.note("its usage was not stated");
+        }
+        Ok(Reply {
+            text,
+            value,
+            usage,
+            stop: Stop::End,
+            notes: self.notes.into_iter().map(str::to_owned).collect(),
+        })
+    }
+}
+
+fn after_colon(said: &str) -> String {
+    match said {
+        "" => String::new(),
+        said => format!(": {said}"),
+    }
+}

@@ -1,0 +1,199 @@
+//! When a provider will answer again, out of its headers.
+//!
+//! `retry-after` in seconds or as a date (RFC 9110) goes first, and `retry-after-ms` before it; then
+//! the end of whichever of the account's limits has nothing left: `anthropic-ratelimit-*` as dates,
+//! `x-ratelimit-*` as spans. What lies in the past was not said; how far
+//! ahead a limit is believed is for the caller to say. Must never guess a time that nobody said.
+
+use jiff::fmt::rfc2822::DateTimeParser;
+use jiff::{SignedDuration, Timestamp};
+use reqwest::header::HeaderMap;
+
+const PARSER: DateTimeParser = DateTimeParser::new().relaxed_weekday(true);
+
+/// The moment, seen from `now`.
+pub(crate) fn until(headers: &HeaderMap, now: Timestamp) -> Option<Timestamp> {
+    let text = |name: &str| headers.get(name)?.to_str().ok().map(str::trim);
+    let told = text("retry-after-ms")
+        .and_then(|it| after(now, it.parse::<f64>().ok()? / 1_000.0))
+        .or_else(|| date_or_seconds(text("retry-after")?, now));
+    told.or_else(|| exhausted(headers, now))
+        .filter(|at| *at > now)
+}
+
+fn date_or_seconds(text: &str, now: Timestamp) -> Option<Timestamp> {
+    match text.parse::<f64>() {
+        Ok(seconds) => after(now, seconds),
+        Err(_) => PARSER.parse_timestamp(text).ok(),
+    }
+}
+
+/// So many seconds from now, rounded up to whole ones.
+fn after(now: Timestamp, seconds: f64) -> Option<Timestamp> {
+    if !(0.0..1e9).contains(&seconds) {
+        return None;
+    }
+    #[allow(
+        clippy::cast_possible_truncation,
+        reason = "checked to be below a billion"
+    )]
+    let whole = seconds.ceil() as i64;
+    now.checked_add(SignedDuration::from_secs(whole)).ok()
+}
+
+/// The latest end of the limits that have nothing left.
+fn exhausted(headers: &HeaderMap, now: Timestamp) -> Option<Timestamp> {
+    let text = |name: &str| headers.get(name)?.to_str().ok().map(str::trim);
+    let mut latest = None;
+    for name in headers.keys().map(|name| name.as_str()) {
+        let (rest, ours) = match name.strip_prefix("anthropic-ratelimit-") {
+            Some(rest) => (rest, false),
+            None => match name.strip_prefix("x-ratelimit-remaining") {
+                Some(rest) => (rest, true),
+                None => continue,
+            },
+        };
+        let reset = match (ours, rest.strip_suffix("-remaining")) {
+            (true, _) => format!("x-ratelimit-reset{rest}"),
+            (false, Some(which)) => format!("anthropic-ratelimit-{which}-reset"),
+            (false, None) => continue,
+        };
+        let left = text(name).and_then(|it| it.parse::<f64>().ok());
+        if left.is_none_or(|left| left > 0.0) {
+            continue;
+        }
+        let end = text(&reset).and_then(|it| moment(it, now));
+        latest = latest.max(end);
+    }
+    latest
+}
+
+/// A date, a span like `6m0s`, or a count of seconds or milliseconds since 1970.
+fn moment(text: &str, now: Timestamp) -> Option<Timestamp> {
+    if let Ok(at) = text.parse::<Timestamp>() {
+        return Some(at);
+    }
+    if let Ok(number) = text.parse::<i64>() {
+        return match number {
+            1_000_000_000_000.. => Timestamp::from_millisecond(number).ok(),
+            1_000_000_000.. => Timestamp::from_second(number).ok(),
+            #[allow(clippy::cast_precision_loss, reason = "below a billion")]
+            seconds => after(now, seconds as f64),
+        };
+    }
+    let mut seconds = 0.0;
+    let mut rest = text;
+    while !rest.is_empty() {
+        let digits = rest.find(|c: char| !c.is_ascii_digit() && c != '.')?;
+        let number: f64 = rest[..digits].parse().ok()?;
+        rest = &rest[digits..];
+        let letters = rest
+            .find(|c: char| !c.is_ascii_alphabetic())
+            .unwrap_or(rest.len());
+        seconds += number
+            * match &rest[..letters] {
+                "ms" => 0.001,
+                "s" => 1.0,
+                "m" => 60.0,
+                "h" => 3_600.0,
+                "d" => 86_400.0,
+                _ => return None,
+            };
+        rest = &rest[letters..];
+    }
+    after(now, seconds)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use reqwest::header::{HeaderName, HeaderValue};
+
+    fn of(headers: &[(&'static str, &'static str)]) -> Option<String> {
+        let headers: HeaderMap = (headers.iter())
+            .map(|(name, value)| {
+                (
+                    HeaderName::from_static(name),
+                    HeaderValue::from_static(value),
+                )
+            })
+            .collect();
+        let now = "2026-11-22T05:00:00Z".parse().unwrap();
+        until(&headers, now).map(|at| at.to_string())
+    }
+
+    #[test]
+    fn every_way_to_say_when_is_read() {
+        let at = |text: &str| Some(format!("2026-11-22T{text}Z"));
+        assert_eq!(of(&[("retry-after", "120")]), at("05:02:00"));
+        assert_eq!(of(&[("retry-after", "1.5")]), at("05:00:02"));
+        assert_eq!(
+            of(&[("retry-after", "Sun, 22 Nov 2026 06:30:00 GMT")]),
+            at("06:30:00")
+        );
+        // A weekday that is none of that date's is a fault of little weight.
+        assert_eq!(
+            of(&[("retry-after", "Mon, 22 Nov 2026 06:30:00 GMT")]),
+            at("06:30:00")
+        );
+        assert_eq!(
+            of(&[("retry-after-ms", "300"), ("retry-after", "60")]),
+            at("05:00:01")
+        );
+        assert_eq!(
+            of(&[
+                ("anthropic-ratelimit-requests-remaining", "5"),
+                ("anthropic-ratelimit-requests-reset", "2026-11-22T05:01:00Z"),
+                ("anthropic-ratelimit-tokens-remaining", "0"),
+                ("anthropic-ratelimit-tokens-reset", "2026-11-22T05:20:00Z"),
+            ]),
+            at("05:20:00")
+        );
+        assert_eq!(
+            of(&[
+                ("x-ratelimit-remaining-requests", "0"),
+                ("x-ratelimit-reset-requests", "6m0s"),
+                ("x-ratelimit-remaining-tokens", "0"),
+                ("x-ratelimit-reset-tokens", "120ms"),
+            ]),
+            at("05:06:00")
+        );
+        assert_eq!(
+            of(&[
+                ("x-ratelimit-remaining", "0"),
+                ("x-ratelimit-reset", "1795323900000")
+            ]),
+            at("05:05:00")
+        );
+    }
+
+    #[test]
+    fn what_cannot_be_was_not_said() {
+        for bad in [
+            "-5",
+            "0",
+            "soon",
+            "",
+            "NaN",
+            "inf",
+            "1e300",
+            "Sun, 22 Nov 2020 06:30:00 GMT",
+        ] {
+            assert_eq!(of(&[("retry-after", bad)]), None, "{bad}");
+        }
+        assert_eq!(
+            of(&[
+                ("x-ratelimit-remaining-requests", "3"),
+                ("x-ratelimit-reset-requests", "1s")
+            ]),
+            None
+        );
+        assert_eq!(
+            of(&[
+                ("x-ratelimit-remaining-tokens", "0"),
+                ("x-ratelimit-reset-tokens", "6q")
+            ]),
+            None
+        );
+    }
+}

@@ -1,0 +1,150 @@
+//! Model APIs as backends: one question over HTTP, one answer.
+//!
+//! ```text
+//! BackendSpec ──plan──> Plan ──client──> one connection, no redirects, keys to this host alone
+//! Request ──dialect──> body ──exchange──> pieces ──framing──> events ──dialect──> Gathered
+//!                                │ four deadlines, cancel           │
+//!                                └──> refusal: status, limits       └──> Reply | BackendError
+//! ```
+//!
+//! What providers differ in is a `Dialect` (`anthropic`, `chat`, `responses`, `ollama`: pure); all
+//! else is the same for all. An answer with a schema is asked for by the provider's own mechanism and
+//! read strictly afterwards. Must never follow a redirect, retry by itself, stream through a library
+//! that drops what it does not understand, or show a key.
+
+mod anthropic;
+mod chat;
+mod client;
+mod dialect;
+mod exchange;
+mod framing;
+mod gathered;
+mod limits;
+mod ollama;
+pub(crate) mod plan;
+pub(crate) mod probe;
+mod refusal;
+mod responses;
+
+use async_trait::async_trait;
+use runner_engine::process::Cancel;
+use runner_engine::time::boot_time;
+
+use crate::redact::Secrets;
+use crate::{Backend, BackendError, Description, Event, Reply, Request, Sink};
+use dialect::Dialect;
+use exchange::{Exchange, Watch};
+use gathered::Gathered;
+use plan::Plan;
+
+/// One endpoint and one model.
+#[derive(Clone)]
+pub(crate) struct Api {
+    plan: Plan,
+}
+
+impl Api {
+    pub(crate) fn new(plan: Plan) -> Self {
+        Self { plan }
+    }
+}
+
+#[async_trait]
+impl Backend for Api {
+    fn name(&self) -> &str {
+        &self.plan.name
+    }
+
+    fn describe(&self) -> Description {
+        Description {
+            kind: self.plan.kind.to_owned(),
+            model: Some(self.plan.model.clone()),
+            containment: "in-process, no tools".to_owned(),
+        }
+    }
+
+    fn preflight(&self) -> Result<(), BackendError> {
+        self.plan.secret()?;
+        probe::preflight(&self.plan)
+    }
+
+    async fn run(
+        &self,
+        request: &Request,
+        sink: &mut dyn Sink,
+        cancel: &Cancel,
+    ) -> Result<Reply, BackendError> {
+        if let Some(why) = cancel.why() {
+            return Err(BackendError::Cancelled { why });
+        }
+        let plan = &self.plan;
+        let limits = plan.limits(&request.limits);
+        let prepared = prepare(plan, request, limits.connect);
+        let (client, body) = prepared.inspect_err(|_| sink.event(Event::NotBilled))?;
+        let secrets = Secrets::of(&plan.env);
+        let mut reader = plan.dialect.reader(plan, request, body.len());
+        let mut gathered = Gathered::new(plan.most_text(request));
+        let exchange = Exchange {
+            plan,
+            client: &client,
+            watch: Watch {
+                limits: &limits,
+                cancel,
+                began: boot_time(),
+            },
+            secrets: &secrets,
+        };
+        let mut heard = Heard {
+            last: String::new(),
+            behind: sink,
+        };
+        exchange
+            .ask(body, &mut *reader, &mut gathered, &mut heard)
+            .await?;
+        let last = heard.last;
+        let reply = gathered.reply(plan, request, &secrets)?;
+        if last != reply.text {
+            sink.event(Event::Text(&reply.text));
+        }
+        if let Some(usage) = reply.usage {
+            sink.event(Event::Usage(usage));
+        }
+        reply
+            .notes
+            .iter()
+            .for_each(|note| sink.event(Event::Note(note)));
+        Ok(reply)
+    }
+}
+
+/// Everything that can go wrong before anybody is asked.
+fn prepare(
+    plan: &Plan,
+    request: &Request,
+    connect: std::time::Duration,
+) -> Result<(reqwest::Client, Vec<u8>), BackendError> {
+    if plan.dialect == Dialect::Ollama {
+        ollama::window(plan, request)?;
+    }
+    let client = client::client(plan, connect)?;
+    let body = plan.dialect.body(plan, request);
+    let body = serde_json::to_vec(&body).map_err(|error| BackendError::Rejected {
+        why: format!("request: {error}"),
+    })?;
+    Ok((client, body))
+}
+
+/// Knows the last text that was told.
+struct Heard<'a> {
+    last: String,
+    behind: &'a mut dyn Sink,
+}
+
+impl Sink for Heard<'_> {
+    fn event(&mut self, event: Event<'_>) {
+        if let Event::Text(text) = event {
+            text.clone_into(&mut self.last);
+        }
+        self.behind.event(event);
+    }
+}

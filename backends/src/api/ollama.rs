@@ -1,0 +1,147 @@
+//! Ollama's own dialect: JSON lines.
+//!
+//! It cuts a question that is too long for its window without a word. So the window is always asked
+//! for: what the configuration says, else the smallest usual one that holds the question and an
+//! answer; a question that does not fit is refused before it is sent, and a reply that filled the
+//! window tells afterwards that it was cut. An error may come as a line of a reply that began well.
+
+use serde_json::{Value, json};
+
+use super::dialect::{Belief, Reader, Structured, said, text_of};
+use super::gathered::{End, Fault, Gathered};
+use super::plan::Plan;
+use crate::agent::prompt;
+use crate::error::BackendError;
+use crate::request::Request;
+
+/// Windows that are asked for where none is configured, in tokens.
+const WINDOWS: [u64; 4] = [4_096, 8_192, 16_384, 32_768];
+/// What a question needs beside its own text: the template's words.
+const TEMPLATE: u64 = 256;
+/// The room that an answer is given at least.
+const ROOM: u64 = 1_024;
+
+/// About how many tokens the whole question has. Text has about four bytes a token; three leave a
+/// margin for code and other languages.
+fn estimate(request: &Request) -> u64 {
+    let bytes = prompt::PLACE.len() + prompt::text(request).len();
+    u64::try_from(bytes).unwrap_or(u64::MAX) / 3 + TEMPLATE
+}
+
+/// The window that is asked for.
+///
+/// # Errors
+/// [`BackendError::Rejected`]: the question does not fit.
+pub(super) fn window(plan: &Plan, request: &Request) -> Result<u64, BackendError> {
+    let needed = estimate(request).saturating_add(ROOM.min(plan.most_tokens(request)));
+    let window = match plan.num_ctx {
+        Some(window) => Some(window).filter(|window| needed <= *window),
+        None => WINDOWS.into_iter().find(|window| needed <= *window),
+    };
+    window.ok_or_else(|| BackendError::Rejected {
+        why: format!(
+            "{}: the question needs about {needed} tokens and Ollama would cut it without a word at {}; \
+             set backends.{}.num_ctx to as much as the model and this machine can hold",
+            plan.name,
+            plan.num_ctx.unwrap_or(WINDOWS[3]),
+            plan.name
+        ),
+    })
+}
+
+pub(super) fn body(plan: &Plan, request: &Request) -> Value {
+    let window = window(plan, request).unwrap_or(WINDOWS[3]);
+    let mut body = json!({
+        "model": plan.model,
+        "messages": [
+            {"role": "system", "content": prompt::PLACE},
+            {"role": "user", "content": prompt::text(request)},
+        ],
+        "stream": true,
+        "options": {
+            "num_ctx": window,
+            "num_predict": plan.most_tokens(request).min(window),
+        },
+    });
+    if let Some(keep_alive) = &plan.keep_alive {
+        body["keep_alive"] = keep_alive.clone().into();
+    }
+    if let (Some(schema), Structured::Schema) = (&request.schema, plan.structured) {
+        body["format"] = schema.clone();
+    }
+    body
+}
+
+/// The lines of one reply.
+#[derive(Debug)]
+pub(super) struct Lines {
+    belief: Belief,
+    window: u64,
+    /// Whether the answer costs nobody money.
+    free: bool,
+}
+
+impl Lines {
+    pub fn new(belief: Belief, plan: &Plan, request: &Request) -> Self {
+        Self {
+            belief,
+            window: window(plan, request).unwrap_or(WINDOWS[3]),
+            free: plan.is_loopback && !plan.model.ends_with("cloud"),
+        }
+    }
+}
+
+impl Reader for Lines {
+    fn event(&mut self, _: &str, data: &Value, into: &mut Gathered) -> Result<(), Fault> {
+        if let Some(fault) = said(data) {
+            return Err(fault);
+        }
+        let message = &data["message"];
+        if let Some(text) = text_of(&message["content"], "the content")? {
+            into.say(text)?;
+        }
+        if message["tool_calls"]
+            .as_array()
+            .is_some_and(|it| !it.is_empty())
+        {
+            return Err(Fault::Broken(
+                "it uses a tool that nobody gave it".to_owned(),
+            ));
+        }
+        if data["done"] != true {
+            return Ok(());
+        }
+        into.over = true;
+        let read = into.figure(&data["prompt_eval_count"], self.belief.input);
+        let written = into.figure(&data["eval_count"], self.belief.output);
+        if let (Some(read), Some(written)) = (read, written) {
+            // Older servers leave out what was cached, and some say 0.
+            if read > 0 || written > 0 {
+                into.spent.input = Some(read);
+                into.spent.output = Some(written);
+                into.spent.micros = self.free.then_some(0);
+            }
+            let length = data["done_reason"] == "length";
+            if read >= self.window || (!length && read.saturating_add(written) > self.window) {
+                return Err(Fault::Broken(format!(
+                    "the question was cut to the window of {} tokens, so this answers another one; \
+                     set num_ctx higher",
+                    self.window
+                )));
+            }
+        }
+        into.end = match data["done_reason"].as_str() {
+            Some("stop") | None => Some(End::Done),
+            Some("length") => Some(End::Length),
+            Some(other) => Some(End::Other(other.to_owned())),
+        };
+        Ok(())
+    }
+
+    fn whole(&mut self, reply: &Value, into: &mut Gathered) -> Result<(), Fault> {
+        if reply["done"] != true || !reply["message"].is_object() {
+            return Err(Fault::Broken("there is no whole message in it".to_owned()));
+        }
+        self.event("", reply, into)
+    }
+}

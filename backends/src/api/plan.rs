@@ -1,0 +1,379 @@
+//! How one endpoint is asked: the address, the key, the model, read from one `[backends.NAME]`.
+//!
+//! A key goes only where the configuration says: the usual key of a provider goes to that provider's
+//! own address, any other address gets the key that `key` names, or none. Must never put a key's
+//! value into a message.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use jiff::tz::TimeZone;
+use reqwest::Url;
+use runner_engine::time::Clock;
+
+use super::dialect::{Dialect, Structured};
+use crate::agent::words::Here;
+use crate::child::Patience;
+use crate::error::BackendError;
+use crate::registry::{BackendSpec, Surroundings, at_home, given};
+use crate::request::{Request, RequestLimits};
+
+/// The kinds that are endpoints.
+pub(crate) const KINDS: [&str; 3] = ["anthropic", "openai", "ollama"];
+
+/// How long one endpoint is asked, and how; the same for every request.
+#[derive(Clone)]
+pub(crate) struct Plan {
+    pub name: String,
+    pub kind: &'static str,
+    pub dialect: Dialect,
+    /// Ends with a slash.
+    pub base: Url,
+    /// The provider's own address.
+    pub is_first_hand: bool,
+    /// On this host.
+    pub is_loopback: bool,
+    pub model: String,
+    /// The variable that has the key, and its value if it is set.
+    pub key: Option<(String, Option<String>)>,
+    /// What it sees of the environment: the key, proxies and certificates.
+    pub env: BTreeMap<String, String>,
+    pub ca_file: Option<PathBuf>,
+    pub patience: Patience,
+    pub output_cap: Option<usize>,
+    pub max_output_tokens: Option<u64>,
+    pub structured: Structured,
+    pub num_ctx: Option<u64>,
+    pub keep_alive: Option<String>,
+    pub clock: Clock,
+}
+
+/// The variable in which a provider's key usually is.
+pub(crate) fn usual_key(kind: &str) -> Option<&'static str> {
+    match kind {
+        "anthropic" => Some("ANTHROPIC_API_KEY"),
+        "openai" => Some("OPENAI_API_KEY"),
+        _ => None,
+    }
+}
+
+fn usual_base(kind: &str) -> &'static str {
+    match kind {
+        "anthropic" => "https://api.anthropic.com",
+        "openai" => "https://api.openai.com/v1",
+        _ => "http://127.0.0.1:11434",
+    }
+}
+
+/// The variable whose value is sent, if any is.
+pub(crate) fn key_name(spec: &BackendSpec) -> Option<&str> {
+    match (&spec.key, &spec.base_url) {
+        (Some(name), _) => Some(name),
+        (None, None) => usual_key(&spec.kind),
+        (None, Some(_)) => None,
+    }
+}
+
+impl Plan {
+    /// Reads it.
+    ///
+    /// # Errors
+    /// [`BackendError::Rejected`]: what is wrong with the configuration; [`BackendError::Auth`]: the
+    /// file of keys cannot be used.
+    pub fn of(spec: &BackendSpec, around: &Surroundings<'_>) -> Result<Self, BackendError> {
+        let rejected = |why: String| BackendError::Rejected {
+            why: format!("backend {:?}: {why}", spec.name),
+        };
+        let kind = KINDS.into_iter().find(|kind| *kind == spec.kind);
+        let kind = kind.ok_or_else(|| rejected(format!("{:?} is no endpoint", spec.kind)))?;
+        let dialect = match (kind, spec.api.as_deref()) {
+            ("anthropic", _) => Dialect::Messages,
+            ("ollama", _) => Dialect::Ollama,
+            (_, None | Some("chat")) => Dialect::Chat,
+            (_, Some("responses")) => Dialect::Responses,
+            (_, Some(other)) => {
+                return Err(rejected(format!(
+                    "there is no api {other:?} (chat, responses)"
+                )));
+            }
+        };
+        let text = spec.base_url.as_deref().unwrap_or(usual_base(kind));
+        let base = base(text, dialect).map_err(|why| rejected(format!("base_url {why}")))?;
+        let model = (spec.model.clone()).filter(|model| !model.is_empty());
+        let model = model.ok_or_else(|| {
+            rejected("it needs a model (runner backends check lists what there is)".to_owned())
+        })?;
+        let structured = match (spec.structured.as_deref(), dialect) {
+            (None, Dialect::Messages) | (Some("tool"), Dialect::Messages) => Structured::Tool,
+            (None | Some("schema"), _) => Structured::Schema,
+            (Some("prompt"), _) => Structured::Prompt,
+            (Some(other), _) => {
+                let why = format!("structured = {other:?} is not for {kind}");
+                return Err(rejected(format!("{why} (schema, prompt; anthropic: tool)")));
+            }
+        };
+        if let Some(name) = key_name(spec)
+            && !name
+                .bytes()
+                .all(|it| matches!(it, b'A'..=b'Z' | b'0'..=b'9' | b'_'))
+        {
+            // What stands there may be the key, so it is not shown.
+            let why =
+                "key must be the name of a variable (capitals, digits, _), never the key itself";
+            return Err(rejected(why.to_owned()));
+        }
+        let (env, _) = given(spec, around)?;
+        let key = key_name(spec).map(|name| {
+            let value = env.get(name).filter(|value| !value.is_empty());
+            (name.to_owned(), value.cloned())
+        });
+        let is_loopback = is_loopback(&base);
+        if key.is_some() && base.scheme() == "http" && !is_loopback {
+            return Err(rejected(format!(
+                "its key would go to {} unencrypted: use https, or leave `key` out",
+                host(&base)
+            )));
+        }
+        Ok(Self {
+            name: spec.name.clone(),
+            kind,
+            dialect,
+            is_first_hand: Url::parse(usual_base(kind)).is_ok_and(|own| own.host() == base.host()),
+            is_loopback,
+            base,
+            model,
+            key,
+            env,
+            ca_file: (spec.ca_file.as_deref()).map(|path| at_home(path, around.env)),
+            patience: spec.patience,
+            output_cap: spec.output_cap,
+            max_output_tokens: spec.max_output_tokens,
+            structured,
+            num_ctx: spec.num_ctx,
+            keep_alive: spec.keep_alive.clone(),
+            clock: around.clock.clone(),
+        })
+    }
+
+    /// The key, if one is to be sent.
+    ///
+    /// # Errors
+    /// [`BackendError::Auth`]: it is not there, or no header can carry it.
+    pub fn secret(&self) -> Result<Option<&str>, BackendError> {
+        match &self.key {
+            None => Ok(None),
+            Some((_, Some(value))) if value.bytes().all(|byte| byte.is_ascii_graphic()) => {
+                Ok(Some(value))
+            }
+            Some((name, Some(_))) => Err(BackendError::Auth {
+                why: format!("{name} has characters that no key has, like a space or a line's end"),
+            }),
+            Some((name, None)) => Err(BackendError::Auth {
+                why: format!(
+                    "{name} is not set for backend {}: set it, or write it into a file that `env_file` names",
+                    self.name
+                ),
+            }),
+        }
+    }
+
+    /// The address of `path` below the base.
+    pub fn url(&self, path: &str) -> Url {
+        // The base ends with a slash and the path is ours.
+        self.base.join(path).unwrap_or_else(|_| self.base.clone())
+    }
+
+    /// The most tokens that an answer is given.
+    pub fn most_tokens(&self, request: &Request) -> u64 {
+        let asked = request.limits.max_output_tokens;
+        self.max_output_tokens.map_or(asked, |own| own.min(asked))
+    }
+
+    /// The most bytes of text that an answer is believed to have: no token is as long as this.
+    pub fn most_text(&self, request: &Request) -> usize {
+        let bytes = self.most_tokens(request).saturating_mul(512).max(64 * 1024);
+        let most = usize::try_from(bytes).unwrap_or(usize::MAX);
+        self.output_cap.map_or(most, |cap| cap.min(most))
+    }
+
+    /// The deadlines, with this instance's own in place of the request's.
+    pub fn limits(&self, asked: &RequestLimits) -> RequestLimits {
+        let own = &self.patience;
+        let or = |own: Option<Duration>, asked: Duration| own.unwrap_or(asked);
+        RequestLimits {
+            connect: or(own.connect, asked.connect),
+            first_byte: or(own.first_byte, asked.first_byte),
+            idle: or(own.idle, asked.idle),
+            ..asked.clone()
+        }
+    }
+
+    /// For reading times that the other side says.
+    pub fn here(&self) -> Here {
+        Here {
+            now: self.clock.read().map(|now| now.wall).unwrap_or_default(),
+            zone: TimeZone::UTC,
+        }
+    }
+
+    /// Who is asked, for messages.
+    pub fn host(&self) -> String {
+        host(&self.base)
+    }
+}
+
+fn host(url: &Url) -> String {
+    let host = url.host_str().unwrap_or("nowhere");
+    match url.port() {
+        Some(port) => format!("{host}:{port}"),
+        None => host.to_owned(),
+    }
+}
+
+fn is_loopback(url: &Url) -> bool {
+    let host = url.host_str().unwrap_or_default();
+    let bare = host.trim_start_matches('[').trim_end_matches(']');
+    host == "localhost"
+        || host.ends_with(".localhost")
+        || bare
+            .parse::<std::net::IpAddr>()
+            .is_ok_and(|address| address.is_loopback())
+}
+
+fn base(text: &str, dialect: Dialect) -> Result<Url, String> {
+    let mut url = Url::parse(text).map_err(|error| format!("{text:?} is no address: {error}"))?;
+    if !matches!(url.scheme(), "http" | "https") {
+        return Err("must begin with http:// or https://".to_owned());
+    }
+    if !url.username().is_empty() || url.password().is_some() {
+        return Err("must hold no login: name the key's variable in `key`".to_owned());
+    }
+    if url.query().is_some() || url.fragment().is_some() {
+        return Err("must have no ? and no #".to_owned());
+    }
+    let mut path = url.path().trim_end_matches('/').to_owned();
+    // Where their own tools take it with or without.
+    if matches!(dialect, Dialect::Messages)
+        && let Some(bare) = path.strip_suffix("/v1")
+    {
+        path = bare.to_owned();
+    }
+    url.set_path(&format!("{path}/"));
+    Ok(url)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plan(kind: &str, change: impl FnOnce(&mut BackendSpec)) -> Result<Plan, String> {
+        let mut spec = BackendSpec {
+            name: "mine".into(),
+            kind: kind.into(),
+            model: Some("m".into()),
+            ..BackendSpec::default()
+        };
+        change(&mut spec);
+        let env = ["ANTHROPIC_API_KEY", "OPENAI_API_KEY", "OTHER"]
+            .map(|name| (name.to_owned(), format!("canary-{name}")));
+        let around = Surroundings {
+            env: &env.into(),
+            confine: None,
+            slots: None,
+            clock: &Clock::Host,
+        };
+        Plan::of(&spec, &around).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_usual_key_goes_to_its_own_provider_only() {
+        for kind in ["anthropic", "openai"] {
+            let own = plan(kind, |_| {}).unwrap();
+            assert!(
+                own.secret().unwrap().is_some() && own.is_first_hand,
+                "{kind}"
+            );
+            let other = plan(kind, |it| {
+                it.base_url = Some("https://example.org/v1".into())
+            });
+            let other = other.unwrap();
+            assert_eq!(other.secret(), Ok(None), "{kind}");
+            assert!(!other.is_first_hand && !other.is_loopback);
+            let named = plan(kind, |it| {
+                it.base_url = Some("https://example.org/v1/".into());
+                it.key = Some("OTHER".into());
+            });
+            assert_eq!(named.unwrap().secret(), Ok(Some("canary-OTHER")));
+        }
+        assert_eq!(plan("ollama", |_| {}).unwrap().secret(), Ok(None));
+        let absent = plan("openai", |it| it.key = Some("NOT_THERE".into())).unwrap();
+        let error = absent.secret().unwrap_err();
+        assert!(matches!(&error, BackendError::Auth { why } if why.contains("NOT_THERE")));
+    }
+
+    #[test]
+    fn addresses_are_read_and_doubtful_ones_refused() {
+        let base = |kind: &str, text: &str| {
+            plan(kind, |it| it.base_url = Some(text.into()))
+                .map(|plan| plan.url(plan.dialect.path()).to_string())
+        };
+        for (kind, text, expected) in [
+            (
+                "anthropic",
+                "https://a.example",
+                "https://a.example/v1/messages",
+            ),
+            (
+                "anthropic",
+                "https://a.example/v1/",
+                "https://a.example/v1/messages",
+            ),
+            (
+                "anthropic",
+                "https://a.example/x",
+                "https://a.example/x/v1/messages",
+            ),
+            (
+                "openai",
+                "http://[::1]:9/v1",
+                "http://[::1]:9/v1/chat/completions",
+            ),
+            (
+                "ollama",
+                "http://127.0.0.1:11434/",
+                "http://127.0.0.1:11434/api/chat",
+            ),
+        ] {
+            assert_eq!(base(kind, text).unwrap(), expected);
+        }
+        for (text, why) in [
+            ("example.org", "no address"),
+            ("ftp://example.org", "http://"),
+            ("https://me:secret@example.org", "no login"),
+            ("https://example.org?key=1", "no ?"),
+        ] {
+            let said = base("openai", text).unwrap_err();
+            assert!(said.contains(why) && !said.contains("secret"), "{said}");
+        }
+        for secret in ["sk-ant-canary", "hf_canary", "canary KEY"] {
+            let said = plan("openai", |it| it.key = Some(secret.into()))
+                .err()
+                .unwrap();
+            assert!(
+                said.contains("never the key itself") && !said.contains("canary"),
+                "{said}"
+            );
+        }
+        let open = plan("openai", |it| {
+            it.base_url = Some("http://example.org/v1".into());
+            it.key = Some("OTHER".into());
+        });
+        assert!(open.err().unwrap().contains("unencrypted"));
+        let near = plan("openai", |it| {
+            it.base_url = Some("http://localhost:1234/v1".into());
+            it.key = Some("OTHER".into());
+        });
+        assert!(near.unwrap().is_loopback);
+    }
+}

@@ -1,0 +1,222 @@
+//! Whether an endpoint is there and has the model, without asking the model.
+//!
+//! ```text
+//! preflight   loopback only: does anybody listen, and does Ollama have the model
+//! check       GET the list of models: who answers, does the key open it, is the model in it
+//! ```
+//!
+//! Ollama's list is read into the types of `ollama-rs`; its client is not used, for it takes a body of
+//! any size and forgets the status. A probe runs on a thread of its own, for a preflight may be
+//! called where a runtime already is. Must never ask a model and never take long.
+
+use std::net::{TcpStream, ToSocketAddrs as _};
+use std::time::Duration;
+
+use ollama_rs::models::LocalModel;
+use runner_text::nearest::nearest;
+use serde_json::Value;
+
+use super::dialect::Dialect;
+use super::plan::Plan;
+use super::{client, refusal};
+use crate::error::{BackendError, Phase};
+use crate::redact::Secrets;
+
+/// How long a host on this machine may take to be there.
+const NEAR: Duration = Duration::from_secs(1);
+/// How long a list of models may take.
+const FAR: Duration = Duration::from_secs(10);
+/// The most of a list that is read.
+const LIST: usize = 8 * 1024 * 1024;
+
+/// What an endpoint says of itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Found {
+    /// Who answers, in words.
+    pub who: String,
+    /// The models that it has; `None`: it does not list them.
+    pub models: Option<Vec<String>>,
+}
+
+/// What can be known before a run, cheaply: an endpoint of another host is not asked.
+///
+/// # Errors
+/// Nobody listens, or Ollama does not have the model.
+pub(crate) fn preflight(plan: &Plan) -> Result<(), BackendError> {
+    if !plan.is_loopback {
+        return Ok(());
+    }
+    listens(plan)?;
+    if plan.dialect == Dialect::Ollama {
+        let found = found(plan, NEAR * 2)?;
+        has_model(plan, &found)?;
+    }
+    Ok(())
+}
+
+fn listens(plan: &Plan) -> Result<(), BackendError> {
+    let host = plan.base.host_str().unwrap_or_default();
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    let port = plan.base.port_or_known_default().unwrap_or(80);
+    let unavailable = |error: &dyn std::fmt::Display| {
+        let start = match plan.dialect {
+            Dialect::Ollama => "; start it with `ollama serve`",
+            _ => "",
+        };
+        let why = format!("nobody answers at {}: {error}{start}", plan.host());
+        BackendError::Unavailable { why }
+    };
+    let addresses = (host, port)
+        .to_socket_addrs()
+        .map_err(|error| unavailable(&error))?;
+    let mut last = unavailable(&"it has no address");
+    for address in addresses {
+        match TcpStream::connect_timeout(&address, NEAR) {
+            Ok(_) => return Ok(()),
+            Err(error) => last = unavailable(&error),
+        }
+    }
+    Err(last)
+}
+
+/// Whether the model is among those that were listed.
+///
+/// # Errors
+/// [`BackendError::NotInstalled`], with the nearest ones or the command that gets it.
+pub(crate) fn has_model(plan: &Plan, found: &Found) -> Result<(), BackendError> {
+    let Some(models) = &found.models else {
+        return Ok(());
+    };
+    let wanted = plan.model.as_str();
+    let tagged = format!("{wanted}:latest");
+    let same =
+        |model: &String| model == wanted || (plan.dialect == Dialect::Ollama && *model == tagged);
+    if models.iter().any(same) {
+        return Ok(());
+    }
+    let near = match nearest(wanted, models.iter().map(String::as_str)) {
+        Some(near) => format!("; did you mean {near:?}?"),
+        None if models.is_empty() => "; it has none".to_owned(),
+        None => {
+            let some: Vec<&str> = models.iter().take(5).map(String::as_str).collect();
+            format!("; it has {}", some.join(", "))
+        }
+    };
+    let why = format!("{} does not have it{near}", plan.host());
+    Err(refusal::no_model(plan, &why))
+}
+
+/// Asks the endpoint for its models.
+///
+/// # Errors
+/// It is not there, is something else, or the key does not open it.
+pub(crate) fn find(plan: &Plan) -> Result<Found, BackendError> {
+    found(plan, FAR)
+}
+
+fn found(plan: &Plan, most: Duration) -> Result<Found, BackendError> {
+    let work = async {
+        match tokio::time::timeout(most, listed(plan, most)).await {
+            Ok(found) => found,
+            Err(_) => Err(BackendError::Silent {
+                phase: Phase::FirstByte,
+                waited: most,
+            }),
+        }
+    };
+    std::thread::scope(|scope| {
+        let thread = scope.spawn(|| {
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build();
+            match runtime {
+                Ok(runtime) => runtime.block_on(work),
+                Err(error) => Err(BackendError::Unavailable {
+                    why: format!("cannot make a runtime: {error}"),
+                }),
+            }
+        });
+        match thread.join() {
+            Ok(found) => found,
+            Err(panic) => std::panic::resume_unwind(panic),
+        }
+    })
+}
+
+/// Gets the list that the dialect has, and reads it.
+async fn listed(plan: &Plan, most: Duration) -> Result<Found, BackendError> {
+    let client = client::client(plan, most)?;
+    let secrets = Secrets::of(&plan.env);
+    let url = plan.url(plan.dialect.models());
+    let unreachable = |error: reqwest::Error| {
+        let words = secrets.head(&client::told(&error), 400);
+        let why = format!("{} cannot be reached: {words}", plan.host());
+        match words.contains("certificate") {
+            true => BackendError::Rejected { why },
+            false => BackendError::Unavailable { why },
+        }
+    };
+    let mut response = client.get(url).send().await.map_err(unreachable)?;
+    let (status, headers) = (response.status().as_u16(), response.headers().clone());
+    let server = headers.get("server").and_then(|it| it.to_str().ok());
+    let who = match (plan.dialect, server) {
+        (Dialect::Ollama, _) => format!("Ollama at {}", plan.host()),
+        (_, Some(server)) => format!("{} ({})", plan.host(), secrets.head(server, 60)),
+        (_, None) => plan.host(),
+    };
+    let mut body = Vec::new();
+    while let Some(piece) = response.chunk().await.map_err(unreachable)? {
+        body.extend_from_slice(&piece);
+        if body.len() > LIST {
+            let why = format!("{} lists more than {LIST} bytes of models", plan.host());
+            return Err(BackendError::Rejected { why });
+        }
+    }
+    match status {
+        200 => {}
+        // Some have no list; Ollama always has.
+        404 | 405 | 501 if plan.dialect != Dialect::Ollama => {
+            return Ok(Found { who, models: None });
+        }
+        404 => return Err(other(plan)),
+        _ => return Err(refusal::of_status(plan, status, &headers, &body, &secrets)),
+    }
+    let models = models(plan.dialect, &body).ok_or_else(|| other(plan))?;
+    let models = Some(models);
+    Ok(Found { who, models })
+}
+
+/// Something that is not what the configuration says.
+fn other(plan: &Plan) -> BackendError {
+    let host = plan.host();
+    let why = match plan.dialect {
+        Dialect::Ollama => format!(
+            "something else than Ollama answers at {host}; is base_url Ollama's, without /v1?"
+        ),
+        dialect => format!(
+            "something else answers at {host}: what it gives for {} is no list of models; \
+             is base_url the API's own?",
+            dialect.models()
+        ),
+    };
+    BackendError::Rejected { why }
+}
+
+fn models(dialect: Dialect, body: &[u8]) -> Option<Vec<String>> {
+    #[derive(serde::Deserialize)]
+    struct Tags {
+        models: Vec<LocalModel>,
+    }
+    if dialect == Dialect::Ollama {
+        let tags: Tags = serde_json::from_slice(body).ok()?;
+        return Some(tags.models.into_iter().map(|model| model.name).collect());
+    }
+    let list: Value = serde_json::from_slice(body).ok()?;
+    let models = list["data"].as_array()?.iter();
+    Some(
+        models
+            .filter_map(|it| it["id"].as_str())
+            .map(str::to_owned)
+            .collect(),
+    )
+}

@@ -1,0 +1,168 @@
+//! What another side's error means: a status, a header, a body in any of the dialects' shapes.
+//!
+//! The status decides; a name or a sentence only where there is none. Must never read an answer.
+
+use reqwest::header::HeaderMap;
+use serde_json::Value;
+
+use super::dialect::{self, Dialect};
+use super::gathered::Fault;
+use super::limits;
+use super::plan::Plan;
+use crate::agent::words::{self, Said};
+use crate::error::BackendError;
+use crate::redact::Secrets;
+use crate::sink::Limit;
+
+/// The most of a sentence that is shown, in bytes.
+const SHOWN: usize = 400;
+
+/// An answer with a status that is none.
+pub(crate) fn of_status(
+    plan: &Plan,
+    status: u16,
+    headers: &HeaderMap,
+    body: &[u8],
+    secrets: &Secrets,
+) -> BackendError {
+    if (300..400).contains(&status) {
+        let to = headers.get("location").and_then(|it| it.to_str().ok());
+        let to = to.and_then(|to| plan.base.join(to).ok());
+        let to = to.map_or("elsewhere".to_owned(), |to| {
+            to.host_str().unwrap_or("elsewhere").to_owned()
+        });
+        return BackendError::Rejected {
+            why: format!(
+                "{} sends us on to {to} (HTTP {status}), where a key must not go: set base_url to the API itself",
+                plan.host()
+            ),
+        };
+    }
+    let value = serde_json::from_slice::<Value>(body).unwrap_or_default();
+    let (code, text) = match dialect::said(&value) {
+        Some(Fault::Said { code, text, .. }) => (code, text),
+        _ => (String::new(), plain(&value, body, headers)),
+    };
+    let here = plan.here();
+    let until = limits::until(headers, here.now);
+    meaning(plan, Some(status), &code, &text, until, secrets)
+}
+
+/// Words of a body that is no error of a known shape; none of a web page.
+fn plain(value: &Value, body: &[u8], headers: &HeaderMap) -> String {
+    for key in ["message", "detail"] {
+        if let Some(text) = value[key].as_str() {
+            return text.to_owned();
+        }
+    }
+    let kind = headers.get("content-type").and_then(|it| it.to_str().ok());
+    match kind.unwrap_or_default() {
+        kind if kind.contains("html") => "a web page".to_owned(),
+        _ => String::from_utf8_lossy(body).trim().to_owned(),
+    }
+}
+
+/// An error in the midst of a reply.
+pub(crate) fn of_fault(plan: &Plan, fault: Fault, secrets: &Secrets) -> BackendError {
+    match fault {
+        Fault::Said { status, code, text } => {
+            let status = status.or_else(|| status_of(&code));
+            meaning(plan, status, &code, &text, None, secrets)
+        }
+        Fault::Broken(why) | Fault::NoJson(why) => BackendError::Malformed {
+            why: secrets.head(&why, SHOWN),
+            excerpt: String::new(),
+        },
+        Fault::TooLong => BackendError::Malformed {
+            why: "the answer is longer than its tokens can be".to_owned(),
+            excerpt: String::new(),
+        },
+    }
+}
+
+/// The status that belongs to a short name.
+fn status_of(code: &str) -> Option<u16> {
+    code.split(' ').find_map(|word| {
+        Some(match word {
+            "invalid_request_error" => 400,
+            "authentication_error" => 401,
+            "billing_error" => 402,
+            "permission_error" => 403,
+            "not_found_error" => 404,
+            "request_too_large" => 413,
+            "rate_limit_error" | "rate_limit_exceeded" => 429,
+            "api_error" | "server_error" => 500,
+            "timeout_error" => 504,
+            "overloaded_error" | "server_is_overloaded" => 529,
+            _ => return None,
+        })
+    })
+}
+
+fn meaning(
+    plan: &Plan,
+    status: Option<u16>,
+    code: &str,
+    text: &str,
+    until: Option<jiff::Timestamp>,
+    secrets: &Secrets,
+) -> BackendError {
+    let words = match (code, text) {
+        ("", "") => "no words".to_owned(),
+        (code, "") => code.to_owned(),
+        (_, text) => text.to_owned(),
+    };
+    let shown = secrets.head(&words, SHOWN);
+    let host = plan.host();
+    let why = match status {
+        Some(status) => format!("{host} says {status}: {shown}"),
+        None => format!("{host} says: {shown}"),
+    };
+    let lower = words.to_ascii_lowercase();
+    // Whether it is the model that is not there, or the address.
+    let about_model = lower.contains("model") || code.contains("model_not_found");
+    if status == Some(404) || (status.is_none() && lower.contains("not found")) {
+        if about_model {
+            return no_model(plan, &why);
+        }
+        let why = format!("{why} (is base_url the API's own?)");
+        return BackendError::Rejected { why };
+    }
+    let limit = until.map(|until| Limit {
+        until: Some(until),
+        reached: true,
+        overage: false,
+    });
+    let said = Said {
+        status,
+        code,
+        text,
+        limit,
+    };
+    match words::meaning(said, &plan.here(), why.clone()) {
+        // Overloaded, and it says for how long.
+        Some(BackendError::Unavailable { why }) if until.is_some() => {
+            BackendError::RateLimited { until, why }
+        }
+        Some(error) => error,
+        None => match status {
+            Some(400..500) => BackendError::Rejected { why },
+            _ => BackendError::Unavailable { why },
+        },
+    }
+}
+
+/// A model that the other side does not have.
+pub(crate) fn no_model(plan: &Plan, why: &str) -> BackendError {
+    let hint = match plan.dialect {
+        Dialect::Ollama => format!("{why}; ollama pull {}", plan.model),
+        _ => format!(
+            "{why}; runner backends check {} lists what there is",
+            plan.name
+        ),
+    };
+    BackendError::NotInstalled {
+        what: format!("model {:?}", plan.model),
+        hint,
+    }
+}

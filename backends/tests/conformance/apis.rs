@@ -1,0 +1,263 @@
+//! Model APIs in the suite: a server of our own that speaks their dialects.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+
+use runner_backends::{Backend, BackendError as E, BackendSpec, NullSink, Reply, Request, build};
+use runner_engine::process::Cancel;
+use serde_json::{Value, json};
+
+use super::block_on;
+use super::hostile_http::question;
+
+use super::http::behaviours::Behaviour as B;
+use super::http::tongue::{COST, Tongue, Why};
+use super::http::{Server, Talk};
+use super::{CANARY, Case, Situation as S, around};
+
+pub fn anthropic(situation: S, place: &Path) -> Option<Case> {
+    api("anthropic", situation, place)
+}
+
+pub fn openai(situation: S, place: &Path) -> Option<Case> {
+    api("openai", situation, place)
+}
+
+pub fn ollama(situation: S, place: &Path) -> Option<Case> {
+    api("ollama", situation, place)
+}
+
+/// A backend that asks `base` with the canary as its key.
+pub fn backend(kind: &str, base: &str, change: impl FnOnce(&mut BackendSpec)) -> Arc<dyn Backend> {
+    let mut spec = BackendSpec {
+        name: "under-test".into(),
+        kind: kind.into(),
+        model: Some("m".into()),
+        base_url: Some(base.into()),
+        key: Some("SECRET".into()),
+        ..BackendSpec::default()
+    };
+    change(&mut spec);
+    let env = BTreeMap::from([("SECRET".to_owned(), CANARY.to_owned())]);
+    build(&spec, &around(&env)).unwrap()
+}
+
+/// Gives the list of models, if that is what is asked for.
+pub fn lists(talk: &mut Talk, line: &str, tongue: Tongue) -> bool {
+    if !line.starts_with("GET") {
+        return false;
+    }
+    let json = [("content-type", "application/json")];
+    talk.reply(200, &json, tongue.models(&["m"]));
+    true
+}
+
+fn api(kind: &str, situation: S, place: &Path) -> Option<Case> {
+    let behaviour = match situation {
+        S::Good | S::UsageStated | S::CancelledBefore => B::Good,
+        S::UsageUnknown => B::UsageMissing,
+        S::SilentStart | S::CancelledMidway => B::NeverAnswers,
+        S::Stall => B::StallsMidway,
+        S::Drip => B::DripsSignsOfLife,
+        S::Prose | S::LeaksMalformed => B::Prose,
+        S::NotText => B::NoUtf8,
+        S::Empty => B::EmptyAnswer,
+        S::OverLong => B::EndlessText,
+        S::NoAuth => B::NoKey,
+        S::RateLimited => B::LimitBare,
+        S::Refused => B::BadRequest,
+        S::Unreachable => B::Overloaded,
+        _ => return None,
+    };
+    let tongue = match kind {
+        "anthropic" => Tongue::Messages,
+        "openai" => Tongue::Chat,
+        _ => Tongue::Ollama,
+    };
+    let fifo = place.join("fifo");
+    let begun = (situation == S::CancelledMidway).then(|| {
+        let mode = rustix::fs::Mode::RWXU;
+        rustix::fs::mkfifoat(rustix::fs::CWD, &fifo, mode).unwrap();
+        fifo.clone()
+    });
+    let told = begun.clone();
+    let server = Server::start(move |talk, seen| {
+        if lists(talk, &seen.line, tongue) {
+            return;
+        }
+        if let Some(fifo) = &told {
+            fs::write(fifo, "begun").unwrap();
+        }
+        if situation == S::LeaksMalformed {
+            let text = format!("your key is {CANARY}");
+            let events = tongue.events(&[&text], Why::Done, COST).concat();
+            return talk.reply(200, &[("content-type", tongue.content_type())], events);
+        }
+        behaviour.answer(tongue, talk, seen, "http://127.0.0.1:1");
+    });
+    let backend = backend(kind, &server.url(), |_| {});
+    Some(Case {
+        backend,
+        answer: |_| json!(["ä€", "😀 x", "z\n"]),
+        calls: Box::new(move || server.calls()),
+        begun,
+    })
+}
+
+/// What the one request to `server` was.
+fn body(server: &Server) -> Value {
+    let seen = server.seen();
+    let call = seen.iter().find(|seen| seen.is_call()).unwrap();
+    serde_json::from_slice(&call.body).unwrap()
+}
+
+fn ask(backend: &dyn Backend, request: &Request) -> Result<Reply, E> {
+    let cancel = Cancel::new().unwrap();
+    block_on(backend.run(request, &mut NullSink, &cancel))
+}
+
+#[test]
+fn ollamas_silent_cut_is_found_before_and_after() {
+    let words = |count: usize| Request {
+        instructions: "word ".repeat(count),
+        ..question(None)
+    };
+    // What it says it read is the window that it was asked for.
+    let cuts = Server::start(|talk, seen| {
+        if lists(talk, &seen.line, Tongue::Ollama) {
+            return;
+        }
+        let asked: Value = serde_json::from_slice(&seen.body).unwrap();
+        let window = asked["options"]["num_ctx"].as_i64().unwrap();
+        let cost = Some((window, 0, 3));
+        let lines = Tongue::Ollama.events(&["[1]"], Why::Done, cost).concat();
+        talk.reply(200, &[("content-type", "application/x-ndjson")], lines);
+    });
+    let backend = self::backend("ollama", &cuts.url(), |spec| {
+        spec.num_ctx = Some(2_048);
+        spec.keep_alive = Some("300s".into());
+    });
+    match ask(&*backend, &words(100)) {
+        Err(E::Malformed { why, .. }) => {
+            assert!(why.contains("cut to the window of 2048"), "{why}")
+        }
+        other => panic!("{other:?}"),
+    }
+    let asked = body(&cuts);
+    assert_eq!(asked["keep_alive"], "300s");
+    assert_eq!(
+        asked["format"],
+        json!({"type": "array"}),
+        "as it is, whatever its root"
+    );
+
+    let before = cuts.calls();
+    match ask(&*backend, &words(2_000)) {
+        Err(E::Rejected { why }) => assert!(why.contains("backends.under-test.num_ctx"), "{why}"),
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(cuts.calls(), before, "it was sent all the same");
+
+    // Without a word the window grows with the question, to a bound.
+    for (count, window) in [(100, 4_096), (3_000, 8_192), (15_000, 32_768)] {
+        let server = Server::start(|talk, seen| B::Good.answer(Tongue::Ollama, talk, seen, ""));
+        let backend = self::backend("ollama", &server.url(), |_| {});
+        ask(&*backend, &words(count)).unwrap();
+        assert_eq!(body(&server)["options"]["num_ctx"], window, "{count} words");
+    }
+    let backend = self::backend("ollama", &cuts.url(), |_| {});
+    assert!(matches!(
+        ask(&*backend, &words(60_000)),
+        Err(E::Rejected { .. })
+    ));
+}
+
+#[test]
+fn each_provider_is_held_to_a_schema_in_its_own_way() {
+    let closed = json!({"type": "array", "items": {"type": "object", "properties": {"a": {"type": "string"}},
+        "required": ["a"], "additionalProperties": false}});
+    let request = Request {
+        schema: Some(closed.clone()),
+        ..question(None)
+    };
+    let asked = |kind: &str, tongue: Tongue, change: fn(&mut BackendSpec)| {
+        let server = Server::start(move |talk, seen| B::Good.answer(tongue, talk, seen, ""));
+        ask(&*backend(kind, &server.url(), change), &request).unwrap();
+        body(&server)
+    };
+    let chat = asked("openai", Tongue::Chat, |_| {});
+    let format = &chat["response_format"]["json_schema"];
+    assert_eq!(
+        (&format["strict"], &format["schema"]["properties"]["answer"]),
+        (&json!(true), &closed)
+    );
+    assert_eq!(
+        (
+            &chat["max_tokens"],
+            &chat["stream_options"]["include_usage"]
+        ),
+        (&json!(1_000), &json!(true))
+    );
+    let responses = asked("openai", Tongue::Responses, |spec| {
+        spec.api = Some("responses".into())
+    });
+    assert_eq!(
+        responses["text"]["format"]["schema"]["properties"]["answer"],
+        closed
+    );
+    assert_eq!(responses["store"], false);
+    let schema = asked("anthropic", Tongue::Messages, |spec| {
+        spec.structured = Some("schema".into())
+    });
+    assert_eq!(
+        schema["output_config"]["format"]["schema"]["properties"]["answer"],
+        closed
+    );
+    let words = asked("openai", Tongue::Chat, |spec| {
+        spec.structured = Some("prompt".into())
+    });
+    assert!(words["response_format"].is_null());
+    let short = asked("openai", Tongue::Chat, |spec| {
+        spec.max_output_tokens = Some(7)
+    });
+    assert_eq!(short["max_tokens"], 7);
+
+    // By a tool: thoughts and words beside it are no part of the answer.
+    let server = Server::start(|talk, _| {
+        let frame = |value: Value| Tongue::Messages.frame(&value);
+        let delta = |at: u8, delta: Value| {
+            frame(json!({"type": "content_block_delta", "index": at, "delta": delta}))
+        };
+        let events = [
+            Tongue::Messages.begin(COST),
+            delta(0, json!({"type": "text_delta", "text": "Let me see."})),
+            frame(json!({"type": "content_block_start", "index": 1,
+                "content_block": {"type": "tool_use", "id": "t", "name": "answer", "input": {}}})),
+            delta(
+                1,
+                json!({"type": "input_json_delta", "partial_json": "{\"answer\": [{\"a\""}),
+            ),
+            delta(
+                1,
+                json!({"type": "input_json_delta", "partial_json": ": \"ä\"}]}"}),
+            ),
+            Tongue::Messages.finish("", Why::Tool, COST),
+        ];
+        talk.reply(
+            200,
+            &[("content-type", "text/event-stream")],
+            events.concat(),
+        );
+    });
+    let reply = ask(&*backend("anthropic", &server.url(), |_| {}), &request).unwrap();
+    assert_eq!(reply.value, Some(json!([{"a": "ä"}])));
+    assert_eq!(reply.notes, ["words beside the answer were left out"]);
+    let asked = body(&server);
+    assert_eq!(asked["tool_choice"]["name"], "answer");
+    assert_eq!(
+        asked["tools"][0]["input_schema"]["properties"]["answer"],
+        closed
+    );
+}

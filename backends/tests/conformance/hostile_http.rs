@@ -1,0 +1,323 @@
+//! Every way in which a provider can misbehave, in every dialect: one right outcome each.
+
+use std::time::Duration;
+
+use runner_backends::{Backend, BackendError as E, Phase, Reply, Request, Usage, VecSink};
+use runner_engine::process::Cancel;
+use runner_engine::time::boot_time;
+use serde_json::json;
+
+use super::http::behaviours::{ALL, Behaviour as B};
+use super::http::tongue::{self, Tongue};
+use super::http::{Server, behaviours};
+use super::{CANARY, NEVER, Situation, apis, block_on, request};
+
+const DEADLINE: Duration = Duration::from_millis(150);
+/// How far a loaded machine may be behind; far below `NEVER`.
+const SLACK: Duration = Duration::from_secs(8);
+
+/// What is right.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Right {
+    /// The whole answer, with this usage.
+    Answer(Option<Usage>),
+    Silent(Phase),
+    Unavailable,
+    Malformed,
+    Rejected,
+    Auth,
+    NotInstalled,
+    OverBudget,
+    /// With a time or without.
+    RateLimited(bool),
+}
+
+fn right(behaviour: B, tongue: Tongue) -> Right {
+    let (read, cached, written) = tongue::COST.unwrap();
+    let figure = |it: i64| u64::try_from(it).unwrap();
+    let usage = Usage {
+        input_tokens: figure(read),
+        output_tokens: figure(written),
+        cached_input_tokens: if tongue == Tongue::Ollama {
+            0
+        } else {
+            figure(cached)
+        },
+        // Ollama on this host is paid for with electricity.
+        cost_micros: (tongue == Tongue::Ollama).then_some(0),
+    };
+    match behaviour {
+        B::UsageMissing | B::UsageNegative | B::UsageAbsurd => Right::Answer(None),
+        B::Good
+        | B::WholeInOnePiece
+        | B::CrLf
+        | B::CarriageReturns
+        | B::ByteByByte
+        | B::CutCharacters
+        | B::CommentsAndUnknown
+        | B::ByteOrderMark
+        | B::EarlyHints
+        | B::NoLength
+        | B::UsageTwice
+        | B::EndlessAfterTheEnd
+        | B::ClosedAfterTheEnd
+        | B::LongThoughts => Right::Answer(Some(usage)),
+        B::NeverAnswers | B::HeadAlone => Right::Silent(Phase::FirstByte),
+        B::DripsSignsOfLife => Right::Silent(Phase::Total),
+        B::StallsMidway => Right::Silent(Phase::Idle),
+        B::ClosesAtOnce
+        | B::HalfAHead
+        | B::CutBetweenEvents
+        | B::CutMidEvent
+        | B::CutMidCharacter
+        | B::ShortBody
+        | B::BadChunk
+        | B::NoHttp
+        | B::EndlessHead
+        | B::WebPage
+        | B::WrongContentType
+        | B::NoContentType
+        | B::NoContent
+        | B::GzipUnsaid
+        | B::ServerError
+        | B::BadGatewayPage
+        | B::Overloaded
+        | B::ErrorStalls
+        | B::ErrorAmongEvents
+        | B::ErrorInOnePiece => Right::Unavailable,
+        B::GzipBomb
+        | B::GiantEvent
+        | B::EndlessText
+        | B::NoJson
+        | B::NoUtf8
+        | B::EmptyAnswer
+        | B::Prose
+        | B::HalfJson
+        | B::CutAtLength
+        | B::WantsATool
+        | B::TextIsNoText => Right::Malformed,
+        B::RedirectElsewhere
+        | B::RedirectHere
+        | B::Refuses
+        | B::BadRequest
+        | B::NoSuchPath
+        | B::TooLarge
+        | B::EchoesTheKey => Right::Rejected,
+        B::NoKey | B::Forbidden => Right::Auth,
+        B::NoCredit | B::QuotaGone => Right::OverBudget,
+        B::NoModel => Right::NotInstalled,
+        B::LimitSeconds | B::LimitDate | B::LimitHeaders | B::ComeBackLater => {
+            Right::RateLimited(true)
+        }
+        B::LimitBare | B::LimitAmongEvents => Right::RateLimited(false),
+    }
+}
+
+fn found(result: &Result<Reply, E>) -> Option<Right> {
+    Some(match result {
+        Ok(reply) => Right::Answer(reply.usage),
+        Err(E::Silent { phase, .. }) => Right::Silent(*phase),
+        Err(E::Unavailable { .. }) => Right::Unavailable,
+        Err(E::Malformed { .. }) => Right::Malformed,
+        Err(E::Rejected { .. }) => Right::Rejected,
+        Err(E::Auth { .. }) => Right::Auth,
+        Err(E::NotInstalled { .. }) => Right::NotInstalled,
+        Err(E::OverBudget { .. }) => Right::OverBudget,
+        Err(E::RateLimited { until, .. }) => Right::RateLimited(until.is_some()),
+        Err(_) => return None,
+    })
+}
+
+fn word(right: Right) -> &'static str {
+    match right {
+        Right::Answer(Some(_)) => "answer",
+        Right::Answer(None) => "answer, no usage",
+        Right::Silent(Phase::FirstByte) => "silent: first byte",
+        Right::Silent(Phase::Idle) => "silent: idle",
+        Right::Silent(Phase::Total) => "silent: total",
+        Right::Silent(Phase::Connect) => "silent: connect",
+        Right::Unavailable => "unavailable",
+        Right::Malformed => "malformed",
+        Right::Rejected => "rejected",
+        Right::Auth => "auth",
+        Right::NotInstalled => "not installed",
+        Right::OverBudget => "over budget",
+        Right::RateLimited(true) => "limited until",
+        Right::RateLimited(false) => "limited",
+    }
+}
+
+/// The kind and the API of a dialect.
+pub fn kind(tongue: Tongue) -> (&'static str, Option<String>) {
+    match tongue {
+        Tongue::Messages => ("anthropic", None),
+        Tongue::Chat => ("openai", None),
+        Tongue::Responses => ("openai", Some("responses".to_owned())),
+        Tongue::Ollama => ("ollama", None),
+    }
+}
+
+/// A short question with deadlines that only what tests them meets.
+pub fn question(behaviour: Option<B>) -> Request {
+    let mut request = Request {
+        sources: Vec::new(),
+        run_dir: None,
+        ..request(Situation::Good, std::path::Path::new("/"), 1)
+    };
+    let limits = &mut request.limits;
+    match behaviour {
+        Some(B::NeverAnswers | B::HeadAlone) => limits.first_byte = DEADLINE,
+        Some(B::StallsMidway | B::ErrorStalls) => limits.idle = DEADLINE,
+        Some(B::DripsSignsOfLife) => limits.total = DEADLINE,
+        _ => {}
+    }
+    request
+}
+
+fn ask(backend: &dyn Backend, request: &Request) -> (Result<Reply, E>, VecSink) {
+    let cancel = Cancel::new().unwrap();
+    let mut sink = VecSink::default();
+    let result = block_on(backend.run(request, &mut sink, &cancel));
+    (result, sink)
+}
+
+/// The most memory that this process has had, in KiB, since [`forget_peak`].
+fn peak() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status
+        .lines()
+        .find(|line| line.starts_with("VmHWM:"))
+        .unwrap();
+    line.split_whitespace().nth(1).unwrap().parse().unwrap()
+}
+
+fn forget_peak() {
+    let _unless_forbidden = std::fs::write("/proc/self/clear_refs", "5");
+}
+
+#[test]
+fn whatever_a_provider_does_has_one_right_outcome() {
+    let elsewhere = Server::start(|talk, _| talk.reply(200, &[], "the key, please"));
+    let mut rows = vec![format!(
+        "{:<20} {:<18} {:<18} {:<18} {:<18}",
+        "", "anthropic", "openai chat", "openai responses", "ollama"
+    )];
+    let (mut cells, mut absent) = (0, 0);
+    for behaviour in ALL {
+        let mut row = format!("{behaviour:?}");
+        row = format!("{row:<20}");
+        for tongue in tongue::ALL {
+            if !behaviour.is_in(tongue) {
+                absent += 1;
+                row.push_str(&format!(" {:<18}", "-"));
+                continue;
+            }
+            let name = format!("{behaviour:?} in {tongue:?}");
+            let away = elsewhere.url();
+            let server = Server::start(move |talk, seen| {
+                assert_eq!(Tongue::of(&seen.line), tongue, "{}", seen.line);
+                behaviour.answer(tongue, talk, seen, &away);
+            });
+            let (kind, api) = kind(tongue);
+            let base = match kind {
+                "openai" => format!("{}/v1", server.url()),
+                _ => server.url(),
+            };
+            let backend = apis::backend(kind, &base, |spec| spec.api = api);
+            let request = question(Some(behaviour));
+            forget_peak();
+            let before = peak();
+            let began = boot_time();
+            let (result, sink) = ask(&*backend, &request);
+            let took = boot_time() - began;
+            let wanted = right(behaviour, tongue);
+            assert_eq!(found(&result), Some(wanted), "{name}: {result:?}");
+            // Fifty megabytes take their time, wherever else there is work.
+            let most = if behaviour == B::LongThoughts {
+                NEVER
+            } else {
+                SLACK
+            };
+            assert!(took < most, "{name} took {took:?}");
+            if matches!(wanted, Right::Silent(_)) {
+                assert!(took >= DEADLINE, "{name} gave up after {took:?}");
+            }
+            if behaviour == B::LongThoughts {
+                let grown = peak().saturating_sub(before);
+                assert!(
+                    grown < 32 * 1024,
+                    "{name}: 50 MB passed through {grown} KiB"
+                );
+            }
+            if let Ok(reply) = &result {
+                assert_eq!(reply.value, Some(json!(["ä€", "😀 x", "z\n"])), "{name}");
+                assert_eq!(reply.text, behaviours::PIECES.concat(), "{name} lost text");
+            }
+            let all = format!("{result:?} {sink:?}");
+            assert!(!all.contains(CANARY), "{name} shows the key: {all}");
+            assert_eq!(server.calls(), 1, "{name}: one run is one request");
+            cells += 1;
+            row.push_str(&format!(" {:<18}", word(wanted)));
+        }
+        rows.push(row.trim_end().to_owned());
+    }
+    assert!(elsewhere.seen().is_empty(), "a key went elsewhere");
+    rows.push(format!(
+        "hostile http: {} behaviours × 4 dialects, {cells} cells, {absent} not applicable",
+        ALL.len()
+    ));
+    // Past the capture of the test harness.
+    let _closed =
+        std::io::Write::write_all(&mut std::io::stderr(), (rows.join("\n") + "\n").as_bytes());
+}
+
+#[test]
+fn a_connection_that_went_wrong_is_never_used_again() {
+    // The error comes with bytes that look like the answer to the next question.
+    let server = Server::start(|talk, _| {
+        let bad = "HTTP/1.1 500 x\r\ncontent-length: 0\r\n\r\nHTTP/1.1 200 OK\r\n\
+            content-type: application/json\r\ncontent-length: 14\r\n\r\n{\"planted\": 1}";
+        talk.send(bad);
+    });
+    let backend = apis::backend("openai", &server.url(), |_| {});
+    for _ in 0..3 {
+        let (result, _) = ask(&*backend, &question(None));
+        assert!(matches!(result, Err(E::Unavailable { .. })), "{result:?}");
+    }
+    assert_eq!(server.calls(), 3);
+}
+
+#[test]
+fn a_cancelled_request_ends_at_once_and_hangs_up() {
+    for tongue in tongue::ALL {
+        let (gone, hung_up) = std::sync::mpsc::channel();
+        let gone = std::sync::Mutex::new(gone);
+        let server = Server::start(move |talk, seen| {
+            gone.lock().unwrap().send(()).unwrap();
+            B::StallsMidway.answer(tongue, talk, seen, "");
+            assert!(talk.gone);
+            gone.lock().unwrap().send(()).unwrap();
+        });
+        let (kind, api) = kind(tongue);
+        let backend = apis::backend(kind, &server.url(), |spec| spec.api = api);
+        let cancel = Cancel::new().unwrap();
+        let (request, mut sink) = (question(None), VecSink::default());
+        let mut pulled = Duration::ZERO;
+        let result = block_on(async {
+            let pull = async {
+                let hung_up = &hung_up;
+                tokio::task::yield_now().await;
+                while hung_up.try_recv().is_err() {
+                    tokio::task::yield_now().await;
+                }
+                pulled = boot_time();
+                cancel.cancel("told to");
+            };
+            tokio::join!(backend.run(&request, &mut sink, &cancel), pull).0
+        });
+        let took = boot_time() - pulled;
+        assert!(matches!(result, Err(E::Cancelled { .. })), "{result:?}");
+        assert!(took < Duration::from_secs(2), "{tongue:?} took {took:?}");
+        hung_up.recv_timeout(NEVER).unwrap();
+    }
+}

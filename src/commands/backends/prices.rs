@@ -1,0 +1,146 @@
+//! `runner backends prices`: what tokens cost, and who says so. It must never ask anybody.
+
+use runner_engine::outcome::Exit;
+use runner_jobs::prices::Price;
+use serde::Serialize;
+
+use crate::cli::Failure;
+use crate::cli::args::Listing;
+use crate::cli::show;
+use crate::config::{pools, price_file};
+use crate::home::Home;
+use crate::project::Here;
+
+/// Rates in dollars for a million tokens.
+#[derive(Clone, Debug, Serialize)]
+struct Rates {
+    input: f64,
+    output: f64,
+    cached_input: Option<f64>,
+    source: String,
+}
+
+/// One backend with a model.
+#[derive(Debug, Serialize)]
+struct Paid<'a> {
+    backend: &'a str,
+    model: &'a str,
+    /// `None`: each request is charged the money that was reserved for it.
+    price: Option<Rates>,
+}
+
+/// One model that has a price.
+#[derive(Debug, Serialize)]
+struct Priced<'a> {
+    model: &'a str,
+    #[serde(flatten)]
+    price: Rates,
+}
+
+#[derive(Debug, Serialize)]
+struct All<'a> {
+    /// By when our own list was published.
+    as_of: String,
+    /// The user's file, where there is one.
+    file: Option<String>,
+    /// Entries of it that are no price.
+    passed_over: usize,
+    backends: Vec<Paid<'a>>,
+    models: Vec<Priced<'a>>,
+}
+
+/// Lists them.
+pub fn run(home: &Home, here: &Here, listing: Listing) -> Result<Exit, Failure> {
+    let config = &here.config;
+    let listed = price_file::over(&home.config_folder(), config)?;
+    let (_, as_of) = pools::listed();
+    let source = |model: &str| {
+        if config.priced.contains(model) {
+            "[prices]".to_owned()
+        } else if listed.from_file.contains(model) {
+            price_file::FILE.to_owned()
+        } else {
+            format!("runner's list of {as_of}")
+        }
+    };
+    let rates = |model: &str, price: Price| Rates {
+        input: a_million(price.input),
+        output: a_million(price.output),
+        cached_input: price.cached.map(a_million),
+        source: source(model),
+    };
+    let backends = config.backends.values().filter_map(|spec| {
+        let model = spec.model.as_deref()?;
+        let name = listed.prices.name_of(model);
+        let price = name.and_then(|name| Some(rates(name, listed.prices.of(name)?)));
+        Some(Paid {
+            backend: &spec.name,
+            model,
+            price,
+        })
+    });
+    let all = All {
+        as_of: as_of.clone(),
+        file: listed.file.as_ref().map(|path| path.display().to_string()),
+        passed_over: listed.passed_over,
+        backends: backends.collect(),
+        models: (listed.prices.0.iter())
+            .map(|(model, price)| Priced {
+                model,
+                price: rates(model, *price),
+            })
+            .collect(),
+    };
+    if listing.json {
+        show::json(&all);
+        return Ok(Exit::Done);
+    }
+    let mut rows = vec![row(["", "model", "in", "out", "cached", "from"])];
+    for one in &all.backends {
+        rows.push(match &one.price {
+            Some(price) => line(one.backend, one.model, price),
+            None => {
+                let why = "no price: charged as reserved";
+                row([one.backend, one.model, "-", "-", "-", why])
+            }
+        });
+    }
+    // A published file has thousands: those that nobody asks are counted.
+    let own = |one: &&Priced<'_>| one.price.source != price_file::FILE;
+    let own: Vec<_> = all.models.iter().filter(own).collect();
+    rows.extend(own.iter().map(|one| line("", one.model, &one.price)));
+    show::out(&show::table(&rows));
+    let mut last = format!("Dollars for a million tokens; our own list is of {as_of}.");
+    if let Some(file) = &all.file {
+        let count = all.models.len() - own.len();
+        last.push_str(&format!(
+            "\n{file} has {count} more, and {} entries that are no price for tokens.",
+            all.passed_over
+        ));
+    }
+    show::out(&last);
+    Ok(Exit::Done)
+}
+
+fn line(backend: &str, model: &str, price: &Rates) -> Vec<String> {
+    let cached = price.cached_input.map_or("-".to_owned(), dollars);
+    let (input, output) = (dollars(price.input), dollars(price.output));
+    row([backend, model, &input, &output, &cached, &price.source])
+}
+
+fn row(cells: [&str; 6]) -> Vec<String> {
+    cells.map(str::to_owned).into()
+}
+
+/// Of millionths of a millionth a token.
+fn a_million(rate: u64) -> f64 {
+    #[allow(clippy::cast_precision_loss, reason = "prices are far below 2^52")]
+    let rate = rate as f64;
+    rate / 1e6
+}
+
+fn dollars(amount: f64) -> String {
+    let text = format!("{amount:.6}");
+    let text = text.trim_end_matches('0').trim_end_matches('.');
+    format!("${text}")
+}

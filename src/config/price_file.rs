@@ -1,0 +1,127 @@
+//! A file of prices beside the user's `config.toml`, as LiteLLM publishes them.
+//!
+//! ```text
+//! our own dated list  <  prices.json  <  [prices] of config.toml
+//! ```
+//!
+//! It is read only where a price is asked for, for it may be large. What has no two rates is no price
+//! and passed over. Must never be a project's file, and never make a price up.
+
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+
+use runner_jobs::prices::{Price, Prices};
+use serde_json::{Map, Value};
+
+use super::Config;
+use crate::cli::Failure;
+
+/// The file's name.
+pub const FILE: &str = "prices.json";
+/// The largest that is read.
+const LARGEST: u64 = 64 * 1024 * 1024;
+
+/// All prices, and where they come from.
+#[derive(Debug)]
+pub struct Listed {
+    /// By model.
+    pub prices: Prices,
+    /// The file, where there is one.
+    pub file: Option<PathBuf>,
+    /// The models whose price is the file's.
+    pub from_file: BTreeSet<String>,
+    /// Entries of the file without two rates.
+    pub passed_over: usize,
+}
+
+/// The prices of `config` with those of the file in `folder`.
+///
+/// # Errors
+/// The file cannot be read, or is no JSON object; it says where.
+pub fn over(folder: &Path, config: &Config) -> Result<Listed, Failure> {
+    let mut listed = Listed {
+        prices: config.prices.clone(),
+        file: None,
+        from_file: BTreeSet::new(),
+        passed_over: 0,
+    };
+    let path = folder.join(FILE);
+    let bad = |why: String| {
+        let what = format!("{}: {why}", path.display());
+        Failure::configuration(what).mend("runner backends prices, once it is mended or removed")
+    };
+    let file = match File::open(&path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(listed),
+        Err(error) => return Err(bad(error.to_string())),
+    };
+    let mut text = Vec::new();
+    file.take(LARGEST + 1)
+        .read_to_end(&mut text)
+        .map_err(|error| bad(error.to_string()))?;
+    if text.len() as u64 > LARGEST {
+        return Err(bad(format!("it is larger than {LARGEST} bytes")));
+    }
+    let models: Map<String, Value> =
+        serde_json::from_slice(&text).map_err(|error| bad(error.to_string()))?;
+    for (model, entry) in models {
+        match price(&entry) {
+            Some(_) if config.priced.contains(&model) => {}
+            Some(price) => {
+                listed.prices.0.insert(model.clone(), price);
+                listed.from_file.insert(model);
+            }
+            None => listed.passed_over += 1,
+        }
+    }
+    listed.file = Some(path);
+    Ok(listed)
+}
+
+fn price(entry: &Value) -> Option<Price> {
+    let rate = |key: &str| {
+        let dollars = entry[key].as_f64().filter(|it| (0.0..=1.0).contains(it))?;
+        #[allow(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "checked to be between 0 and 1"
+        )]
+        Some((dollars * 1e12).round() as u64)
+    };
+    Some(Price {
+        input: rate("input_cost_per_token")?,
+        output: rate("output_cost_per_token")?,
+        cached: rate("cache_read_input_token_cost"),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn an_entry_is_a_price_with_two_rates_and_nothing_else() {
+        let good = json!({"input_cost_per_token": 1.25e-06, "output_cost_per_token": 1e-05,
+            "cache_read_input_token_cost": 1.25e-07, "litellm_provider": "openai", "mode": "chat"});
+        let wanted = Price {
+            input: 1_250_000,
+            output: 10_000_000,
+            cached: Some(125_000),
+        };
+        assert_eq!(price(&good), Some(wanted));
+        for bad in [
+            json!({"input_cost_per_token": 1e-6}),
+            json!({"input_cost_per_token": "1e-6", "output_cost_per_token": 1e-6}),
+            json!({"input_cost_per_token": -1e-6, "output_cost_per_token": 1e-6}),
+            json!({"input_cost_per_token": 3, "output_cost_per_token": 1e-6}),
+            json!({"input_cost_per_image": 1e-6, "output_cost_per_token": 1e-6}),
+            json!("no entry"),
+            json!(null),
+        ] {
+            assert_eq!(price(&bad), None, "{bad}");
+        }
+    }
+}

