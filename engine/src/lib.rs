@@ -6,6 +6,7 @@
 pub mod admission;
 pub mod causes;
 pub mod digest;
+pub mod failpoint;
 pub mod files;
 pub mod git;
 pub mod host;
