@@ -11,6 +11,7 @@ pub mod evidence;
 pub mod failmark;
 pub mod meter;
 pub mod output;
+pub mod overnight;
 pub mod perform;
 pub mod prices;
 pub mod prompt;

@@ -151,7 +151,10 @@ fn reader(moment: &Moment) -> Result<Seen, String> {
         Some(State::Ready) => Ok(Seen::Between),
         _ if news == CHANGES.len() => Ok(Seen::New),
         None if olds == CHANGES.len() => Ok(Seen::Old),
-        state => Err(format!("{news} of {} are new and the marker is {state:?}", CHANGES.len())),
+        state => Err(format!(
+            "{news} of {} are new and the marker is {state:?}",
+            CHANGES.len()
+        )),
     }
 }
 
@@ -171,7 +174,10 @@ fn crash_everywhere(modern: bool, scale: f64, counts: &mut Counts) {
     assert_eq!(reader(&world.now()), Ok(Seen::New));
     let mut seen = HashSet::new();
     let mut waiting = VecDeque::new();
-    let mut crash = |moments: Vec<Moment>, depth: u64, waiting: &mut VecDeque<(Moment, u64)>, counts: &mut Counts| {
+    let mut crash = |moments: Vec<Moment>,
+                     depth: u64,
+                     waiting: &mut VecDeque<(Moment, u64)>,
+                     counts: &mut Counts| {
         for (at, moment) in moments.iter().enumerate() {
             counts.points += 1;
             reader(moment).unwrap_or_else(|why| panic!("killed at {at}, depth {depth}: {why}"));
@@ -192,13 +198,25 @@ fn crash_everywhere(modern: bool, scale: f64, counts: &mut Counts) {
         let was = reader(&left).unwrap();
         let world = World::recording(left);
         let settled = next(&world).unwrap_or_else(|error| panic!("depth {depth}: {error}"));
-        assert_eq!(settled.iter().any(|it| matches!(it, Settled::RolledForward(_))), was == Seen::Between);
+        assert_eq!(
+            settled
+                .iter()
+                .any(|it| matches!(it, Settled::RolledForward(_))),
+            was == Seen::Between
+        );
         let end = world.now();
-        let wanted = if was == Seen::Old { Seen::Old } else { Seen::New };
+        let wanted = if was == Seen::Old {
+            Seen::Old
+        } else {
+            Seen::New
+        };
         assert_eq!(reader(&end), Ok(wanted), "depth {depth}");
         assert!(end.disk.read(MARKER).is_none() && end.disk.list(PREV).is_none());
         let changes = world.changes();
-        assert!(next(&world).unwrap().is_empty() && world.changes() == changes, "a second is idle");
+        assert!(
+            next(&world).unwrap().is_empty() && world.changes() == changes,
+            "a second is idle"
+        );
         crash(world.take(), depth, &mut waiting, counts);
     }
 }

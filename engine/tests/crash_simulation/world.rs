@@ -229,7 +229,9 @@ impl SimFs {
     /// What a file holds.
     pub fn content(&self, path: &RelPath) -> Result<Option<Vec<u8>>, FsError> {
         self.act(Kind::Look, "read", path, |disk| {
-            Ok(disk.read(path.as_str()).map(|content| content.bytes.clone()))
+            Ok(disk
+                .read(path.as_str())
+                .map(|content| content.bytes.clone()))
         })
     }
 }

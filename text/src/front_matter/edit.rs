@@ -161,7 +161,8 @@ mod tests {
 
     #[test]
     fn one_value_changes_and_nothing_else() {
-        let text = "---\nz: 1\nmaturity: provisional # for now\nutility: 0.80\n\nlist:\n  - a\n---\n# T\n";
+        let text =
+            "---\nz: 1\nmaturity: provisional # for now\nutility: 0.80\n\nlist:\n  - a\n---\n# T\n";
         let new = set(text, "maturity", "candidate").unwrap();
         assert_eq!(
             new,
