@@ -15,7 +15,7 @@ use runner_engine::outcome::{Class, Outcome};
 use runner_engine::placement::{LogError, PlaceError, PlacementLog as _};
 use runner_engine::scope::{Ready, ScopeError};
 
-use crate::{Context, Finished, JobSpec, KindSpec, command, dream, prompt, report};
+use crate::{Context, Finished, JobSpec, KindSpec, command, dream, overnight, prompt, report};
 
 /// What a run came to, once it is settled.
 #[derive(Clone, Debug, PartialEq)]
@@ -49,6 +49,7 @@ pub fn perform(mut ctx: Context<'_>, spec: &JobSpec) -> Result<Settled, PerformE
         KindSpec::Dream(own) => dream::run(&mut ctx, own),
         KindSpec::Command(own) => command::run(&mut ctx, own),
         KindSpec::Prompt(own) => prompt::run(&mut ctx, own),
+        KindSpec::Overnight(own) => overnight::run(&mut ctx, own),
         KindSpec::Report => report::run(&mut ctx),
     };
     let described = ctx.backend.describe();

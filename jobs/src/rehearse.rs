@@ -12,7 +12,7 @@ use runner_engine::process::find_program;
 use serde::Serialize;
 
 use crate::context::tokens_of;
-use crate::{Context, JobError, JobSpec, KindSpec, command, dream, prompt, report};
+use crate::{Context, JobError, JobSpec, KindSpec, command, dream, overnight, prompt, report};
 
 /// What a run would do.
 #[derive(Clone, Debug, Default)]
@@ -96,6 +96,7 @@ pub fn rehearse(mut ctx: Context<'_>, spec: &JobSpec) -> Result<Plan, JobError> 
             }
             plan.child = Some(child);
         }
+        KindSpec::Overnight(own) => plan.notes = overnight::plan(&ctx, own),
         KindSpec::Report => {}
     }
     Ok(plan)
@@ -163,6 +164,11 @@ fn checks(kind: &KindSpec) -> Vec<String> {
             }));
             checks
         }
+        KindSpec::Overnight(own) => vec![
+            "fitness of the staged corpus, before anything of it is committed".to_owned(),
+            "no file of the corpus has changed since it was copied".to_owned(),
+            format!("{} is written below {} alone", "the report", own.output_dir),
+        ],
         KindSpec::Report => vec![format!("{}: made from the ledger", report::FOLDER)],
     }
 }

@@ -12,6 +12,7 @@ use runner_engine::outcome::{Class, Outcome};
 use runner_engine::scope::ScopeError;
 use serde_json::{Map, Value};
 
+use crate::overnight::OvernightSpec;
 use crate::{command::CommandSpec, dream::DreamSpec, prompt::PromptSpec};
 
 /// A job, resolved from the configuration.
@@ -38,6 +39,8 @@ pub enum KindSpec {
     Command(CommandSpec),
     /// One question to a model, one file as the answer.
     Prompt(PromptSpec),
+    /// A night over the corpus.
+    Overnight(OvernightSpec),
     /// The report of a night.
     Report,
 }
@@ -49,6 +52,7 @@ impl KindSpec {
             Self::Dream(_) => "dream",
             Self::Command(_) => "command",
             Self::Prompt(_) => "prompt",
+            Self::Overnight(_) => crate::overnight::KIND,
             Self::Report => "report",
         }
     }

@@ -10,7 +10,9 @@ use clap::{ArgAction, Parser, Subcommand};
 use clap_complete::Shell;
 use runner_engine::outcome::Exit;
 
+use super::corpus::CorpusCommand;
 pub use super::dream::DreamCommand;
+use super::overnight::OvernightCommand;
 pub use ledger::LedgerCommand;
 pub use setup::SetupArgs;
 
@@ -371,6 +373,21 @@ pub enum Command {
         /// What to ask
         #[command(subcommand)]
         command: GuardCommand,
+    },
+    /// The night over the corpus below .agents: it learns, puts in order, measures, and says what to
+    /// begin with
+    #[command(after_help = "Example: runner overnight start --goal 'fewer flaky tests'")]
+    Overnight {
+        /// What to do
+        #[command(subcommand)]
+        command: OvernightCommand,
+    },
+    /// The corpus below .agents, step by step: health, bench, promotion, order, brief, harvest
+    #[command(after_help = "Example: runner corpus health")]
+    Corpus {
+        /// What to do
+        #[command(subcommand)]
+        command: CorpusCommand,
     },
 }
 

@@ -2,10 +2,12 @@
 //! what a run's log gets. Must never know what a command does.
 
 pub mod args;
+pub mod corpus;
 pub mod dream;
 mod failure;
 mod keys;
 pub mod log;
+pub mod overnight;
 pub mod pages;
 pub mod safe;
 pub mod screen;

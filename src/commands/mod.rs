@@ -4,6 +4,7 @@ mod ack;
 mod backends;
 mod budget;
 mod config;
+mod corpus;
 mod daemon;
 mod demo;
 mod doctor;
@@ -15,6 +16,7 @@ mod init;
 mod ledger;
 mod manual;
 mod night;
+mod overnight;
 mod pause;
 mod perform;
 mod projects;
@@ -78,6 +80,9 @@ fn is_dry(command: &Command) -> bool {
         | Command::Dream {
             command: crate::cli::dream::DreamCommand::Run { dry_run, .. },
         } => *dry_run,
+        Command::Overnight {
+            command: crate::cli::overnight::OvernightCommand::Start(start),
+        } => start.dry_run,
         _ => false,
     }
 }
@@ -94,6 +99,7 @@ fn reach(command: &Command) -> Option<Reach> {
         Command::Night { .. }
         | Command::Run { .. }
         | Command::Dream { .. }
+        | Command::Overnight { .. }
         | Command::Tick { .. }
         | Command::Daemon { .. }
         | Command::Perform { .. } => Some(Reach::Run),
@@ -113,6 +119,7 @@ fn reach(command: &Command) -> Option<Reach> {
         | Command::Projects { .. }
         | Command::Completions { .. }
         | Command::Man { .. }
+        | Command::Corpus { .. }
         | Command::Guard { .. }
         | Command::Ack { .. }
         | Command::Budget {
@@ -245,6 +252,8 @@ fn dispatch(args: &Args, home: &Home) -> Result<Exit, Failure> {
         } => doctor::run(home, here, *as_scheduler, *there, *listing),
         Command::Ledger { command } => ledger::run(home, command, args.quiet),
         Command::Dream { command } => dream::run(home, here, command, manner),
+        Command::Overnight { command } => overnight::run(home, here, command, manner),
+        Command::Corpus { command } => corpus::run(home, here, command, args.quiet),
     }
 }
 

@@ -12,6 +12,7 @@ use runner_engine::placement::RelPath;
 use runner_engine::policy::Policy;
 use runner_jobs::command::CommandSpec;
 use runner_jobs::dream::DreamSpec;
+use runner_jobs::overnight::OvernightSpec;
 use runner_jobs::prompt::PromptSpec;
 use runner_jobs::{JobSpec, KindSpec};
 use runner_text::nearest::nearest;
@@ -24,9 +25,9 @@ use super::section::{Section, no_such};
 use super::sources::{Mistake, Sources, unknown, wrong};
 use super::trigger::{When, trigger};
 use super::walls::{self, Sandbox};
-use super::{Night, units};
+use super::{Night, overnight, units};
 
-pub(super) const KINDS: [&str; 3] = ["dream", "command", "prompt"];
+pub(super) const KINDS: [&str; 4] = ["dream", "command", "prompt", "overnight"];
 
 /// A configured job.
 #[derive(Clone, Debug)]
@@ -64,9 +65,9 @@ pub(super) fn job(name: &str, mut table: Table, around: &Around<'_>) -> Result<J
     let path = format!("jobs.{name}");
     let key = |key: &str| format!("{path}.{key}");
     let mut section = Section::of(&path, &mut table, sources);
-    let kind = section
-        .text("kind")?
-        .ok_or_else(|| section.wrong(&path, "it has no kind (dream, command, prompt)"))?;
+    let kind = section.text("kind")?.ok_or_else(|| {
+        section.wrong(&path, "it has no kind (dream, command, prompt, overnight)")
+    })?;
     if !KINDS.contains(&kind.as_str()) {
         let near = nearest(&kind, KINDS)
             .map_or_else(String::new, |near| format!("; did you mean {near:?}?"));
@@ -131,6 +132,12 @@ pub(super) fn job(name: &str, mut table: Table, around: &Around<'_>) -> Result<J
             &known,
             sources,
         )?),
+        "overnight" => KindSpec::Overnight(own::<OvernightSpec>(
+            (&path, "overnight"),
+            rest,
+            &known,
+            sources,
+        )?),
         _ => KindSpec::Prompt(own::<PromptSpec>((&path, "prompt"), rest, &known, sources)?),
     };
     match &kind {
@@ -148,6 +155,9 @@ pub(super) fn job(name: &str, mut table: Table, around: &Around<'_>) -> Result<J
         }
         KindSpec::Dream(dream) => {
             check_dream(dream).map_err(|(own, why)| wrong(sources, &key(own), &why))?;
+        }
+        KindSpec::Overnight(own) => {
+            overnight::check(own).map_err(|(own, why)| wrong(sources, &key(own), &why))?;
         }
         KindSpec::Report => {}
     }
@@ -219,7 +229,7 @@ pub const NEVER: [&str; 9] = [
 ];
 
 /// Whether a job may be told to place something at `to`.
-fn target(to: &str) -> Result<(), String> {
+pub(super) fn target(to: &str) -> Result<(), String> {
     RelPath::new(to).map_err(|error| error.to_string())?;
     if to.contains(['{', '}']) {
         return Err(format!("{to:?} has a placeholder that is not {{date}}"));
@@ -328,6 +338,7 @@ fn default_total(kind: &str) -> SignedDuration {
     match kind {
         "dream" => SignedDuration::from_mins(30),
         "command" => SignedDuration::from_hours(1),
+        "overnight" => SignedDuration::from_hours(8),
         _ => SignedDuration::from_mins(10),
     }
 }

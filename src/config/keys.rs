@@ -96,6 +96,7 @@ pub(super) fn own_of(kind: &str) -> impl Iterator<Item = &'static str> {
     let rows = match kind {
         "dream" => DREAM,
         "command" => COMMAND,
+        "overnight" => OVERNIGHT,
         _ => PROMPT,
     };
     rows.iter().map(|(name, ..)| *name)
@@ -424,7 +425,7 @@ const JOB: &[Row] = &[
     (
         "timeout",
         Duration,
-        "How long one run may take in all. Default: 30m for a dream, 1h for a command, 10m for a prompt.",
+        "How long one run may take in all. Default: 30m for a dream, 1h for a command, 10m for a prompt, 8h for a night over the corpus.",
     ),
     (
         "zone",
@@ -515,6 +516,65 @@ const PROMPT: &[Row] = &[
         "to",
         Text,
         "The file that gets the answer; {date} is the night's date.",
+    ),
+];
+
+const OVERNIGHT: &[Row] = &[
+    ("goal", Text, "What the night is for."),
+    (
+        "output_dir",
+        Text,
+        "Where its artifacts go, below the project; the night before is kept in `runs` beside it.",
+    ),
+    (
+        "keep_awake",
+        Flag,
+        "Whether the host is to be kept awake; the report says what came of it.",
+    ),
+    (
+        "runners",
+        Texts,
+        "Which [backends.NAME] are asked for a bounded report.",
+    ),
+    (
+        "creative_lane",
+        Flag,
+        "Whether they may propose what nobody asked for.",
+    ),
+    (
+        "queue",
+        Text,
+        "A markdown list of what comes first in the morning, below the project.",
+    ),
+    (
+        "max_iterations",
+        Whole(0, MOST),
+        "The most iterations; 0: as many as the time allows.",
+    ),
+    (
+        "plateau_epsilon",
+        Number(1),
+        "A change of fitness below this is as good as none.",
+    ),
+    (
+        "plateau_window",
+        Whole(2, 1000),
+        "So many of those in a row are a plateau.",
+    ),
+    (
+        "warn_only",
+        Flag,
+        "Whether rescues are spent where a strict night would halt.",
+    ),
+    (
+        "checkpoint_max_mb",
+        Whole(1, MOST),
+        "The most that a checkpoint of the corpus may take, in megabytes.",
+    ),
+    (
+        "morning_command",
+        Text,
+        "How to begin with a packet: {prompt}, {title}, {packet} and {id} are put in.",
     ),
 ];
 
@@ -627,6 +687,7 @@ pub(super) fn all() -> Vec<Key> {
     add("jobs.*", DREAM, &["dream"]);
     add("jobs.*", COMMAND, &["command"]);
     add("jobs.*", PROMPT, &["prompt"]);
+    add("jobs.*", OVERNIGHT, &["overnight"]);
     all
 }
 

@@ -11,6 +11,7 @@ mod followers;
 mod foreign;
 mod job;
 mod keys;
+mod overnight;
 mod overrides;
 mod place;
 mod policy;

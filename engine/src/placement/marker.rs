@@ -28,6 +28,8 @@ use crate::ids::{Fence, RunId};
 
 /// What a marker's name begins with; a number follows.
 pub const PREFIX: &str = "COMMIT-MARKER.";
+/// What the name of a commit's folder, beside its marker, begins with.
+pub const FOLDER_PREFIX: &str = "prev.";
 /// The longest marker that is read, in bytes.
 const LONGEST: u64 = 256 * 1024 * 1024;
 
@@ -196,16 +198,29 @@ pub fn list(fs: &impl MarkerFs, folder: &RelPath) -> Result<Vec<RelPath>, FsErro
 pub fn look(fs: &impl MarkerFs, path: &RelPath) -> Result<Option<Marker>, FsError> {
     let bytes = fs.read(path, LONGEST)?;
     let marker = bytes.and_then(|bytes| serde_json::from_slice::<Marker>(&bytes).ok());
-    Ok(marker.filter(|marker| marker.staging.is_some()))
+    // What lies in a tree may be anybody's: one that names a folder elsewhere is none of ours.
+    let own = |staging: &RelPath| {
+        staging.parent() == path.parent() && staging.name().starts_with(FOLDER_PREFIX)
+    };
+    Ok(marker.filter(|marker| {
+        let manifest = marker.manifest.as_ref();
+        let same = manifest.is_none_or(|it| Some(&it.staging) == marker.staging.as_ref());
+        same && marker.staging.as_ref().is_some_and(own)
+    }))
 }
 
 /// Finishes every commit that was begun in `folder`; the markers of those that are done stay until
-/// [`finish`]. Call it with the tree's lock held. Any number of calls, interrupted anywhere, come to the
+/// [`finish`]. A marker that would touch anything but what lies within `allowed` is left alone: it is not
+/// ours, whatever it says. Call it with the tree's lock held. Any number of calls, interrupted anywhere, come to the
 /// same end.
 ///
 /// # Errors
 /// Those of [`recover`].
-pub fn settle(fs: &impl MarkerFs, folder: &RelPath) -> Result<Vec<Settled>, PlaceError> {
+pub fn settle(
+    fs: &impl MarkerFs,
+    folder: &RelPath,
+    allowed: &[RelPath],
+) -> Result<Vec<Settled>, PlaceError> {
     let mut all = Vec::new();
     for path in list(fs, folder)? {
         let Some(marker) = look(fs, &path)? else {
@@ -216,6 +231,12 @@ pub fn settle(fs: &impl MarkerFs, folder: &RelPath) -> Result<Vec<Settled>, Plac
             all.push(Settled::Done(Box::new(marker)));
             continue;
         };
+        let ours = |target: &RelPath| allowed.iter().any(|it| target.is_within(it));
+        let sound = manifest.check().is_ok();
+        if !sound || !manifest.entries.iter().all(|entry| ours(&entry.target)) {
+            all.push(Settled::Foreign(path));
+            continue;
+        }
         // What is seen may not be durable yet: were it lost after the moves, they would be half of
         // something that nobody recorded.
         fs.sync_file(&path)?;

@@ -114,7 +114,7 @@ fn commit(world: &World) -> Result<(), PlaceError> {
 /// Whoever comes next, under the tree's lock.
 fn next(world: &World) -> Result<Vec<Settled>, PlaceError> {
     let fs = world.fs();
-    let settled = settle(&fs, &rel(FOLDER))?;
+    let settled = settle(&fs, &rel(FOLDER), &[rel(".agents")])?;
     finish(&fs, &rel(FOLDER))?;
     discard(&fs, &rel(PREV))?;
     Ok(settled)
@@ -263,6 +263,29 @@ fn taken_over() {
         next(&world).unwrap();
         assert_ne!(reader(&world.now()), Ok(Seen::Between));
     }
+}
+
+/// A tree comes from anywhere: its marker cannot make us write elsewhere.
+#[test]
+fn a_marker_that_names_other_files_is_left_alone() {
+    let world = World::new(start(true));
+    commit(&world).unwrap();
+    let operations = world.operations();
+    for at in 0..operations {
+        let world = World::new(start(true));
+        world.fail(Some(Failure::From(at)));
+        let _half = commit(&world);
+        world.fail(None);
+        if reader(&world.now()) != Ok(Seen::Between) {
+            continue;
+        }
+        let changes = world.changes();
+        let settled = settle(&world.fs(), &rel(FOLDER), &[rel(".agents/learnings")]).unwrap();
+        assert!(matches!(settled[..], [Settled::Foreign(_)]), "{settled:?}");
+        assert_eq!(world.changes(), changes);
+        return;
+    }
+    panic!("no commit was interrupted");
 }
 
 #[test]

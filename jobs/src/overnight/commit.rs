@@ -210,7 +210,11 @@ pub fn settle(root: &Path) -> Result<Recovered, CommitError> {
         true => None,
         false => Some(CommitLock::exclusive(root).map_err(locked)?),
     };
-    let settled = marker::settle(&fs, &overnight());
+    let allowed: Vec<RelPath> = SUBPATHS
+        .iter()
+        .map(|path| RelPath::new(&format!("{CORPUS}/{path}")).expect("a constant path"))
+        .collect();
+    let settled = marker::settle(&fs, &overnight(), &allowed);
     for one in
         settled.map_err(|error| CommitError::Unfinished(runner_engine::causes::whole(&error)))?
     {
@@ -248,6 +252,24 @@ pub fn clear(root: &Path) -> Result<(), CommitError> {
             continue;
         }
         discard(&fs, &path).map_err(before)?;
+    }
+    Ok(())
+}
+
+/// Takes the marker of one finished commit away, by its number.
+///
+/// # Errors
+/// The disk refuses.
+pub fn clear_one(root: &Path, number: u64) -> Result<(), CommitError> {
+    let fs = open(root)?;
+    let name = format!("{}{number}", marker::PREFIX);
+    let path = overnight()
+        .join(&name)
+        .expect("a word and a number are a name");
+    let done = marker::look(&fs, &path).map_err(before)?;
+    if done.is_some_and(|it| it.state == State::Done) {
+        fs.remove_file(&path).map_err(before)?;
+        fs.sync_dir(Some(&overnight())).map_err(before)?;
     }
     Ok(())
 }
