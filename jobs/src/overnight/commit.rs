@@ -78,6 +78,13 @@ pub struct Target {
     pub after: Option<Vec<u8>>,
 }
 
+impl Target {
+    /// Whether nothing is to be done.
+    pub fn is_idle(&self) -> bool {
+        self.before == self.after.as_deref().map(Digest::of)
+    }
+}
+
 /// What the live files of some changes hold now, with what they shall hold.
 ///
 /// # Errors
@@ -111,7 +118,7 @@ impl Commit<'_> {
     pub fn make(self, targets: Vec<Target>) -> Result<usize, CommitError> {
         let targets: Vec<Target> = targets
             .into_iter()
-            .filter(|target| target.before != target.after.as_deref().map(Digest::of))
+            .filter(|target| !target.is_idle())
             .collect();
         if targets.is_empty() {
             return Ok(0);

@@ -22,6 +22,8 @@ pub struct Rules {
     pub max_drop: f64,
     /// Whether rescues are spent instead of halting.
     pub warn_only: bool,
+    /// Whether the iteration has nothing to commit: a halt would keep nothing back.
+    pub idle: bool,
 }
 
 /// What is done with an iteration that was measured.
@@ -76,6 +78,8 @@ pub fn decide(
     if recent.len() == window && recent.iter().all(|delta| delta.abs() < rules.epsilon) {
         let why = format!("{window} deltas in a row under {}", rules.epsilon);
         return match rules.warn_only {
+            // The next iteration will find two zero deltas; no rescue is needed for that.
+            true if rules.idle => Verdict::On,
             true if rescues > 0 => Verdict::Rescued(format!("plateau: {why}")),
             true => Verdict::Plateau(format!("{why}{GONE}")),
             false => Verdict::Plateau(why),
@@ -108,6 +112,7 @@ mod tests {
             window: 2,
             max_drop: 0.05,
             warn_only: false,
+            idle: false,
         };
         let warn = Rules {
             warn_only: true,
@@ -140,6 +145,8 @@ mod tests {
         );
         assert!(matches!(fell(warn, 2), Verdict::Rescued(_)));
         assert!(matches!(fell(warn, 0), Verdict::Regression(why) if why.ends_with(GONE)));
+        let idle = Rules { idle: true, ..warn };
+        assert_eq!(on(idle, &[0.005, 0.0], 0), Verdict::On);
         // Three quarters of a window are none.
         let long = Rules {
             window: 4,

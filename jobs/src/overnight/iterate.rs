@@ -168,7 +168,9 @@ impl Night<'_, '_> {
         let root = self.ctx.root;
         let cap = self.spec.checkpoint_max_mb.saturating_mul(1024 * 1024);
         self.at("checkpoint");
+        let copying = boot_time();
         let staging = Staging::checkpoint(root, iteration.index, cap)?;
+        let copying = boot_time().saturating_sub(copying);
         let mut corpus = read(&staging.folder()).map_err(measuring)?;
         let original = corpus.clone();
         let before = self.measured(&corpus)?.fitness;
@@ -213,18 +215,20 @@ impl Night<'_, '_> {
             "composite": after.composite,
             "precision_at_3": measured.bench.precision_at_3, "mrr": measured.bench.mrr,
             "checkpoint_bytes": staging.copied, "checkpoint_shared_bytes": staging.shared,
+            "checkpoint_seconds": copying.as_secs_f64(),
         });
         iteration.fitness_delta = delta(&before, &after);
         iteration.fitness_after = Some(after.clone());
 
-        let next = self.judge(iteration, &before, &after, rescues)?;
+        let targets = targets(&staging, &original, &all)?;
+        let idle = targets.iter().all(Target::is_idle);
+        let next = self.judge(iteration, (&before, &after), idle, rescues)?;
         let Some(next) = next else {
             staging.discard(root)?;
             return Ok(Next::End);
         };
 
         self.at("commit");
-        let targets = targets(&staging, &original, &all)?;
         let counts = [
             ("harvested", harvested.added.len()),
             ("promoted", closed.promoted.len()),
@@ -246,8 +250,8 @@ impl Night<'_, '_> {
     fn judge(
         &mut self,
         iteration: &mut Iteration,
-        before: &Fitness,
-        after: &Fitness,
+        (before, after): (&Fitness, &Fitness),
+        idle: bool,
         rescues: &mut Rescues,
     ) -> Result<Option<Next>, Trouble> {
         let mut deltas: Vec<f64> = self
@@ -263,6 +267,7 @@ impl Night<'_, '_> {
             window: self.spec.plateau_window,
             max_drop: MAX_DROP,
             warn_only: self.spec.warn_only,
+            idle,
         };
         let verdict = decide(rules, &deltas, before, after, rescues.remaining);
         self.log(&format!(

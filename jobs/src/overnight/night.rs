@@ -25,6 +25,7 @@ use super::commit::{self, Commit, Target};
 use super::corpus::brief::brief;
 use super::corpus::defrag::{Options, defrag};
 use super::corpus::health::Measured;
+use super::corpus::index::Index;
 use super::corpus::{Corpus, FOLDER as CORPUS, NEXT_WORK, read};
 use super::facts::Facts;
 use super::iterate::{Looped, disk, failed};
@@ -209,12 +210,14 @@ impl Night<'_, '_> {
     fn packets(&mut self, corpus: &Corpus, measured: &Measured) -> Vec<Packet> {
         self.at("morning-packets");
         let pinned = self.pinned();
+        let index = Index::build(corpus.active(), self.date).ok();
         Ground {
             root: self.ctx.root,
             corpus,
             health: &measured.health,
             facts: &self.facts,
             pinned: &pinned,
+            index: index.as_ref(),
             goal: &self.spec.goal,
             date: self.date,
             output: self.out.below(),

@@ -15,6 +15,7 @@ use super::corpus::compile::compile;
 use super::corpus::defrag::{Options, defrag};
 use super::corpus::harvest::harvest;
 use super::corpus::health::measure;
+use super::corpus::index::Index;
 use super::corpus::oscillation::History;
 use super::corpus::{FOLDER as CORPUS, read};
 use super::facts::Facts;
@@ -66,12 +67,14 @@ pub fn preview(seen: &Seen<'_>) -> Result<Summary, JobError> {
         Ok(text) if !spec.queue.is_empty() => queue::parse(&spec.queue, &text),
         _ => Vec::new(),
     };
+    let index = Index::build(corpus.active(), date).ok();
     let packets = Ground {
         root,
         corpus: &corpus,
         health: &after.health,
         facts: &facts,
         pinned: &pinned,
+        index: index.as_ref(),
         goal: &spec.goal,
         date,
         output: &spec.output_dir,

@@ -108,8 +108,6 @@ impl<'a> Index<'a> {
             .filter_map(|(row, score)| {
                 let node = *self.nodes.get(usize::try_from(row - 1).ok()?)?;
                 let (relevance, freshness, utility) = SHARES;
-                let own = terms(&format!("{} {}", node.title, node.body()));
-                let covered = asked.iter().filter(|term| own.contains(term)).count();
                 let words = (score / best).clamp(0.0, 1.0);
                 Some(Hit {
                     node,
@@ -119,7 +117,7 @@ impl<'a> Index<'a> {
                             + utility * node.utility.unwrap_or(0.5).clamp(0.0, 1.0),
                     ),
                     relevance: rounded(words),
-                    covered: covered as f64 / asked.len() as f64,
+                    covered: 0.0,
                 })
             })
             .collect();
@@ -128,6 +126,11 @@ impl<'a> Index<'a> {
             b.score.total_cmp(&a.score).then_with(by_path)
         });
         hits.truncate(limit);
+        for hit in &mut hits {
+            let own = terms(&format!("{} {}", hit.node.title, hit.node.body()));
+            let covered = asked.iter().filter(|term| own.contains(term)).count();
+            hit.covered = covered as f64 / asked.len() as f64;
+        }
         Ok(hits)
     }
 }

@@ -21,6 +21,7 @@ use serde::{Deserialize, Serialize};
 
 use super::corpus::compile::slug;
 use super::corpus::health::Health;
+use super::corpus::index::Index;
 use super::corpus::links;
 use super::corpus::work::{Item, dedup_key, short_hash};
 use super::corpus::{Corpus, FOLDER as CORPUS, Kind, NEXT_WORK};
@@ -31,6 +32,9 @@ use queue::Pinned;
 pub const MOST: usize = 10;
 /// How many lines of evidence, and files, one has.
 const LINES: usize = 6;
+
+/// A node that has so much of a title's words speaks of it.
+const SPEAKS: f64 = 0.5;
 
 /// A packet.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -116,6 +120,8 @@ pub struct Ground<'a> {
     pub date: Date,
     /// The output folder, below the project.
     pub output: &'a str,
+    /// The corpus's index, where it could be made.
+    pub index: Option<&'a Index<'a>>,
     /// How to begin: `{title}`, `{packet}` and `{id}` are put in, each as one word of a shell.
     pub command: &'a str,
 }
@@ -369,6 +375,13 @@ impl Ground<'_> {
                 && hash.starts_with(named)
             {
                 evidence.push(format!("commit {short} {subject}"));
+            }
+        }
+        let title = &packet.title;
+        let near = self.index.and_then(|index| index.search(title, 3).ok());
+        for hit in near.unwrap_or_default() {
+            if hit.covered >= SPEAKS {
+                evidence.push(format!("{CORPUS}/{}", hit.node.path));
             }
         }
         let mut known = std::collections::BTreeSet::new();

@@ -42,6 +42,9 @@ pub fn sync(work: &mut Work, packets: &[Packet], at: &str) -> Synced {
             .cloned()
             .collect();
         if let Some(item) = known.iter().find(|item| item.is_free()) {
+            // A name that somebody gave it stays its name.
+            let named = item.id.is_some();
+            fields.retain(|(key, _)| *key != "id" || !named);
             synced.amended += usize::from(work.edit(item, &fields));
             continue;
         }
