@@ -28,8 +28,14 @@ fn words(number: u64) -> String {
 }
 
 fn learning(tag: &str, maturity: &str, title: &str, body: &str) -> String {
+    // What the fixed questions of the bench ask about.
+    let about = match tag {
+        "ci" => "Tests fail in CI only: the pipeline is flaky.",
+        "release" => "Tag the release with its version, and look at the changelog.",
+        _ => "A worker keeps to the scope of its task; its boundary is the plan.",
+    };
     format!(
-        "---\ndate: 2026-10-01\ntags: [{tag}]\nodd-key: [1, 2]\nmaturity: {maturity}\nutility: 0.80\n---\n\n# {title}\n\n{body}\nSee src/net.rs.\n"
+        "---\ndate: 2026-10-01\ntags: [{tag}]\nodd-key: [1, 2]\nmaturity: {maturity}\nutility: 0.80\n---\n\n# {title}\n\n{body}\n{about}\nSee src/net.rs.\n"
     )
 }
 
@@ -626,7 +632,7 @@ fn a_night_that_is_killed_at_any_act_leaves_a_whole_corpus_and_a_report() {
     let (kills, began) = (scaled(1_000), Instant::now());
     let (mut killed, mut ended, mut ready, mut reports) = (0, 0, 0, 0);
     let mut at: BTreeMap<String, u64> = BTreeMap::new();
-    let acts = 60 + 90 * iterations;
+    let acts = 30 + 45 * iterations;
     while killed < kills {
         let mut command = house.runner(&["--quiet", "overnight", "start"]);
         command

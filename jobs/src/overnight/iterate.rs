@@ -172,17 +172,22 @@ impl Night<'_, '_> {
         let staging = Staging::checkpoint(root, iteration.index, cap)?;
         let copying = boot_time().saturating_sub(copying);
         let mut corpus = read(&staging.folder()).map_err(measuring)?;
-        let original = corpus.clone();
         let before = self.measured(&corpus)?.fitness;
         iteration.fitness_before = Some(before.clone());
         let mut history = self.history();
 
         self.at("ingest");
         let mut all = Changes::new();
+        // What is changed, as it was: a second copy of the rest would be most of the memory.
+        let mut original = Corpus::default();
         let (harvested, changes) =
             harvest(&corpus, &self.facts.sources, &history, self.date).map_err(measuring)?;
         let mut apply = |corpus: &mut Corpus, changes: Changes| -> Result<(), Trouble> {
             staging.write(&changes)?;
+            let first = changes.keys().filter(|path| !all.contains_key(*path));
+            original
+                .nodes
+                .extend(first.filter_map(|path| corpus.at(path).cloned()));
             corpus.apply(&changes);
             all.extend(changes);
             Ok(())
@@ -206,6 +211,9 @@ impl Night<'_, '_> {
             "stale": defragged.stale.len(), "oscillating": defragged.oscillating,
             "compiled": compiled.len(), "left_over": defragged.left_over,
         });
+
+        original.nodes.sort_by(|a, b| a.path.cmp(&b.path));
+        drop(corpus);
 
         self.at("measure");
         let staged = read(&staging.folder()).map_err(measuring)?;

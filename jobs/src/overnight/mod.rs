@@ -49,3 +49,6 @@ pub fn plan(ctx: &crate::Context<'_>, spec: &OvernightSpec) -> Vec<String> {
         Err(error) => vec![format!("the corpus cannot be read: {error}")],
     }
 }
+
+#[cfg(test)]
+mod tests;
