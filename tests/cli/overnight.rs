@@ -569,6 +569,57 @@ fn a_clock_that_is_set_back_between_iterations_harms_nothing() {
     said(&house, &["overnight", "report", "--validate"]).ends(0);
 }
 
+#[test]
+fn each_packet_becomes_a_bead_once() {
+    let house = House::with(&format!("{JOB}sandbox = \"off\"\n"));
+    corpus(&house);
+    let bin = house.root().join("bin");
+    fs::create_dir_all(&bin).unwrap();
+    fs::create_dir_all(house.path(".beads")).unwrap();
+    let bd = bin.join("bd");
+    fs::write(
+        &bd,
+        "#!/bin/sh\n[ \"$1\" = create ] || exit 2\nn=$(($(cat .beads/n 2>/dev/null || echo 0) + 1))\necho $n > .beads/n\n[ $n -lt 4 ] || { echo no more >&2; exit 1; }\necho \"{\\\"id\\\":\\\"bd-$n\\\"}\"\n",
+    )
+    .unwrap();
+    fs::set_permissions(&bd, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap());
+    let night = || {
+        let mut command = house.runner(&["overnight", "start"]);
+        command
+            .env("RUNNER_TEST_CLOCK", house.root().join("clock"))
+            .env("PATH", &path);
+        Said::of(command.output().unwrap()).ends(0);
+        json(&house, &format!("{LATEST}/summary.json"))
+    };
+    house.write("../clock", "2026-11-22T02:30:00Z\n");
+    let summary = night();
+    let step = summary["steps"].as_array().unwrap().last().unwrap().clone();
+    assert_eq!(step["status"], "soft-fail", "{step}");
+    assert!(
+        summary["degraded"]
+            .to_string()
+            .contains("3 beads made, then: bd refused: no more")
+    );
+    assert_eq!(summary["morning_packets"][0]["bead_id"], "bd-1");
+    assert!(
+        house
+            .read(".agents/rpi/next-work.jsonl")
+            .contains("\"bead_id\":\"bd-2\"")
+    );
+    house.write(".beads/n", "-100");
+    let summary = night();
+    assert_eq!(
+        summary["morning_packets"][0]["bead_id"], "bd-1",
+        "not asked for again"
+    );
+    let made = house.read(".beads/n").trim().parse::<i64>().unwrap() + 100;
+    assert_eq!(
+        made,
+        summary["morning_packets"].as_array().unwrap().len() as i64 - 3
+    );
+}
+
 /// A corpus, whole: which of the states of an undisturbed night it is in.
 fn states(house: &House) -> (BTreeSet<BTreeMap<String, Vec<u8>>>, BTreeSet<String>, u64) {
     let mut trees = BTreeSet::from([tree(house)]);

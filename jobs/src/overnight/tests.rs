@@ -273,8 +273,8 @@ fn an_empty_corpus_has_no_figures_and_the_same_one_has_the_same() {
     };
     assert_eq!(bytes(), bytes());
     let measured = measure(&corpus, TODAY).unwrap();
-    assert_eq!(measured.health.duplicates.len(), 2);
-    assert!((measured.fitness.metrics["uniqueness"] - 0.333333).abs() < 1e-9);
+    assert_eq!(measured.health.duplicates.len(), 1);
+    assert!((measured.fitness.metrics["uniqueness"] - 0.666667).abs() < 1e-9);
 }
 
 #[test]

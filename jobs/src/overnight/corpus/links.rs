@@ -72,7 +72,8 @@ fn names(text: &str) -> impl Iterator<Item = &str> {
 /// The words of a text without what surrounds them.
 fn words(text: &str) -> impl Iterator<Item = &str> {
     text.split(|c: char| c.is_whitespace() || "()[]{}<>\"'`,;|*".contains(c))
-        .map(|word| word.trim_matches(|c: char| ".:!?".contains(c)))
+        // A dot in front is a path's.
+        .map(|word| word.trim_end_matches(|c: char| ".:!?".contains(c)))
         .filter(|word| !word.is_empty())
 }
 
@@ -117,10 +118,10 @@ mod tests {
     #[test]
     fn paths_and_commits_are_told_from_words() {
         let text = "See `src/net/retry.rs:12`, ./docs/a.md (https://example.org/a.html), /etc/passwd and/or 8f1e2d3 \
-                    in feedface, deadbee1, 1234567.";
+                    in feedface, deadbee1, 1234567, .agents/plan.md.";
         assert_eq!(
             paths(text).collect::<Vec<_>>(),
-            ["src/net/retry.rs", "docs/a.md"]
+            ["src/net/retry.rs", "docs/a.md", ".agents/plan.md"]
         );
         assert_eq!(commits(text).collect::<Vec<_>>(), ["8f1e2d3", "deadbee1"]);
     }

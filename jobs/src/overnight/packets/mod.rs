@@ -173,6 +173,13 @@ impl Ground<'_> {
             .collect();
         for (at, packet) in packets.iter_mut().enumerate() {
             packet.rank = at as u64 + 1;
+            // However it was found this time: the thing has one bead.
+            let mut known = self.corpus.work.items.iter();
+            let known = known.find(|item| item.dedup_key == packet.dedup_key);
+            packet.bead_id = packet
+                .bead_id
+                .take()
+                .or_else(|| known.and_then(|item| item.bead_id.clone()));
             let path = format!(
                 "{}/morning-packets/{:02}-{}-{}.json",
                 self.output,
