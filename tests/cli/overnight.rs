@@ -579,7 +579,7 @@ fn each_packet_becomes_a_bead_once() {
     let bd = bin.join("bd");
     fs::write(
         &bd,
-        "#!/bin/sh\n[ \"$1\" = create ] || exit 2\nn=$(($(cat .beads/n 2>/dev/null || echo 0) + 1))\necho $n > .beads/n\n[ $n -lt 4 ] || { echo no more >&2; exit 1; }\necho \"{\\\"id\\\":\\\"bd-$n\\\"}\"\n",
+        "#!/bin/sh\n[ \"$1\" = create ] || exit 2\nn=$(($(cat .beads/n 2>/dev/null || echo 0) + 1))\necho $n > .beads/n\n[ $n -lt 3 ] || { echo no more >&2; exit 1; }\necho \"{\\\"id\\\":\\\"bd-$n\\\"}\"\n",
     )
     .unwrap();
     fs::set_permissions(&bd, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
@@ -599,7 +599,7 @@ fn each_packet_becomes_a_bead_once() {
     assert!(
         summary["degraded"]
             .to_string()
-            .contains("3 beads made, then: bd refused: no more")
+            .contains("2 beads made, then: bd refused: no more")
     );
     assert_eq!(summary["morning_packets"][0]["bead_id"], "bd-1");
     assert!(
@@ -616,7 +616,7 @@ fn each_packet_becomes_a_bead_once() {
     let made = house.read(".beads/n").trim().parse::<i64>().unwrap() + 100;
     assert_eq!(
         made,
-        summary["morning_packets"].as_array().unwrap().len() as i64 - 3
+        summary["morning_packets"].as_array().unwrap().len() as i64 - 2
     );
 }
 
