@@ -15,6 +15,9 @@ const JOB: &str = "[jobs.overnight]\nkind = \"overnight\"\ntrigger = \"manual\"\
 const LATEST: &str = ".agents/overnight/latest";
 const SUBPATHS: [&str; 4] = ["learnings", "findings", "patterns", "knowledge"];
 
+/// Files and what they hold.
+type Tree = BTreeMap<String, Vec<u8>>;
+
 /// A text of many words that no other number has.
 fn words(number: u64) -> String {
     let mut dice = Dice(number);
@@ -124,7 +127,7 @@ fn json(house: &House, path: &str) -> Value {
 }
 
 /// The corpus as a reader of files sees it.
-fn tree(house: &House) -> BTreeMap<String, Vec<u8>> {
+fn tree(house: &House) -> Tree {
     let mut all = BTreeMap::new();
     for folder in SUBPATHS {
         if house.path(&format!(".agents/{folder}")).is_dir() {
@@ -135,7 +138,7 @@ fn tree(house: &House) -> BTreeMap<String, Vec<u8>> {
 }
 
 /// Everything else: source, settings, git's own; a night must leave it to the byte.
-fn surroundings(house: &House) -> BTreeMap<String, Vec<u8>> {
+fn surroundings(house: &House) -> Tree {
     let mut all: BTreeMap<_, _> = house.tree("").into_iter().collect();
     all.retain(|path, _| {
         !SUBPATHS
@@ -621,7 +624,7 @@ fn each_packet_becomes_a_bead_once() {
 }
 
 /// A corpus, whole: which of the states of an undisturbed night it is in.
-fn states(house: &House) -> (BTreeSet<BTreeMap<String, Vec<u8>>>, BTreeSet<String>, u64) {
+fn states(house: &House) -> (BTreeSet<Tree>, BTreeSet<String>, u64) {
     let mut trees = BTreeSet::from([tree(house)]);
     let mut works = BTreeSet::from([house.read(".agents/rpi/next-work.jsonl")]);
     start(house, &[]).ends(0);
