@@ -404,6 +404,21 @@ impl Home {
     }
 }
 
+/// Lets a test of the whole program kill this process at a chosen act (`RUNNER_TEST_KILL`).
+pub fn arm_for_tests() {
+    let acts = setting("RUNNER_TEST_KILL").and_then(|text| text.to_str()?.parse().ok());
+    if let Some(acts) = acts {
+        runner_engine::failpoint::arm(acts);
+    }
+}
+
+/// The home folder.
+pub fn folder_of_user() -> Result<PathBuf, Failure> {
+    setting("HOME")
+        .map(PathBuf::from)
+        .ok_or_else(|| Failure::environment("there is no home folder: HOME is not set"))
+}
+
 /// The environment that every child may have.
 pub fn child_environment() -> BTreeMap<String, String> {
     named(ALLOWED.iter().copied())

@@ -266,3 +266,60 @@ money = "unlimited"
 C
 "$runner" --quiet run ask
 python3 "$work/time.py" "an answer of $megabytes MB in 200,000 pieces against curl > /dev/null" 5 "$runner --quiet run ask" "$(command -v curl) -s http://127.0.0.1:$port/"
+
+# A corpus of many learnings, whose words follow Zipf's law and of which a tenth nearly repeats another: its
+# health, small against large, and one iteration of a night over it.
+mkdir "$work/c"
+cd "$work/c"
+git init --quiet --initial-branch=main .
+git commit --quiet --allow-empty -m Begin
+"$runner" --quiet init
+printf '[jobs.overnight]\nkind = "overnight"\ntrigger = "manual"\n' >> runner.toml
+cat > "$work/corpus.py" <<'P'
+import bisect, itertools, os, random, sys
+folder, count = sys.argv[1], int(sys.argv[2])
+draw = random.Random(9)
+os.makedirs(folder, exist_ok=True)
+weights = list(itertools.accumulate(1 / rank for rank in range(1, 20001)))
+def words(n):
+    return [f"w{bisect.bisect(weights, draw.random() * weights[-1])}x" for _ in range(n)]
+texts = []
+for n in range(count):
+    if n % 10 == 9:
+        text = list(draw.choice(texts)); text[draw.randrange(len(text))] = "changed"
+    else:
+        text = words(draw.randrange(60, 200))
+    texts.append(text)
+    with open(f"{folder}/l{n:06}.md", "w") as file:
+        file.write(f"---\ndate: 2026-10-{n % 28 + 1:02}\ntags: [t{n % 97}]\nmaturity: provisional\nutility: 0.7\n---\n# Learning {n}\n\n{' '.join(text)} src/a{n % 50}.rs\n")
+P
+cat > "$work/once.py" <<'P'
+import os, sys, time
+began = time.perf_counter()
+pid = os.posix_spawn(sys.argv[1], sys.argv[1:], os.environ, file_actions=[(os.POSIX_SPAWN_OPEN, 1, "/dev/null", os.O_WRONLY, 0)])
+_, _, usage = os.wait4(pid, 0)
+print(f"{time.perf_counter() - began:.1f} {usage.ru_maxrss / 1024:.0f}")
+P
+learnings=${3:-50000}
+python3 "$work/corpus.py" .agents/learnings $((learnings / 10))
+few=$(python3 "$work/once.py" "$runner" corpus health --json)
+python3 "$work/corpus.py" .agents/learnings "$learnings"
+many=$(python3 "$work/once.py" "$runner" corpus health --json)
+echo "health of $learnings learnings against a tenth of them: ${many% *} s against ${few% *} s, peak ${many#* } MB"
+night=$(python3 "$work/once.py" "$runner" --quiet overnight start --max-iterations 1)
+echo "one iteration over $learnings learnings: ${night% *} s, peak ${night#* } MB"
+# A checkpoint of half a gigabyte against a plain copy.
+rm -rf .agents/learnings .agents/overnight
+mkdir -p .agents/knowledge
+for n in $(seq 1 500); do head -c 1000000 /dev/urandom > ".agents/knowledge/$n.bin"; done
+sync
+began=$(date +%s%N); cp -r .agents/knowledge "$work/copied"; cp=$((($(date +%s%N) - began) / 1000000)); rm -rf "$work/copied"
+"$runner" --quiet overnight start --max-iterations 1 > /dev/null
+python3 - "$cp" .agents/overnight/latest <<'P'
+import glob, json, sys
+(name,) = glob.glob(f"{sys.argv[2]}/*/iterations/iter-1.json")
+m = json.load(open(name))["measure"]
+ours, theirs = m["checkpoint_seconds"], int(sys.argv[1]) / 1000
+print(f"checkpoint of {m['checkpoint_bytes'] / 1e6:.0f} MB against cp -r: {ours:.2f} s against {theirs:.2f} s, ratio {ours / theirs:.2f}, {m['checkpoint_shared_bytes'] / 1e6:.0f} MB by reflink")
+P
+cd "$work"

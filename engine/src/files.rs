@@ -37,6 +37,7 @@ pub fn write_atomic(path: &Path, bytes: &[u8], mode: u32) -> Result<(), WriteErr
 }
 
 fn write(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
+    crate::failpoint::reach();
     let unusable = || io::Error::new(io::ErrorKind::InvalidInput, "the path names no file");
     let name = path.file_name().ok_or_else(unusable)?.to_string_lossy();
     let folder = match path.parent() {
@@ -48,7 +49,10 @@ fn write(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
         .write_all(bytes)
         .and_then(|()| file.set_permissions(fs::Permissions::from_mode(mode & 0o7777)))
         .and_then(|()| file.sync_all())
-        .and_then(|()| fs::rename(&temp, path));
+        .and_then(|()| {
+            crate::failpoint::reach();
+            fs::rename(&temp, path)
+        });
     if let Err(error) = done {
         let _ = fs::remove_file(&temp);
         return Err(error);

@@ -8,6 +8,7 @@ pub mod alerts;
 pub mod awake;
 pub mod causes;
 pub mod digest;
+pub mod failpoint;
 pub mod files;
 pub mod git;
 pub mod host;

@@ -16,6 +16,8 @@ mod disk;
 mod editor;
 #[path = "crash_simulation/faults.rs"]
 mod faults;
+#[path = "crash_simulation/marker.rs"]
+mod marker;
 #[path = "crash_simulation/real_disk.rs"]
 mod real_disk;
 #[path = "crash_simulation/scenarios.rs"]

@@ -14,6 +14,7 @@ pub mod failmark;
 pub mod lifecycle;
 pub mod meter;
 pub mod output;
+pub mod overnight;
 pub mod perform;
 pub mod prices;
 pub mod prompt;

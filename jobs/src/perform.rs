@@ -18,7 +18,7 @@ use runner_engine::scope::{Ready, ScopeError};
 
 use crate::lifecycle::{cycle, work};
 use crate::lifecycle::{daydream, publish, rem};
-use crate::{Context, Finished, JobSpec, KindSpec, command, dream, prompt, report};
+use crate::{Context, Finished, JobSpec, KindSpec, command, dream, overnight, prompt, report};
 
 /// What a run came to, once it is settled.
 #[derive(Clone, Debug, PartialEq)]
@@ -52,6 +52,7 @@ pub fn perform(mut ctx: Context<'_>, spec: &JobSpec) -> Result<Settled, PerformE
         KindSpec::Dream(own) => dream::run(&mut ctx, own),
         KindSpec::Command(own) => command::run(&mut ctx, own),
         KindSpec::Prompt(own) => prompt::run(&mut ctx, own),
+        KindSpec::Overnight(own) => overnight::run(&mut ctx, own),
         KindSpec::Report => report::run(&mut ctx),
         KindSpec::Rem(own) => rem::run(&mut ctx, own),
         KindSpec::Daydream(own) => daydream::run(&mut ctx, own),

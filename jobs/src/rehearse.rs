@@ -15,7 +15,7 @@ use crate::charge::tokens_of;
 use crate::lifecycle::orient::orient;
 use crate::lifecycle::work;
 use crate::lifecycle::{daydream, rem};
-use crate::{Context, JobError, JobSpec, KindSpec, command, dream, prompt, report};
+use crate::{Context, JobError, JobSpec, KindSpec, command, dream, overnight, prompt, report};
 
 /// What a run would do.
 #[derive(Clone, Debug, Default)]
@@ -99,6 +99,7 @@ pub fn rehearse(mut ctx: Context<'_>, spec: &JobSpec) -> Result<Plan, JobError> 
             }
             plan.child = Some(child);
         }
+        KindSpec::Overnight(own) => plan.notes = overnight::plan(&ctx, own),
         KindSpec::Rem(own) => {
             let (request, notes) = rem::question(&ctx, own)?;
             plan.notes = notes;
@@ -189,6 +190,11 @@ fn checks(kind: &KindSpec) -> Vec<String> {
         KindSpec::Work(_) => vec![
             "each verdict of the newest entry names exactly one task".to_owned(),
             "nothing is written below rem/".to_owned(),
+        ],
+        KindSpec::Overnight(own) => vec![
+            "fitness of the staged corpus, before anything of it is committed".to_owned(),
+            "no file of the corpus has changed since it was copied".to_owned(),
+            format!("{} is written below {} alone", "the report", own.output_dir),
         ],
         KindSpec::Report => vec![format!("{}: made from the ledger", report::FOLDER)],
         KindSpec::Rem(_) => vec![

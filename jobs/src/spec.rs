@@ -15,6 +15,7 @@ use serde_json::{Map, Value};
 use crate::lifecycle::cycle::CycleSpec;
 use crate::lifecycle::work::WorkSpec;
 use crate::lifecycle::{daydream::DaydreamSpec, rem::RemSpec};
+use crate::overnight::OvernightSpec;
 use crate::{command::CommandSpec, dream::DreamSpec, prompt::PromptSpec};
 
 /// A job, resolved from the configuration.
@@ -41,6 +42,8 @@ pub enum KindSpec {
     Command(CommandSpec),
     /// One question to a model, one file as the answer.
     Prompt(PromptSpec),
+    /// A night over the corpus.
+    Overnight(OvernightSpec),
     /// The report of a night.
     Report,
     /// The sleep between the runs: one entry of the journal.
@@ -60,6 +63,7 @@ impl KindSpec {
             Self::Dream(_) => "dream",
             Self::Command(_) => "command",
             Self::Prompt(_) => "prompt",
+            Self::Overnight(_) => crate::overnight::KIND,
             Self::Report => "report",
             Self::Rem(_) => "rem",
             Self::Daydream(_) => "daydream",

@@ -18,9 +18,11 @@ use clap_complete::Shell;
 use runner_engine::outcome::Exit;
 
 pub use super::alerts::AlertsCommand;
+use super::corpus::CorpusCommand;
 pub use super::dream::DreamCommand;
 use super::journal::{HookCommand, JournalCommand};
 pub use super::lifecycle::{BoardCommand, LifecycleCommand};
+use super::overnight::OvernightCommand;
 pub use awake::AwakeFlags;
 pub use budget::BudgetCommand;
 pub use config::ConfigCommand;
@@ -444,6 +446,21 @@ pub enum Command {
         /// What to ask
         #[command(subcommand)]
         command: GuardCommand,
+    },
+    /// The night over the corpus below .agents: it learns, puts in order, measures, and says what to
+    /// begin with
+    #[command(after_help = "Example: runner overnight start --goal 'fewer flaky tests'")]
+    Overnight {
+        /// What to do
+        #[command(subcommand)]
+        command: OvernightCommand,
+    },
+    /// The corpus below .agents, step by step: health, bench, promotion, order, brief, harvest
+    #[command(after_help = "Example: runner corpus health")]
+    Corpus {
+        /// What to do
+        #[command(subcommand)]
+        command: CorpusCommand,
     },
 }
 

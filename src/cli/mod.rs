@@ -3,12 +3,14 @@
 
 pub mod alerts;
 pub mod args;
+pub mod corpus;
 pub mod dream;
 mod failure;
 pub mod journal;
 mod keys;
 pub mod lifecycle;
 pub mod log;
+pub mod overnight;
 pub mod pages;
 pub mod safe;
 pub mod screen;

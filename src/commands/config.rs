@@ -208,7 +208,7 @@ fn register(home: &Home) -> Result<(), Failure> {
 }
 
 /// Puts the new text in place of the old one, with the permissions it has.
-fn write(path: &Path, old: &str, new: &str) -> Result<(), Failure> {
+pub(super) fn write(path: &Path, old: &str, new: &str) -> Result<(), Failure> {
     let cannot =
         |why: String| Failure::cannot_write(format!("cannot write {}: {why}", path.display()));
     let there = match fs::read(path) {

@@ -6,6 +6,7 @@ mod backends;
 mod board;
 mod budget;
 mod config;
+mod corpus;
 mod daemon;
 mod demo;
 mod doctor;
@@ -20,6 +21,7 @@ mod ledger;
 mod lifecycle;
 mod manual;
 mod night;
+mod overnight;
 mod pause;
 mod perform;
 mod projects;
@@ -84,6 +86,9 @@ fn is_dry(command: &Command) -> bool {
         | Command::Dream {
             command: crate::cli::dream::DreamCommand::Run { dry_run, .. },
         } => *dry_run,
+        Command::Overnight {
+            command: crate::cli::overnight::OvernightCommand::Start(start),
+        } => start.dry_run,
         _ => false,
     }
 }
@@ -101,6 +106,7 @@ fn reach(command: &Command) -> Option<Reach> {
         | Command::Run { .. }
         | Command::Dream { .. }
         | Command::Lifecycle { .. }
+        | Command::Overnight { .. }
         | Command::Tick { .. }
         | Command::Daemon { .. }
         | Command::Perform { .. } => Some(Reach::Run),
@@ -120,6 +126,7 @@ fn reach(command: &Command) -> Option<Reach> {
         | Command::Projects { .. }
         | Command::Completions { .. }
         | Command::Man { .. }
+        | Command::Corpus { .. }
         | Command::Guard { .. }
         | Command::Journal { .. }
         | Command::Hook { .. }
@@ -280,6 +287,8 @@ fn dispatch(args: &Args, home: &Home) -> Result<Exit, Failure> {
         Command::Dream { command } => dream::run(home, here, command, manner),
         Command::Board { command } => board::run(home, here, command, args.quiet),
         Command::Lifecycle { command } => lifecycle::run(home, here, command, manner),
+        Command::Overnight { command } => overnight::run(home, here, command, manner),
+        Command::Corpus { command } => corpus::run(home, here, command, args.quiet),
     }
 }
 

@@ -16,6 +16,7 @@ use runner_jobs::lifecycle::Files;
 use runner_jobs::lifecycle::cycle::CycleSpec;
 use runner_jobs::lifecycle::rem::RemSpec;
 use runner_jobs::lifecycle::work::WorkSpec;
+use runner_jobs::overnight::OvernightSpec;
 use runner_jobs::prompt::PromptSpec;
 use runner_jobs::{JobSpec, KindSpec};
 use runner_text::nearest::nearest;
@@ -30,12 +31,13 @@ use super::section::{Section, no_such};
 use super::sources::{Mistake, Sources, unknown, wrong};
 use super::trigger::{When, trigger};
 use super::walls::{self, Sandbox};
-use super::{Night, units};
+use super::{Night, overnight, units};
 
-pub(super) const KINDS: [&str; 9] = [
+pub(super) const KINDS: [&str; 10] = [
     "dream",
     "command",
     "prompt",
+    "overnight",
     "rem",
     "daydream",
     "lifecycle",
@@ -162,6 +164,12 @@ pub(super) fn job(name: &str, mut table: Table, around: &Around<'_>) -> Result<J
             &known,
             sources,
         )?),
+        "overnight" => KindSpec::Overnight(own::<OvernightSpec>(
+            (&path, "overnight"),
+            rest,
+            &known,
+            sources,
+        )?),
         "rem" => KindSpec::Rem(own::<RemSpec>((&path, "rem"), rest, &known, sources)?),
         "daydream" => KindSpec::Daydream(own((&path, "daydream"), rest, &known, sources)?),
         "lifecycle" => KindSpec::Cycle(own::<CycleSpec>(
@@ -176,7 +184,7 @@ pub(super) fn job(name: &str, mut table: Table, around: &Around<'_>) -> Result<J
         }
         _ => KindSpec::Prompt(own::<PromptSpec>((&path, "prompt"), rest, &known, sources)?),
     };
-    let kind = in_project(kind, around.lifecycle);
+    let mut kind = in_project(kind, around.lifecycle);
     match &kind {
         KindSpec::Command(command) => {
             for artifact in &command.artifacts {
@@ -199,6 +207,9 @@ pub(super) fn job(name: &str, mut table: Table, around: &Around<'_>) -> Result<J
         KindSpec::Work(own) => {
             cycle::check_work(own).map_err(|(own, why)| wrong(sources, &key(own), &why))?;
         }
+        KindSpec::Overnight(own) => {
+            overnight::check(own).map_err(|(own, why)| wrong(sources, &key(own), &why))?;
+        }
         KindSpec::Report => {}
         KindSpec::Rem(own) => {
             let agent = own.agent.as_deref().unwrap_or_default();
@@ -219,6 +230,9 @@ pub(super) fn job(name: &str, mut table: Table, around: &Around<'_>) -> Result<J
     let keep_awake = keep_awake
         .or(around.defaults.keep_awake)
         .unwrap_or_else(|| is_nightly(&kind, &when));
+    if let KindSpec::Overnight(own) = &mut kind {
+        own.keep_awake = keep_awake;
+    }
     let spec = JobSpec {
         name: name.to_owned(),
         kind,
@@ -416,6 +430,7 @@ fn default_total(kind: &str) -> SignedDuration {
         "command" => SignedDuration::from_hours(1),
         "rem" | "daydream" => SignedDuration::from_mins(5),
         "lifecycle" | "wake" | "audit" | "plan" => SignedDuration::from_mins(12),
+        "overnight" => SignedDuration::from_hours(8),
         _ => SignedDuration::from_mins(10),
     }
 }

@@ -24,6 +24,7 @@ pub(super) fn own_of(kind: &str) -> impl Iterator<Item = &'static str> {
         "daydream" => DAYDREAM,
         "lifecycle" => CYCLE,
         "wake" | "audit" | "plan" => WORK,
+        "overnight" => OVERNIGHT,
         _ => PROMPT,
     };
     rows.iter().map(|(name, ..)| *name)
@@ -50,8 +51,8 @@ pub(super) struct Key {
 }
 
 use Shape::{
-    Age, AgeLimit, Artifacts, Duration, Flag, Id, OneOf, Size, Text, Texts, Time, Trigger, Wait,
-    Whole, Zone,
+    Age, AgeLimit, Artifacts, Duration, Flag, Id, Number, OneOf, Size, Text, Texts, Time, Trigger,
+    Wait, Whole, Zone,
 };
 
 type Row = (&'static str, Shape, &'static str);
@@ -345,7 +346,7 @@ const JOB: &[Row] = &[
     (
         "timeout",
         Duration,
-        "How long one run may take in all. Default: 30m for a dream, 1h for a command, 10m for a prompt, 5m for rem and daydream, 12m for an agent that works.",
+        "How long one run may take in all. Default: 30m for a dream, 1h for a command, 10m for a prompt, 5m for rem and daydream, 12m for an agent that works, 8h for a night over the corpus.",
     ),
     (
         "zone",
@@ -530,6 +531,60 @@ const WORK: &[Row] = &[
     ),
 ];
 
+const OVERNIGHT: &[Row] = &[
+    ("goal", Text, "What the night is for."),
+    (
+        "output_dir",
+        Text,
+        "Where its artifacts go, below the project; the night before is kept in `runs` beside it.",
+    ),
+    (
+        "runners",
+        Texts,
+        "Which [backends.NAME] are asked for a bounded report.",
+    ),
+    (
+        "creative_lane",
+        Flag,
+        "Whether they may propose what nobody asked for.",
+    ),
+    (
+        "queue",
+        Text,
+        "A markdown list of what comes first in the morning, below the project.",
+    ),
+    (
+        "max_iterations",
+        Whole(0, MOST),
+        "The most iterations; 0: as many as the time allows.",
+    ),
+    (
+        "plateau_epsilon",
+        Number(1),
+        "A change of fitness below this is as good as none.",
+    ),
+    (
+        "plateau_window",
+        Whole(2, 1000),
+        "So many of those in a row are a plateau.",
+    ),
+    (
+        "warn_only",
+        Flag,
+        "Whether rescues are spent where a strict night would halt.",
+    ),
+    (
+        "checkpoint_max_mb",
+        Whole(1, MOST),
+        "The most that a checkpoint of the corpus may take, in megabytes.",
+    ),
+    (
+        "morning_command",
+        Text,
+        "How to begin with a packet: {prompt}, {title}, {packet} and {id} are put in.",
+    ),
+];
+
 /// What the tables are.
 pub(super) const TABLES: &[(&str, &str)] = &[
     ("project", "Which project this folder is."),
@@ -659,6 +714,7 @@ pub(super) fn all() -> Vec<Key> {
     add("jobs.*", DAYDREAM, &["daydream"]);
     add("jobs.*", CYCLE, &["lifecycle"]);
     add("jobs.*", WORK, &["wake", "audit", "plan"]);
+    add("jobs.*", OVERNIGHT, &["overnight"]);
     all
 }
 

@@ -76,7 +76,14 @@ fn values(key: &Key) -> (&'static str, Vec<&'static str>) {
                 "max_ideas" => bad.extend(["0", "-1"]),
                 _ => bad.push("-1"),
             }
-            (if least > 0 { "1" } else { "0" }, bad)
+            (
+                match least {
+                    2 => "2",
+                    1.. => "1",
+                    _ => "0",
+                },
+                bad,
+            )
         }
         Shape::Number(_) => {
             let mut bad = vec!["\"3\"", "-0.5", "true", "[]", "{}", "inf", "-inf", "nan"];

@@ -14,6 +14,7 @@ mod job;
 mod keys;
 mod lifecycle;
 pub mod notify;
+mod overnight;
 mod overrides;
 mod place;
 mod policy;

@@ -119,6 +119,14 @@ pub fn of_job(root: &Path, spec: &JobSpec, config: &Config) -> (Vec<PathBuf>, Ve
         // The widest of its states.
         KindSpec::Cycle(cycle) => of_agent(root, cycle.writes.as_deref(), config),
         KindSpec::Work(work) => of_agent(root, work.writes.as_deref(), config),
+        KindSpec::Overnight(own) => {
+            use runner_jobs::overnight::{corpus, lock};
+            let corpus = root.join(corpus::FOLDER);
+            let mut write: Vec<PathBuf> =
+                corpus::SUBPATHS.iter().map(|it| corpus.join(it)).collect();
+            write.extend([root.join(lock::FOLDER), root.join(&own.output_dir)]);
+            (write, Vec::new())
+        }
         KindSpec::Report => (vec![root.join(runner_jobs::report::FOLDER)], Vec::new()),
         KindSpec::Rem(rem) => (
             vec![root.join(manifest::folder(rem.agent.as_deref()))],

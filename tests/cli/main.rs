@@ -37,6 +37,7 @@ mod locks;
 mod look;
 mod nights;
 mod on_time;
+mod overnight;
 mod policies;
 mod projects;
 mod queue;

@@ -5,6 +5,8 @@
 //! what a list, a block or a damaged line was meant to say, and never panic on one. A YAML
 //! library was rejected: it refuses whole documents over one odd line, and notes have those.
 
+pub mod edit;
+
 use std::ops::Range;
 
 /// A markdown document, seen as front matter and body. `head` and `body` together are the text.

@@ -5,6 +5,8 @@
 //! allowed length in memory, and never panic. NUL bytes, which a file system leaves where a write
 //! was lost, separate records like line ends do.
 
+pub mod keep;
+
 use std::io::{self, BufRead};
 use std::marker::PhantomData;
 

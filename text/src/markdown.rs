@@ -8,7 +8,7 @@ mod inline;
 mod lines;
 
 use crate::front_matter;
-pub(crate) use lines::{Line, lines};
+pub use lines::{Line, Lines, lines};
 
 /// The note's title: the front matter's `title`, else the first level-one heading outside code,
 /// else the file's stem made readable.

@@ -30,6 +30,15 @@ impl Ledger {
         }
     }
 
+    /// Whether a running run still holds its fence: asked at both commits of a placement that is
+    /// recorded elsewhere.
+    ///
+    /// # Errors
+    /// [`LogError::StaleFence`], [`LogError::Store`].
+    pub fn holds(&self, run: &RunId, fence: Fence) -> Result<(), LogError> {
+        self.view(|db| fenced(db, run, fence)).map_err(store)?
+    }
+
     /// Takes a dead run over: its own fence is stale from now on, and the new one is the caller's.
     /// Call it with the deciding lock held and the run's processes gone.
     pub fn take_over(&mut self, run: &RunId) -> Result<Fence> {

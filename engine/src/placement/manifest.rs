@@ -4,6 +4,8 @@
 //! how far a dead run got. It must never hold content, absolute paths or anything to be trusted
 //! without a look at the disk.
 
+use std::collections::HashSet;
+
 use serde::{Deserialize, Serialize};
 
 use super::path::RelPath;
@@ -78,6 +80,8 @@ impl Manifest {
     /// Names the first entry that changes nothing, is neither put nor removal, stages outside of
     /// the staging folder, aims into it, or collides with another entry.
     pub fn check(&self) -> Result<(), BadManifest> {
+        // What is placed so far, and the folders above it: many entries are compared with none.
+        let (mut targets, mut above) = (HashSet::new(), HashSet::new());
         for (index, entry) in self.entries.iter().enumerate() {
             let refuse = |why| {
                 Err(BadManifest {
@@ -99,11 +103,11 @@ impl Manifest {
             {
                 return refuse("is not staged under its own number");
             }
-            for other in &self.entries[..index] {
-                if entry.target.is_within(&other.target) || other.target.is_within(&entry.target) {
-                    return refuse("collides with another entry");
-                }
+            let beneath = entry.target.ancestors().any(|it| targets.contains(&it));
+            if beneath || above.contains(&entry.target) || !targets.insert(entry.target.clone()) {
+                return refuse("collides with another entry");
             }
+            above.extend(entry.target.ancestors());
         }
         Ok(())
     }

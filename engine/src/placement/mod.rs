@@ -26,6 +26,7 @@ mod apply;
 mod fs;
 mod log;
 mod manifest;
+pub mod marker;
 mod path;
 mod plant;
 mod real;
@@ -42,6 +43,8 @@ pub use plant::{Faults, Plant, Planted, Sound};
 pub(crate) use real::read_bounded;
 pub use real::{RealFs, Regular};
 pub use stage::{Draft, NEW_FILE_MODE};
+
+pub use stage::discard;
 
 use crate::ids::{Fence, RunId};
 use crate::outcome::Outcome;

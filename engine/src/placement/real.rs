@@ -19,6 +19,7 @@ use rustix::io::Errno;
 use super::fs::{Found, FsError, PlacementFs, Trouble};
 use super::path::RelPath;
 use crate::digest::Digest;
+use crate::failpoint::reach;
 use crate::scope::Looks;
 
 /// How a path may be walked.
@@ -229,6 +230,7 @@ impl RealFs {
         to: &RelPath,
         flags: RenameFlags,
     ) -> Result<(), FsError> {
+        reach();
         let (source, target) = (self.parent(act, from)?, self.parent(act, to)?);
         let done = if flags.is_empty() {
             renameat(&source, from.name(), &target, to.name())
@@ -270,6 +272,7 @@ impl PlacementFs for RealFs {
     }
 
     fn write_new(&self, path: &RelPath, bytes: &[u8], mode: u32) -> Result<(), FsError> {
+        reach();
         const ACT: &str = "write";
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
         let private = Mode::RUSR | Mode::WUSR;
@@ -301,6 +304,7 @@ impl PlacementFs for RealFs {
     }
 
     fn create_dir(&self, path: &RelPath) -> Result<(), FsError> {
+        reach();
         const ACT: &str = "make the folder";
         let parent = self.parent(ACT, path)?;
         let all = Mode::RWXU | Mode::RWXG | Mode::RWXO;
@@ -312,6 +316,7 @@ impl PlacementFs for RealFs {
     }
 
     fn sync_dir(&self, dir: Option<&RelPath>) -> Result<(), FsError> {
+        reach();
         const ACT: &str = "sync the folder";
         let handle = self.folder(ACT, dir, OFlags::RDONLY)?;
         rustix::fs::fsync(&handle).map_err(|errno| FsError {
@@ -353,15 +358,34 @@ impl PlacementFs for RealFs {
     }
 
     fn remove_file(&self, path: &RelPath) -> Result<(), FsError> {
+        reach();
         const ACT: &str = "remove";
         let parent = self.parent(ACT, path)?;
         unlinkat(&parent, path.name(), AtFlags::empty()).map_err(fail(ACT, path))
     }
 
     fn remove_dir(&self, path: &RelPath) -> Result<(), FsError> {
+        reach();
         const ACT: &str = "remove the folder";
         let parent = self.parent(ACT, path)?;
         unlinkat(&parent, path.name(), AtFlags::REMOVEDIR).map_err(fail(ACT, path))
+    }
+}
+
+impl super::marker::MarkerFs for RealFs {
+    fn read(&self, path: &RelPath, limit: u64) -> Result<Option<Vec<u8>>, FsError> {
+        let regular = match self.regular(path) {
+            Err(error) if matches!(error.trouble, Trouble::NotAFile(_)) => return Ok(None),
+            found => found?,
+        };
+        let Some(mut regular) = regular else {
+            return Ok(None);
+        };
+        read_bounded(&mut regular.file, limit).map_err(|error| FsError {
+            act: "read",
+            path: path.to_string(),
+            trouble: error.into(),
+        })
     }
 }
 

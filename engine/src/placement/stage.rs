@@ -141,6 +141,14 @@ impl<F: Faults> Draft<F> {
     }
 }
 
+/// Removes a placement's folder of which nothing was recorded.
+///
+/// # Errors
+/// The disk refused, or the folder holds what no placement puts there.
+pub fn discard(fs: &impl PlacementFs, staging: &RelPath) -> Result<(), FsError> {
+    clean(fs, staging)
+}
+
 /// Removes a staging folder with the files in it, durably; one that is gone already may be so
 /// only in the cache. Never recursive: staging holds no folders, and whatever put one there
 /// should be asked.

@@ -225,6 +225,17 @@ impl SimFs {
     }
 }
 
+impl SimFs {
+    /// What a file holds.
+    pub fn content(&self, path: &RelPath) -> Result<Option<Vec<u8>>, FsError> {
+        self.act(Kind::Look, "read", path, |disk| {
+            Ok(disk
+                .read(path.as_str())
+                .map(|content| content.bytes.clone()))
+        })
+    }
+}
+
 impl PlacementFs for SimFs {
     fn look(&self, path: &RelPath) -> Result<Found, FsError> {
         self.act(Kind::Look, "read", path, |disk| {

@@ -67,6 +67,7 @@ fn refuse(class: Class, why: impl Into<String>) -> Stop {
 
 /// Runs one requested run.
 pub fn run(home: &Home, run: &str, quiet: bool, verbose: u8) -> Result<Exit, Failure> {
+    home::arm_for_tests();
     let id: RunId = run
         .parse()
         .map_err(|error| Failure::usage(format!("{error}")))?;

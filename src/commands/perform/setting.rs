@@ -21,7 +21,7 @@ use runner_engine::tick::civil_date;
 use runner_engine::walls::Confine;
 use runner_jobs::lifecycle::manifest;
 use runner_jobs::lifecycle::newest;
-use runner_jobs::{JobSpec, KindSpec, Spending, dream};
+use runner_jobs::{JobSpec, KindSpec, Spending, dream, overnight};
 use runner_text::redact::Redactor;
 
 use super::{Stop, refuse};
@@ -371,6 +371,7 @@ impl<'a> Setting<'a> {
                 .map(|artifact| artifact.to.clone())
                 .collect(),
             KindSpec::Prompt(prompt) => vec![prompt.to.clone()],
+            KindSpec::Overnight(own) => vec![own.output_dir.clone()],
             KindSpec::Report => vec![runner_jobs::report::FOLDER.to_owned()],
             KindSpec::Rem(rem) => vec![manifest::folder(rem.agent.as_deref())],
             KindSpec::Daydream(daydream) => vec![daydream.files.daydreams.clone()],
@@ -384,6 +385,9 @@ impl<'a> Setting<'a> {
     pub fn staging(&self) -> String {
         match &self.spec.kind {
             KindSpec::Dream(dream) => format!("{}/.staging/{}", dream.dreams, self.row.id),
+            KindSpec::Overnight(_) => {
+                format!("{}/.staging/{}", overnight::lock::FOLDER, self.row.id)
+            }
             _ => format!(".runner/staging/{}", self.row.id),
         }
     }

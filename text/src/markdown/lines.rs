@@ -4,12 +4,16 @@ use std::iter::Peekable;
 
 /// One line, without its mark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Line<'a> {
+pub enum Line<'a> {
+    /// Nothing.
     Blank,
     /// Level and text; underlined headings too.
     Heading(u8, &'a str),
+    /// Prose.
     Text(&'a str),
+    /// Of a list.
     Item(&'a str),
+    /// Quoted prose.
     Quote(&'a str),
     /// Of a table, with its bars.
     Row(&'a str),
@@ -17,11 +21,12 @@ pub(crate) enum Line<'a> {
     Rule,
     /// Fenced code, the fences included.
     Code,
+    /// Of a comment.
     Comment,
 }
 
 /// The lines of a document's body.
-pub(crate) fn lines(body: &str) -> Lines<'_> {
+pub fn lines(body: &str) -> Lines<'_> {
     Lines {
         rest: body.trim_start_matches('\u{feff}').lines().peekable(),
         fence: None,
@@ -29,7 +34,8 @@ pub(crate) fn lines(body: &str) -> Lines<'_> {
     }
 }
 
-pub(crate) struct Lines<'a> {
+/// The lines, one after the other.
+pub struct Lines<'a> {
     rest: Peekable<std::str::Lines<'a>>,
     /// The mark of the open code fence and its length.
     fence: Option<(char, usize)>,

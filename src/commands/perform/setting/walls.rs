@@ -82,6 +82,13 @@ impl Setting<'_> {
         {
             walls.hide.extend(SOCKETS.map(|socket| home.join(socket)));
         }
+        if let KindSpec::Overnight(_) = &self.spec.kind {
+            // What `bd` keeps; nothing else of the project.
+            let beads = self.here.root.join(".beads");
+            if fs::symlink_metadata(&beads).is_ok_and(|data| data.is_dir()) {
+                walls.write.push(beads);
+            }
+        }
         let (root, config) = (&self.here.root, &self.here.config);
         let reach = match (&self.spec.kind, self.spec.kind.work()) {
             (KindSpec::Command(command), _) => {

@@ -1,0 +1,26 @@
+//! Death at a chosen act: the proof that what is left can be mended is made with real kills.
+//!
+//! [`reach`] stands before every act that changes the disk under a placement or an atomic write. It
+//! does nothing until a test of the whole program arms it; then the process kills itself, with
+//! nothing caught and nothing flushed, as a power cut of one process. Must never be armed but by what
+//! reads `RUNNER_TEST_KILL`.
+
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use rustix::process::{Signal, getpid, kill_process};
+
+static LEFT: AtomicI64 = AtomicI64::new(-1);
+
+/// Dies at the act after `acts` more of them.
+pub fn arm(acts: u32) {
+    LEFT.store(i64::from(acts), Ordering::SeqCst);
+}
+
+/// One act is about to be made.
+#[inline]
+pub fn reach() {
+    if LEFT.load(Ordering::Relaxed) >= 0 && LEFT.fetch_sub(1, Ordering::SeqCst) == 0 {
+        // Nothing can be done if that is refused, and it is not.
+        let _dead = kill_process(getpid(), Signal::KILL);
+    }
+}

@@ -1,0 +1,312 @@
+//! A commit of several subtrees whose record is a marker in the tree: a crash at every operation, with
+//! every damage, and in every recovery by whoever comes next.
+
+use std::collections::{HashSet, VecDeque};
+use std::io::Write as _;
+
+use runner_engine::digest::Digest;
+use runner_engine::ids::{Fence, RunId};
+use runner_engine::outcome::Outcome;
+use runner_engine::placement::marker::{
+    self, Marker, MarkerFs, MarkerLog, Settled, State, finish, settle,
+};
+use runner_engine::placement::{
+    Draft, FsError, LogError, PlaceError, PlacementFs as _, RelPath, discard, place,
+};
+use runner_engine::time::boot_time;
+
+use super::damage::{Random, damages};
+use super::disk::{Disk, Order};
+use super::scenarios::{rel, run};
+use super::world::{Failure, Log, Moment, SimFs, World};
+
+const FOLDER: &str = ".agents/overnight";
+const MARKER: &str = ".agents/overnight/COMMIT-MARKER.1";
+const PREV: &str = ".agents/overnight/prev.1";
+
+/// What is there before.
+const FILES: &[(&str, &str)] = &[
+    (".agents/overnight/run.lock", ""),
+    (".agents/learnings/a.md", "old a"),
+    (".agents/learnings/b.md", "old b"),
+    (".agents/rpi/next-work.jsonl", "{}"),
+    (".agents/other.md", "untouched"),
+];
+
+/// What the iteration makes of it: over, new, away, in a new folder.
+const CHANGES: &[(&str, Option<&str>)] = &[
+    (".agents/learnings/a.md", Some("new a")),
+    (".agents/learnings/b.md", None),
+    (".agents/patterns/p.md", Some("new p")),
+    (".agents/rpi/next-work.jsonl", Some("{\"new\":1}")),
+];
+
+impl MarkerFs for SimFs {
+    fn read(&self, path: &RelPath, _: u64) -> Result<Option<Vec<u8>>, FsError> {
+        self.content(path)
+    }
+}
+
+fn start(modern: bool) -> Moment {
+    let mut disk = Disk::new(modern);
+    for (path, text) in FILES {
+        disk.put_durably(path, text.as_bytes());
+    }
+    let log = Log {
+        manifest: None,
+        settled: false,
+        fence: Fence(1),
+    };
+    Moment { disk, log }
+}
+
+fn digest(text: &str) -> Digest {
+    Digest::of(text.as_bytes())
+}
+
+fn before(path: &str) -> Option<Digest> {
+    let found = FILES.iter().find(|(name, _)| *name == path);
+    found.map(|(_, text)| digest(text))
+}
+
+fn holds(disk: &Disk, path: &str) -> Option<Digest> {
+    disk.read(path).map(|content| content.digest)
+}
+
+/// The commit of one iteration; the fence is the world's.
+fn commit(world: &World) -> Result<(), PlaceError> {
+    let fs = world.fs();
+    let mut draft = Draft::new(rel(PREV));
+    for (path, text) in CHANGES {
+        match (text, before(path)) {
+            (Some(text), held) => {
+                draft.put(&fs, rel(path), held, text.as_bytes(), 0o644)?;
+            }
+            (None, Some(held)) => draft.remove(&fs, rel(path), held)?,
+            (None, None) => unreachable!("what is removed is there"),
+        }
+    }
+    let manifest = draft.seal(&fs, run(), Fence(1), Outcome::Succeeded)?;
+    let guard = |run: &RunId, held: Fence| {
+        let current = world.with(|now| now.log.fence);
+        match held == current {
+            true => Ok(()),
+            false => Err(LogError::StaleFence {
+                run: run.clone(),
+                held,
+                current,
+            }),
+        }
+    };
+    let draft = Marker {
+        state: State::Ready,
+        iteration_id: "R-iter-1".to_owned(),
+        started_at: "2026-11-22T02:30:00Z".to_owned(),
+        record: serde_json::json!({"index": 1}),
+        manifest: None,
+        staging: None,
+    };
+    let mut log = MarkerLog::new(&fs, rel(MARKER), draft, &guard);
+    place(&fs, &mut log, &manifest)?;
+    Ok(finish(&fs, &rel(FOLDER))?)
+}
+
+/// Whoever comes next, under the tree's lock.
+fn next(world: &World) -> Result<Vec<Settled>, PlaceError> {
+    let fs = world.fs();
+    let settled = settle(&fs, &rel(FOLDER), &[rel(".agents")])?;
+    finish(&fs, &rel(FOLDER))?;
+    discard(&fs, &rel(PREV))?;
+    Ok(settled)
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Seen {
+    Old,
+    New,
+    /// READY: no reader takes it for a whole tree.
+    Between,
+}
+
+/// What a reader that honours the marker sees; the error is a tree that it takes for whole and is not.
+fn reader(moment: &Moment) -> Result<Seen, String> {
+    let world = World::new(moment.clone());
+    let marker = marker::look(&world.fs(), &rel(MARKER)).unwrap();
+    let disk = &moment.disk;
+    if holds(disk, ".agents/other.md") != Some(digest("untouched")) {
+        return Err("a file was touched that is none of its own".to_owned());
+    }
+    let mut olds = 0;
+    let mut news = 0;
+    for (path, text) in CHANGES {
+        let held = holds(disk, path);
+        let (old, new) = (held == before(path), held == text.map(digest));
+        if !old && !new {
+            return Err(format!("{path} is torn or lost"));
+        }
+        olds += usize::from(old);
+        news += usize::from(new);
+    }
+    match marker.map(|marker| marker.state) {
+        Some(State::Ready) => Ok(Seen::Between),
+        _ if news == CHANGES.len() => Ok(Seen::New),
+        None if olds == CHANGES.len() => Ok(Seen::Old),
+        state => Err(format!(
+            "{news} of {} are new and the marker is {state:?}",
+            CHANGES.len()
+        )),
+    }
+}
+
+#[derive(Default)]
+struct Counts {
+    points: u64,
+    cases: u64,
+    doubles: u64,
+    disks: u64,
+    errors: u64,
+}
+
+fn crash_everywhere(modern: bool, scale: f64, counts: &mut Counts) {
+    let mut random = Random(7);
+    let world = World::recording(start(modern));
+    commit(&world).unwrap();
+    assert_eq!(reader(&world.now()), Ok(Seen::New));
+    let mut seen = HashSet::new();
+    let mut waiting = VecDeque::new();
+    let mut crash = |moments: Vec<Moment>,
+                     depth: u64,
+                     waiting: &mut VecDeque<(Moment, u64)>,
+                     counts: &mut Counts| {
+        for (at, moment) in moments.iter().enumerate() {
+            counts.points += 1;
+            reader(moment).unwrap_or_else(|why| panic!("killed at {at}, depth {depth}: {why}"));
+            for (damage, left) in damages(moment, Order::Journaled, &mut random, scale) {
+                counts.cases += 1;
+                counts.doubles += u64::from(depth > 0);
+                reader(&left)
+                    .unwrap_or_else(|why| panic!("{damage:?} at {at}, depth {depth}: {why}"));
+                if seen.insert(left.disk.fingerprint()) {
+                    waiting.push_back((left, depth + 1));
+                }
+            }
+        }
+    };
+    crash(world.take(), 0, &mut waiting, counts);
+    while let Some((left, depth)) = waiting.pop_front() {
+        counts.disks += 1;
+        let was = reader(&left).unwrap();
+        let world = World::recording(left);
+        let settled = next(&world).unwrap_or_else(|error| panic!("depth {depth}: {error}"));
+        assert_eq!(
+            settled
+                .iter()
+                .any(|it| matches!(it, Settled::RolledForward(_))),
+            was == Seen::Between
+        );
+        let end = world.now();
+        let wanted = if was == Seen::Old {
+            Seen::Old
+        } else {
+            Seen::New
+        };
+        assert_eq!(reader(&end), Ok(wanted), "depth {depth}");
+        assert!(end.disk.read(MARKER).is_none() && end.disk.list(PREV).is_none());
+        let changes = world.changes();
+        assert!(
+            next(&world).unwrap().is_empty() && world.changes() == changes,
+            "a second is idle"
+        );
+        crash(world.take(), depth, &mut waiting, counts);
+    }
+}
+
+/// An error at every operation, and from every operation on (a full disk): afterwards the tree is old
+/// and whole, or between, and whoever comes next makes it whole.
+fn errors_everywhere(modern: bool, counts: &mut Counts) {
+    let world = World::new(start(modern));
+    commit(&world).unwrap();
+    let operations = world.operations();
+    for at in 0..operations {
+        for failure in [Failure::Once(at), Failure::From(at)] {
+            counts.errors += 1;
+            let world = World::new(start(modern));
+            world.fail(Some(failure));
+            let done = commit(&world);
+            world.fail(None);
+            let was = reader(&world.now()).unwrap_or_else(|why| panic!("{failure:?}: {why}"));
+            if done.is_ok() {
+                assert_eq!(was, Seen::New, "{failure:?}");
+            }
+            next(&world).unwrap_or_else(|error| panic!("{failure:?}: {error}"));
+            let end = reader(&world.now()).unwrap();
+            assert_eq!(end == Seen::Old, was == Seen::Old, "{failure:?}");
+            assert_ne!(end, Seen::Between);
+        }
+    }
+}
+
+/// A run that was taken over records nothing, and settles nothing that it recorded.
+fn taken_over() {
+    let world = World::new(start(true));
+    commit(&world).unwrap();
+    for at in 0..world.operations() {
+        let world = World::new(start(true));
+        world.interrupt(at, |world| world.with(|now| now.log.fence = Fence(2)));
+        let done = commit(&world);
+        let seen = reader(&world.now()).unwrap();
+        match done {
+            Ok(()) => assert_eq!(seen, Seen::New),
+            Err(PlaceError::Log(LogError::StaleFence { .. })) => assert_ne!(seen, Seen::New),
+            Err(other) => panic!("{other}"),
+        }
+        next(&world).unwrap();
+        assert_ne!(reader(&world.now()), Ok(Seen::Between));
+    }
+}
+
+/// A tree comes from anywhere: its marker cannot make us write elsewhere.
+#[test]
+fn a_marker_that_names_other_files_is_left_alone() {
+    let world = World::new(start(true));
+    commit(&world).unwrap();
+    let operations = world.operations();
+    for at in 0..operations {
+        let world = World::new(start(true));
+        world.fail(Some(Failure::From(at)));
+        let _half = commit(&world);
+        world.fail(None);
+        if reader(&world.now()) != Ok(Seen::Between) {
+            continue;
+        }
+        let changes = world.changes();
+        let settled = settle(&world.fs(), &rel(FOLDER), &[rel(".agents/learnings")]).unwrap();
+        assert!(matches!(settled[..], [Settled::Foreign(_)]), "{settled:?}");
+        assert_eq!(world.changes(), changes);
+        return;
+    }
+    panic!("no commit was interrupted");
+}
+
+#[test]
+fn a_commit_by_marker_is_whole_for_every_reader_that_honours_it() {
+    let began = boot_time();
+    let scale: f64 = super::setting("RUNNER_TEST_SCALE", 1.0);
+    let mut counts = Counts::default();
+    for modern in [true, false] {
+        crash_everywhere(modern, scale, &mut counts);
+        errors_everywhere(modern, &mut counts);
+    }
+    taken_over();
+    let line = format!(
+        "commit by marker: {} points, {} cases, {} double crashes, {} disks, {} errors, {:.1} s",
+        counts.points,
+        counts.cases,
+        counts.doubles,
+        counts.disks,
+        counts.errors,
+        (boot_time() - began).as_secs_f64()
+    );
+    println!("{line}");
+    writeln!(std::io::stderr(), "{line}").unwrap();
+}

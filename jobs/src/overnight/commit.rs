@@ -1,0 +1,354 @@
+//! COMMIT: what was staged and measured becomes the corpus, all of it or nothing.
+//!
+//! ```text
+//! staged ──READY{manifest, iteration}──> moved one by one ──DONE──> noted ──> marker gone
+//!                      └── crash ──> settle(): whoever comes next, under run.lock ──┘
+//! ```
+//!
+//! Every iteration is a placement of its own with a marker as its record
+//! ([`runner_engine::placement::marker`]), under the one run that the ledger admitted: the run's own
+//! placement, which settles it, is only its report. A run row for each iteration was rejected: one
+//! admission, one budget and one outcome belong to a night, and a tree that is copied to another
+//! machine in mid-commit must be finished there too. The ledger's fence is asked at both commits.
+//!
+//! What this gives: whoever honours the marker sees the five paths before or after an iteration, never
+//! between, whatever dies when. What it does not: a program that reads the files without looking at the
+//! marker may see some of them new and some old while the moves are made; each single file is whole.
+
+use std::fs;
+use std::path::Path;
+
+use runner_engine::digest::Digest;
+use runner_engine::ids::{Fence, RunId};
+use runner_engine::outcome::Outcome;
+use runner_engine::placement::marker::{self, Marker, MarkerFs as _, MarkerLog, Settled, State};
+use runner_engine::placement::{
+    BadPath, Draft, Found, FsError, LogError, Manifest, NEW_FILE_MODE, PlaceError,
+    PlacementFs as _, RealFs, RelPath, discard, place,
+};
+use serde_json::Value;
+
+use super::corpus::{Changes, FOLDER as CORPUS, SUBPATHS};
+use super::lock::{CommitLock, FOLDER, LockError};
+
+/// The longest file that is compared before it is replaced, in bytes.
+const LONGEST: u64 = 64 * 1024 * 1024;
+
+/// Why a commit was not made, or not finished.
+#[derive(Debug, thiserror::Error)]
+pub enum CommitError {
+    /// Nothing of it was recorded: the corpus is as it was.
+    #[error("nothing was committed: {0}")]
+    Before(String),
+    /// It is recorded and not all in place; whoever comes next goes on.
+    #[error("the commit is recorded and could not be finished yet: {0}")]
+    Unfinished(String),
+    /// The run lost its fence.
+    #[error("the run was taken over while it committed")]
+    TakenOver,
+}
+
+/// Who commits what.
+pub struct Commit<'a> {
+    /// The project.
+    pub root: &'a Path,
+    /// Under whose name.
+    pub run: RunId,
+    /// With which fence.
+    pub fence: Fence,
+    /// Whether that fence still holds.
+    pub guard: &'a marker::Guard<'a>,
+    /// The number in the marker's name.
+    pub number: u64,
+    /// Which iteration.
+    pub iteration_id: String,
+    /// When it began.
+    pub started_at: String,
+    /// What is to be found again by who finishes it.
+    pub record: Value,
+}
+
+/// A file that is to be changed, and what it held when it was read.
+pub struct Target {
+    /// Below the corpus.
+    pub path: String,
+    /// What the step saw; `None`: nothing.
+    pub before: Option<Digest>,
+    /// What it shall hold; `None`: nothing.
+    pub after: Option<Vec<u8>>,
+}
+
+impl Target {
+    /// Whether nothing is to be done.
+    pub fn is_idle(&self) -> bool {
+        self.before == self.after.as_deref().map(Digest::of)
+    }
+}
+
+/// What the live files of some changes hold now, with what they shall hold.
+///
+/// # Errors
+/// A path is none of the corpus, or a file cannot be read.
+pub fn targets(root: &Path, changes: Changes) -> Result<Vec<Target>, CommitError> {
+    let fs = open(root)?;
+    changes
+        .into_iter()
+        .map(|(path, after)| {
+            let before = match fs.look(&rel(&path)?).map_err(before)? {
+                Found::Absent => None,
+                Found::Content(digest) => Some(digest),
+                Found::NotAFile(what) => {
+                    return Err(CommitError::Before(format!("{path} is {what}")));
+                }
+            };
+            Ok(Target {
+                path,
+                before,
+                after,
+            })
+        })
+        .collect()
+}
+
+impl Commit<'_> {
+    /// Makes the targets what they shall be; how many files were written or removed.
+    ///
+    /// # Errors
+    /// [`CommitError::Before`] leaves the corpus as it was.
+    pub fn make(self, targets: Vec<Target>) -> Result<usize, CommitError> {
+        let targets: Vec<Target> = targets
+            .into_iter()
+            .filter(|target| !target.is_idle())
+            .collect();
+        if targets.is_empty() {
+            return Ok(0);
+        }
+        let fs = open(self.root)?;
+        let folder = overnight();
+        let name = |text: String| folder.join(&text).expect("a word and a number are a name");
+        let prev = name(format!("prev.{}", self.number));
+        // What an iteration that never got as far left.
+        discard(&fs, &prev).map_err(before)?;
+        let manifest = self.manifest(&fs, &prev, targets);
+        let manifest = match manifest {
+            Ok(manifest) => manifest,
+            Err(error) => {
+                let _next_time = discard(&fs, &prev);
+                return Err(error);
+            }
+        };
+        let path = name(format!("{}{}", marker::PREFIX, self.number));
+        let draft = Marker {
+            state: State::Ready,
+            iteration_id: self.iteration_id,
+            started_at: self.started_at,
+            record: self.record,
+            manifest: None,
+            staging: None,
+        };
+        let _held = CommitLock::exclusive(self.root).map_err(locked)?;
+        let mut log = MarkerLog::new(&fs, path.clone(), draft, self.guard);
+        match place(&fs, &mut log, &manifest) {
+            Ok(placed) => Ok(placed.entries),
+            Err(PlaceError::Log(LogError::StaleFence { .. })) => Err(CommitError::TakenOver),
+            Err(error) => match marker::look(&fs, &path) {
+                Ok(None) => Err(CommitError::Before(runner_engine::causes::whole(&error))),
+                _ => Err(CommitError::Unfinished(runner_engine::causes::whole(
+                    &error,
+                ))),
+            },
+        }
+    }
+
+    fn manifest(
+        &self,
+        fs: &RealFs,
+        prev: &RelPath,
+        targets: Vec<Target>,
+    ) -> Result<Manifest, CommitError> {
+        let mut draft = Draft::new(prev.clone());
+        for target in targets {
+            let path = rel(&target.path)?;
+            match (target.after, target.before) {
+                (Some(bytes), held) => {
+                    let regular = fs.regular(&path).map_err(before)?;
+                    let mode = regular.map_or(NEW_FILE_MODE, |it| it.mode);
+                    draft.put(fs, path, held, &bytes, mode).map_err(before)?;
+                }
+                (None, Some(held)) => draft.remove(fs, path, held).map_err(before)?,
+                (None, None) => {}
+            }
+        }
+        draft
+            .seal(fs, self.run.clone(), self.fence, Outcome::Succeeded)
+            .map_err(before)
+    }
+}
+
+/// What whoever came next found of earlier commits.
+#[derive(Debug, Default)]
+pub struct Recovered {
+    /// Iterations whose commit was finished now, with what was noted of them.
+    pub rolled_forward: Vec<(String, Value)>,
+    /// Iterations that were committed and not noted.
+    pub done: Vec<(String, Value)>,
+    /// Markers of other programs, left alone.
+    pub foreign: Vec<String>,
+}
+
+impl Recovered {
+    /// Whether there was anything.
+    pub fn is_empty(&self) -> bool {
+        self.rolled_forward.is_empty() && self.done.is_empty() && self.foreign.is_empty()
+    }
+}
+
+/// Finishes every commit that was begun. Call it with `run.lock` held; the markers stay until [`clear`].
+///
+/// # Errors
+/// Somebody else's bytes stand where ours belong, or the disk refuses.
+pub fn settle(root: &Path) -> Result<Recovered, CommitError> {
+    let mut recovered = Recovered::default();
+    if !root.join(FOLDER).is_dir() {
+        return Ok(recovered);
+    }
+    let fs = open(root)?;
+    let _held = match marker::list(&fs, &overnight()).map_err(before)?.is_empty() {
+        true => None,
+        false => Some(CommitLock::exclusive(root).map_err(locked)?),
+    };
+    let allowed: Vec<RelPath> = SUBPATHS
+        .iter()
+        .map(|path| RelPath::new(&format!("{CORPUS}/{path}")).expect("a constant path"))
+        .collect();
+    let settled = marker::settle(&fs, &overnight(), &allowed);
+    for one in
+        settled.map_err(|error| CommitError::Unfinished(runner_engine::causes::whole(&error)))?
+    {
+        match one {
+            Settled::RolledForward(it) => {
+                recovered.rolled_forward.push((it.iteration_id, it.record))
+            }
+            Settled::Done(it) => recovered.done.push((it.iteration_id, it.record)),
+            Settled::Foreign(path) => recovered.foreign.push(path.to_string()),
+        }
+    }
+    Ok(recovered)
+}
+
+/// Takes the markers of finished commits away, and the folders of commits that never were.
+///
+/// # Errors
+/// The disk refuses.
+pub fn clear(root: &Path) -> Result<(), CommitError> {
+    let fs = open(root)?;
+    marker::finish(&fs, &overnight()).map_err(before)?;
+    let left = marker::list(&fs, &overnight()).map_err(before)?;
+    for name in fs.list(&overnight()).map_err(before)?.unwrap_or_default() {
+        let Some(number) = name.strip_prefix("prev.") else {
+            continue;
+        };
+        let has_marker = left
+            .iter()
+            .any(|it| it.name() == format!("{}{number}", marker::PREFIX));
+        let (Ok(path), false) = (overnight().join(&name), has_marker) else {
+            continue;
+        };
+        // A folder of another program's is not ours to empty.
+        if root.join(FOLDER).join(&name).join(CORPUS).exists() {
+            continue;
+        }
+        discard(&fs, &path).map_err(before)?;
+    }
+    Ok(())
+}
+
+/// Takes the marker of one finished commit away, by its number.
+///
+/// # Errors
+/// The disk refuses.
+pub fn clear_one(root: &Path, number: u64) -> Result<(), CommitError> {
+    let fs = open(root)?;
+    let name = format!("{}{number}", marker::PREFIX);
+    let path = overnight()
+        .join(&name)
+        .expect("a word and a number are a name");
+    let done = marker::look(&fs, &path).map_err(before)?;
+    if done.is_some_and(|it| it.state == State::Done) {
+        fs.remove_file(&path).map_err(before)?;
+        fs.sync_dir(Some(&overnight())).map_err(before)?;
+    }
+    Ok(())
+}
+
+/// Whether a commit is recorded and not finished.
+///
+/// # Errors
+/// The disk refuses.
+pub fn is_pending(root: &Path) -> Result<bool, CommitError> {
+    if !root.join(FOLDER).is_dir() {
+        return Ok(false);
+    }
+    let fs = open(root)?;
+    for path in marker::list(&fs, &overnight()).map_err(before)? {
+        let marker = marker::look(&fs, &path).map_err(before)?;
+        if marker.is_some_and(|it| it.state == State::Ready) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// Reads a file below the corpus; `None` when it is not there.
+///
+/// # Errors
+/// The disk refuses.
+pub fn live(root: &Path, path: &str) -> Result<Option<Vec<u8>>, CommitError> {
+    open(root)?.read(&rel(path)?, LONGEST).map_err(before)
+}
+
+/// Copies of what a commit takes away, kept with the run: nothing is lost.
+///
+/// # Errors
+/// The disk refuses.
+pub fn keep_removed(root: &Path, into: &Path, targets: &[Target]) -> Result<(), CommitError> {
+    for target in targets.iter().filter(|target| target.after.is_none()) {
+        let from = root.join(CORPUS).join(&target.path);
+        let to = into.join(&target.path);
+        let done =
+            fs::create_dir_all(to.parent().unwrap_or(into)).and_then(|()| fs::copy(&from, &to));
+        done.map_err(|error| CommitError::Before(format!("cannot keep {}: {error}", target.path)))?;
+    }
+    Ok(())
+}
+
+fn open(root: &Path) -> Result<RealFs, CommitError> {
+    RealFs::open(root).map_err(before)
+}
+
+fn overnight() -> RelPath {
+    RelPath::new(FOLDER).expect("a constant path")
+}
+
+/// The path of a corpus's file, if it is one that may be changed.
+fn rel(path: &str) -> Result<RelPath, CommitError> {
+    let bad = |error: BadPath| CommitError::Before(error.to_string());
+    let own = RelPath::new(path).map_err(bad)?;
+    let allowed = SUBPATHS
+        .iter()
+        .any(|it| RelPath::new(it).is_ok_and(|it| own.is_within(&it)));
+    if !allowed {
+        return Err(CommitError::Before(format!(
+            "{path} is none of the corpus's own paths"
+        )));
+    }
+    RelPath::new(&format!("{CORPUS}/{path}")).map_err(bad)
+}
+
+fn before(error: FsError) -> CommitError {
+    CommitError::Before(runner_engine::causes::whole(&error))
+}
+
+fn locked(error: LockError) -> CommitError {
+    CommitError::Before(error.to_string())
+}

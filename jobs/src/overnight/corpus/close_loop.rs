@@ -1,0 +1,152 @@
+//! Closing the loop: what was learned and has proved itself so far is promoted.
+//!
+//! ```text
+//! provisional ──gate──> candidate ──cited by others, or helped──> established
+//! ```
+//!
+//! Everything that the gate asks for can be had before promotion: metadata, a text, something it rests
+//! on or a stated use, no harm, an age. Citations, which only come to what is promoted already, are
+//! asked for at the second step alone.
+
+use std::collections::BTreeMap;
+
+use jiff::civil::Date;
+use runner_text::front_matter::edit;
+use runner_text::markdown;
+use serde::Serialize;
+
+use super::links::{Links, has_evidence};
+use super::{Changes, Corpus, Kind, Maturity, Node};
+
+/// The fewest words of a text that says something.
+const WORDS: usize = 20;
+/// The use from which a node needs no evidence besides.
+const USEFUL: f64 = 0.7;
+/// How many days a candidate stands before it is established.
+const TRIAL_DAYS: i32 = 7;
+
+/// One that was promoted.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Promotion {
+    /// Its file.
+    pub path: String,
+    /// What it was.
+    pub from: Maturity,
+    /// What it is.
+    pub to: Maturity,
+}
+
+/// One that was not, and why.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Held {
+    /// Its file.
+    pub path: String,
+    /// What its gate still asks for.
+    pub why: String,
+}
+
+/// The report.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct CloseLoop {
+    /// The form of this document.
+    pub schema_version: u32,
+    /// How old a candidate must be, in hours.
+    pub threshold_hours: u64,
+    /// How many were looked at.
+    pub considered: usize,
+    /// Who passed.
+    pub promoted: Vec<Promotion>,
+    /// How many did not, by reason.
+    pub held: BTreeMap<String, usize>,
+    /// The first of them.
+    pub held_examples: Vec<Held>,
+}
+
+/// Promotes what passes its gate.
+pub fn close_loop(corpus: &Corpus, date: Date, threshold_hours: u64) -> (CloseLoop, Changes) {
+    let links = Links::of(corpus);
+    let mut report = CloseLoop {
+        schema_version: 1,
+        threshold_hours,
+        ..CloseLoop::default()
+    };
+    let mut changes = Changes::new();
+    for (at, node) in corpus.nodes.iter().enumerate() {
+        if node.kind != Kind::Learning || !node.is_active() {
+            continue;
+        }
+        let (to, verdict) = match node.maturity {
+            Maturity::Provisional => (Maturity::Candidate, gate(node, date, threshold_hours)),
+            Maturity::Candidate => {
+                let known = links.is_cited(corpus, at) || node.helpful > node.harmful;
+                (Maturity::Established, trial(node, date, known))
+            }
+            Maturity::Unknown | Maturity::Established => continue,
+        };
+        report.considered += 1;
+        let done = verdict.and_then(|()| {
+            edit::set(&node.text, "maturity", to.word())
+                .and_then(|text| edit::set(&text, "promoted_at", &date.to_string()))
+                .ok_or("its front matter cannot be edited")
+        });
+        match done {
+            Ok(text) => {
+                report.promoted.push(Promotion {
+                    path: node.path.clone(),
+                    from: node.maturity,
+                    to,
+                });
+                changes.insert(node.path.clone(), Some(text.into_bytes()));
+            }
+            Err(why) => {
+                *report.held.entry(why.to_owned()).or_default() += 1;
+                if report.held_examples.len() < 20 {
+                    report.held_examples.push(Held {
+                        path: node.path.clone(),
+                        why: why.to_owned(),
+                    });
+                }
+            }
+        }
+    }
+    (report, changes)
+}
+
+/// The first gate.
+fn gate(node: &Node, date: Date, threshold_hours: u64) -> Result<(), &'static str> {
+    if markdown::word_count(node.body()) < WORDS {
+        return Err("its text is too short to say anything");
+    }
+    if node.harmful > node.helpful {
+        return Err("it misled more often than it helped");
+    }
+    let Some(from) = node.date else {
+        return Err("it has no date");
+    };
+    let hours = i64::from((date - from).get_days()).saturating_mul(24);
+    if hours < i64::try_from(threshold_hours).unwrap_or(i64::MAX) {
+        return Err("it is younger than the threshold");
+    }
+    if !has_evidence(node) && node.utility.is_none_or(|it| it < USEFUL) {
+        return Err("it names nothing that it rests on, and no use");
+    }
+    Ok(())
+}
+
+/// The second one.
+fn trial(node: &Node, date: Date, known: bool) -> Result<(), &'static str> {
+    if !known {
+        return Err("nothing cites it yet, and it has not helped");
+    }
+    if node.harmful > node.helpful {
+        return Err("it misled more often than it helped");
+    }
+    let since = node
+        .value("promoted_at")
+        .and_then(super::node::day)
+        .or(node.date);
+    if since.is_some_and(|since| (date - since).get_days() < TRIAL_DAYS) {
+        return Err("it was promoted less than a week ago");
+    }
+    Ok(())
+}

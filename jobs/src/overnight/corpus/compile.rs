@@ -1,0 +1,113 @@
+//! Compilation: learnings and findings of one subject become one pattern that names them.
+//!
+//! The pattern is an index with the sources' own first words: nothing in it is runner's opinion, and
+//! what runner wrote is never its source. It is written anew only when its sources changed, and a
+//! pattern that a person took over (without `generated_by: runner`) is never touched.
+
+use std::collections::BTreeMap;
+
+use jiff::civil::Date;
+use runner_text::front_matter::edit::quote;
+use runner_text::markdown;
+use serde::Serialize;
+
+use super::node::GENERATOR;
+use super::{Changes, Corpus, Kind, Maturity, Node};
+
+/// The fewest nodes that make a subject.
+const FEWEST: usize = 3;
+/// The most nodes that one pattern names.
+const MOST: usize = 24;
+/// The most patterns that are written at once.
+const AT_ONCE: usize = 8;
+
+/// One pattern.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Compiled {
+    /// Its file.
+    pub path: String,
+    /// Its subject.
+    pub subject: String,
+    /// The ids of its sources.
+    pub sources: Vec<String>,
+}
+
+/// Finds the subjects, and the patterns that are to be written for them.
+pub fn compile(corpus: &Corpus, date: Date) -> (Vec<Compiled>, Changes) {
+    let mut by_subject: BTreeMap<&str, Vec<&Node>> = BTreeMap::new();
+    for node in corpus.active() {
+        let fits = matches!(node.kind, Kind::Learning | Kind::Finding)
+            && !node.generated
+            && node.maturity >= Maturity::Candidate;
+        if fits {
+            for subject in &node.subjects {
+                by_subject.entry(subject).or_default().push(node);
+            }
+        }
+    }
+    let mut compiled = Vec::new();
+    let mut changes = Changes::new();
+    for (subject, mut nodes) in by_subject {
+        let slug = slug(subject);
+        if nodes.len() < FEWEST || slug.is_empty() || compiled.len() >= AT_ONCE {
+            continue;
+        }
+        nodes.sort_by_key(|node| node.standing());
+        nodes.truncate(MOST);
+        nodes.sort_by(|a, b| a.path.cmp(&b.path));
+        let path = format!("patterns/compiled-{slug}.md");
+        let sources: Vec<String> = nodes.iter().map(|node| node.id.clone()).collect();
+        if let Some(there) = corpus.at(&path) {
+            let key = sources.join(", ");
+            if !there.generated || there.value("sources") == Some(key.as_str()) {
+                continue;
+            }
+        }
+        changes.insert(
+            path.clone(),
+            Some(text(subject, &slug, &nodes, date).into_bytes()),
+        );
+        compiled.push(Compiled {
+            path,
+            subject: subject.to_owned(),
+            sources,
+        });
+    }
+    (compiled, changes)
+}
+
+fn text(subject: &str, slug: &str, nodes: &[&Node], date: Date) -> String {
+    let ids: Vec<&str> = nodes.iter().map(|node| node.id.as_str()).collect();
+    let list: Vec<String> = ids.iter().map(|id| quote(id)).collect();
+    let mut out = format!(
+        "---\nid: compiled-{slug}\ntype: pattern\ndate: {date}\nmaturity: provisional\nutility: 0.5\ncategory: {}\n\
+         generated_by: {GENERATOR}\nsources: \"{}\"\ncompiled_from: [{}]\n---\n\n# {subject}: what was learned\n\n",
+        quote(subject),
+        ids.join(", ").replace(['"', '\\'], ""),
+        list.join(", ")
+    );
+    for node in nodes {
+        let first = markdown::summary(node.body(), 240);
+        out.push_str(&format!(
+            "- **{}** ([[{}]]): {first}\n",
+            node.title, node.id
+        ));
+    }
+    out
+}
+
+/// A subject as part of a file's name.
+pub fn slug(text: &str) -> String {
+    let words: Vec<String> = text
+        .split(|c: char| !c.is_ascii_alphanumeric())
+        .filter(|word| !word.is_empty())
+        .map(str::to_ascii_lowercase)
+        .collect();
+    words
+        .join("-")
+        .chars()
+        .take(40)
+        .collect::<String>()
+        .trim_end_matches('-')
+        .to_owned()
+}

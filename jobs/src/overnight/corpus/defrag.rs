@@ -1,0 +1,176 @@
+//! Defragmentation: repetitions, staleness, oscillation.
+//!
+//! *Dedup*: of two nodes with the very same bytes one goes; of two that say nearly the same the worse
+//! one stays and says which supersedes it. *Prune*: what is past its time to live is set aside, not
+//! removed. *Oscillation sweep*: a file that nights add and remove in turns is left alone. A node that
+//! cannot be edited without guessing is left as it is. Must never remove what is not, byte for byte,
+//! still there under another name.
+
+use std::collections::BTreeMap;
+
+use jiff::civil::Date;
+use runner_text::front_matter::edit;
+use serde::Serialize;
+
+use super::health::repeats;
+use super::oscillation::History;
+use super::{Changes, Corpus, Node};
+
+/// What is to be done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// Set aside what is stale.
+    pub prune: bool,
+    /// Deal with repetitions.
+    pub dedup: bool,
+    /// Look at what came and went.
+    pub oscillation_sweep: bool,
+    /// At most so many files are changed at once; the next iteration goes on.
+    pub most: usize,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            prune: true,
+            dedup: true,
+            oscillation_sweep: true,
+            most: 2_000,
+        }
+    }
+}
+
+/// A repetition and what it repeats.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Repeat {
+    /// The one that is removed or superseded.
+    pub path: String,
+    /// The one that stays.
+    pub of: String,
+}
+
+/// The report.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Defrag {
+    /// The form of this document.
+    pub schema_version: u32,
+    /// Whether anything was, or is being, changed.
+    pub applied: bool,
+    /// Removed: the same bytes are there under another name.
+    pub removed: Vec<Repeat>,
+    /// Superseded: nearly the same words.
+    pub superseded: Vec<Repeat>,
+    /// Set aside: past their time to live.
+    pub stale: Vec<String>,
+    /// Left alone: they come and go.
+    pub oscillating: Vec<String>,
+    /// Left alone: they cannot be edited without guessing.
+    pub uneditable: Vec<String>,
+    /// How many more there are than are changed at once.
+    pub left_over: usize,
+}
+
+/// Finds what is to be done, and the changes that do it.
+pub fn defrag(
+    corpus: &Corpus,
+    history: &History,
+    date: Date,
+    options: Options,
+) -> (Defrag, Changes) {
+    let mut report = Defrag {
+        schema_version: 1,
+        ..Defrag::default()
+    };
+    let mut changes = Changes::new();
+    let frozen = history.oscillating();
+    if options.oscillation_sweep {
+        let there = |path: &&&str| corpus.at(path).is_some();
+        report.oscillating = frozen
+            .iter()
+            .filter(there)
+            .map(|it| (*it).to_owned())
+            .collect();
+    }
+    if options.dedup {
+        let repeated = same_bytes(corpus);
+        for (path, of) in &repeated {
+            if frozen.contains(path.as_str()) {
+                continue;
+            }
+            if changes.len() >= options.most {
+                report.left_over += 1;
+                continue;
+            }
+            report.removed.push(Repeat {
+                path: path.clone(),
+                of: of.clone(),
+            });
+            changes.insert(path.clone(), None);
+        }
+        for (path, of) in repeats(corpus) {
+            if repeated.contains_key(&path)
+                || repeated.contains_key(&of)
+                || frozen.contains(path.as_str())
+            {
+                continue;
+            }
+            let (Some(node), Some(better)) = (corpus.at(&path), corpus.at(&of)) else {
+                continue;
+            };
+            // A node that says for whom it was set aside is found again by its id.
+            let text = edit::set(&node.text, "superseded_by", &better.id);
+            if change(&mut changes, &mut report, node, text, options.most) {
+                report.superseded.push(Repeat { path, of });
+            }
+        }
+    }
+    if options.prune {
+        for node in corpus.active() {
+            let past = node.stale_after().is_some_and(|end| end < date);
+            if !past || changes.contains_key(&node.path) || frozen.contains(node.path.as_str()) {
+                continue;
+            }
+            let text = edit::set(&node.text, "status", "stale");
+            if change(&mut changes, &mut report, node, text, options.most) {
+                report.stale.push(node.path.clone());
+            }
+        }
+    }
+    (report, changes)
+}
+
+fn change(
+    changes: &mut Changes,
+    report: &mut Defrag,
+    node: &Node,
+    text: Option<String>,
+    most: usize,
+) -> bool {
+    let Some(text) = text else {
+        report.uneditable.push(node.path.clone());
+        return false;
+    };
+    if changes.len() >= most {
+        report.left_over += 1;
+        return false;
+    }
+    changes.insert(node.path.clone(), Some(text.into_bytes()));
+    true
+}
+
+/// Nodes of one kind with the very same bytes: each but the best, with that one.
+fn same_bytes(corpus: &Corpus) -> BTreeMap<String, String> {
+    let mut by_digest: BTreeMap<(super::Kind, String), Vec<&Node>> = BTreeMap::new();
+    for node in &corpus.nodes {
+        let key = (node.kind, node.digest.to_string());
+        by_digest.entry(key).or_default().push(node);
+    }
+    let mut found = BTreeMap::new();
+    for group in by_digest.values_mut().filter(|group| group.len() > 1) {
+        group.sort_by_key(|node| node.standing());
+        for node in &group[1..] {
+            found.insert(node.path.clone(), group[0].path.clone());
+        }
+    }
+    found
+}

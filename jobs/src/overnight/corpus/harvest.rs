@@ -1,0 +1,319 @@
+//! Harvest: new learnings from commits, closed work and session notes, each with where it is from.
+//!
+//! A source gives a learning only where somebody wrote one down: a line `Learned:` or `Root cause:` in
+//! a commit's message, a note on work that was closed, a list under a heading like "What we learned".
+//! What runner wrote itself is never a source, what was harvested before is known by its key, and what
+//! the corpus says already is left out. Must never phrase anything: the words are the source's.
+
+use std::collections::BTreeSet;
+
+use jiff::civil::Date;
+use runner_text::front_matter::{self, edit::quote};
+use runner_text::markdown::{Line, lines, plain, summary, word_count};
+use runner_text::near::{Sketch, similarity};
+use serde::Serialize;
+
+use super::compile::slug;
+use super::index::{Index, IndexError};
+use super::node::GENERATOR;
+use super::oscillation::History;
+use super::work::{Claim, short_hash};
+use super::{Changes, Corpus};
+
+/// The fewest words of a learning.
+const WORDS: usize = 8;
+/// What the corpus has nearly word for word is not new.
+const KNOWN: f64 = 0.7;
+/// A neighbour with so much of its words is named as related.
+const RELATED: f64 = 0.4;
+
+/// A commit, as far as it matters here.
+#[derive(Clone, Debug)]
+pub struct CommitSource {
+    /// Its hash.
+    pub hash: String,
+    /// The civil date of its commit.
+    pub date: Date,
+    /// Its first line.
+    pub subject: String,
+    /// The rest.
+    pub body: String,
+    /// What it touched.
+    pub paths: Vec<String>,
+}
+
+/// A session's notes: a markdown file.
+#[derive(Clone, Debug)]
+pub struct NoteSource {
+    /// Its file, below the project.
+    pub path: String,
+    /// Its content.
+    pub text: String,
+}
+
+/// Where from.
+#[derive(Clone, Debug, Default)]
+pub struct Sources {
+    /// The newest first.
+    pub commits: Vec<CommitSource>,
+    /// By path.
+    pub notes: Vec<NoteSource>,
+    /// What was not looked at, and why.
+    pub left_out: Vec<String>,
+}
+
+/// One that was found.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Harvested {
+    /// The new file.
+    pub path: String,
+    /// Its title.
+    pub title: String,
+    /// Where it is from.
+    pub source: String,
+}
+
+/// The report.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Harvest {
+    /// The form of this document.
+    pub schema_version: u32,
+    /// Sources looked at, by kind.
+    pub commits: usize,
+    /// Closed items with a note.
+    pub closed_items: usize,
+    /// Files of notes.
+    pub notes: usize,
+    /// What is new.
+    pub added: Vec<Harvested>,
+    /// How much was found again.
+    pub known: usize,
+    /// How much more there is than is added at once.
+    pub left_over: usize,
+    /// What was not looked at, and why.
+    pub left_out: Vec<String>,
+}
+
+struct Found {
+    key: String,
+    title: String,
+    text: String,
+    date: Date,
+    /// Front matter lines that say where it is from.
+    origin: String,
+    source: String,
+    category: &'static str,
+}
+
+/// Finds what is new, at most a tenth of the corpus at once and never fewer than three.
+///
+/// # Errors
+/// The index could not be used.
+pub fn harvest(
+    corpus: &Corpus,
+    sources: &Sources,
+    history: &History,
+    date: Date,
+) -> Result<(Harvest, Changes), IndexError> {
+    let mut report = Harvest {
+        schema_version: 1,
+        commits: sources.commits.len(),
+        notes: sources.notes.len(),
+        left_out: sources.left_out.clone(),
+        ..Harvest::default()
+    };
+    let mut found = Vec::new();
+    for commit in &sources.commits {
+        found.extend(of_commit(commit));
+    }
+    for item in &corpus.work.items {
+        let (Claim::Consumed, Some(note)) = (item.claim, &item.note) else {
+            continue;
+        };
+        report.closed_items += 1;
+        if word_count(note) < WORDS {
+            continue;
+        }
+        found.push(Found {
+            key: short_hash(&format!("work {} {note}", item.dedup_key)),
+            title: item.title.clone(),
+            text: note.clone(),
+            date: super::node::day(&item.timestamp).unwrap_or(date),
+            origin: format!(
+                "source_epic: {}\nsource_path: {}\n",
+                quote(item.source_epic.as_deref().unwrap_or("unknown")),
+                quote(&format!(".agents/{}:{}", super::NEXT_WORK, item.line))
+            ),
+            source: format!(".agents/{}:{}", super::NEXT_WORK, item.line),
+            category: "closed-work",
+        });
+    }
+    for note in &sources.notes {
+        found.extend(of_note(note, date));
+    }
+    let keys: BTreeSet<&str> = corpus
+        .nodes
+        .iter()
+        .filter_map(|node| node.value("source_key"))
+        .collect();
+    let gone = history.oscillating();
+    let most = (corpus.nodes.len() / 10).max(3);
+    let mut changes = Changes::new();
+    let mut fresh: BTreeSet<String> = BTreeSet::new();
+    let mut index = None;
+    for one in found {
+        let path = format!(
+            "learnings/{}-{}-{}.md",
+            one.date,
+            slug(&one.title),
+            &one.key[..6]
+        );
+        if keys.contains(one.key.as_str()) || !fresh.insert(one.key.clone()) {
+            report.known += 1;
+            continue;
+        }
+        if gone.contains(path.as_str()) || corpus.at(&path).is_some() {
+            report.known += 1;
+            continue;
+        }
+        // Made only when there is something to look up: most nights there is nothing.
+        let index = match &index {
+            Some(index) => index,
+            None => index.insert(Index::build(corpus.nodes.iter(), date)?),
+        };
+        let near = index.search(&format!("{} {}", one.title, one.text), 3)?;
+        let sketch = Sketch::of(&one.text);
+        let is_known = near.iter().any(|hit| {
+            hit.node.text.contains(one.text.trim())
+                || similarity(&sketch, &Sketch::of(hit.node.body())) >= KNOWN
+        });
+        if is_known {
+            report.known += 1;
+            continue;
+        }
+        if report.added.len() >= most {
+            report.left_over += 1;
+            continue;
+        }
+        let related: Vec<String> = near
+            .iter()
+            .filter(|hit| hit.covered >= RELATED)
+            .map(|hit| quote(&hit.node.id))
+            .collect();
+        let related = match related.is_empty() {
+            true => String::new(),
+            false => format!("related: [{}]\n", related.join(", ")),
+        };
+        let text = format!(
+            "---\ntype: learning\ndate: {}\ncategory: {}\nmaturity: provisional\nutility: 0.5\ngenerated_by: {GENERATOR}\n{}source_key: \"{}\"\n{related}---\n\n# {}\n\n{}\n",
+            one.date,
+            one.category,
+            one.origin,
+            one.key,
+            one.title,
+            one.text.trim()
+        );
+        report.added.push(Harvested {
+            path: path.clone(),
+            title: one.title,
+            source: one.source,
+        });
+        changes.insert(path, Some(text.into_bytes()));
+    }
+    Ok((report, changes))
+}
+
+/// The words that begin a learning in a commit's message.
+const MARKS: [&str; 6] = [
+    "learned:",
+    "lesson:",
+    "lessons:",
+    "learning:",
+    "root cause:",
+    "takeaway:",
+];
+
+fn of_commit(commit: &CommitSource) -> Option<Found> {
+    // Runner's own commits there are none; this is what a tool in its name would leave.
+    if commit.body.to_lowercase().contains("generated-by: runner") {
+        return None;
+    }
+    let mut text = String::new();
+    let mut taking = false;
+    for line in commit.body.lines() {
+        let low = line.trim_start().to_lowercase();
+        if MARKS.iter().any(|mark| low.starts_with(mark)) {
+            taking = true;
+        } else if line.trim().is_empty() {
+            taking = false;
+        }
+        if taking {
+            text.push_str(line.trim());
+            text.push('\n');
+        }
+    }
+    (word_count(&text) >= WORDS).then(|| {
+        let short = &commit.hash[..commit.hash.len().min(12)];
+        let touched: Vec<&str> = commit.paths.iter().take(5).map(String::as_str).collect();
+        let touched = match touched.is_empty() {
+            true => String::new(),
+            false => format!("\nTouched: {}\n", touched.join(", ")),
+        };
+        Found {
+            key: short_hash(&format!("commit {}", commit.hash)),
+            title: commit.subject.clone(),
+            text: format!("{text}{touched}"),
+            date: commit.date,
+            origin: format!("source_commit: {}\n", commit.hash),
+            source: format!("commit {short}"),
+            category: "commit",
+        }
+    })
+}
+
+/// The headings under which notes keep what was learned.
+const HEADINGS: [&str; 5] = ["learned", "learnings", "lessons", "takeaways", "lesson"];
+
+fn of_note(note: &NoteSource, date: Date) -> Vec<Found> {
+    let doc = front_matter::split(&note.text);
+    if doc.get("generated_by") == Some(GENERATOR) {
+        return Vec::new();
+    }
+    let when = doc.get("date").and_then(super::node::day);
+    let when = when
+        .or_else(|| super::node::day(note.path.rsplit('/').next().unwrap_or_default()))
+        .unwrap_or(date);
+    let mut found = Vec::new();
+    let mut under = None;
+    for line in lines(doc.body()) {
+        match line {
+            Line::Heading(level, text) => {
+                let low = plain(text).to_lowercase();
+                let named = low
+                    .split(|c: char| !c.is_alphanumeric())
+                    .any(|word| HEADINGS.contains(&word));
+                match (named, under) {
+                    (true, _) => under = Some(level),
+                    (false, Some(above)) if level <= above => under = None,
+                    _ => {}
+                }
+            }
+            Line::Item(text) if under.is_some() => {
+                let text = plain(text);
+                if word_count(&text) >= WORDS {
+                    found.push(Found {
+                        key: short_hash(&format!("note {} {text}", note.path)),
+                        title: summary(&text, 80),
+                        date: when,
+                        origin: format!("source_path: {}\n", quote(&note.path)),
+                        source: note.path.clone(),
+                        category: "session",
+                        text,
+                    });
+                }
+            }
+            _ => {}
+        }
+    }
+    found
+}

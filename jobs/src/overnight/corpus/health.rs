@@ -1,0 +1,322 @@
+//! Fitness: named metrics from 0 to 1, each the better the higher, with a floor; and their composite.
+//!
+//! Definitions are data here and prose in `docs/guide/corpus.md`; a test holds the two together. A
+//! metric that has nothing to measure is absent and counts for nothing. Must never look at a clock or
+//! at anything outside of the corpus that it is given.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use jiff::civil::Date;
+use runner_text::near::{Doc, neighbours};
+use serde::{Deserialize, Serialize};
+
+use super::bench::{Bench, bench};
+use super::index::IndexError;
+use super::links::{Links, has_evidence};
+use super::{Corpus, Kind, Maturity, Trouble, rounded};
+
+/// From this similarity on two nodes of one kind say the same.
+pub const SAME: f64 = 0.8;
+/// How much a metric may fall in one iteration before that is a regression.
+pub const MAX_DROP: f64 = 0.05;
+/// How many paths a list in the report names.
+const NAMED: usize = 50;
+
+/// One metric: name, weight in the composite, floor, definition.
+pub const METRICS: [(&str, f64, f64, &str); 9] = [
+    (
+        "maturity",
+        0.15,
+        0.5,
+        "mean weight of active nodes: established 1, candidate 0.8, provisional 0.6, unstated 0",
+    ),
+    (
+        "citation_coverage",
+        0.10,
+        0.1,
+        "share of active nodes that cite another node, or are cited by one or by the work to do",
+    ),
+    (
+        "evidence_coverage",
+        0.15,
+        0.5,
+        "share of active nodes that name a source, a path or a commit",
+    ),
+    (
+        "uniqueness",
+        0.15,
+        0.9,
+        "share of active nodes that no better active node of their kind repeats (similarity 0.8)",
+    ),
+    (
+        "freshness",
+        0.10,
+        0.5,
+        "share of active nodes that are not past their time to live",
+    ),
+    (
+        "connectedness",
+        0.05,
+        0.5,
+        "share of active nodes that are no orphans: cited, citing, with evidence or with a subject",
+    ),
+    (
+        "precision_at_3",
+        0.10,
+        0.5,
+        "mean share of right answers among the first three of the retrieval bench",
+    ),
+    (
+        "mrr",
+        0.10,
+        0.5,
+        "mean of one over the rank of the first right answer of the retrieval bench",
+    ),
+    (
+        "metadata",
+        0.10,
+        0.6,
+        "mean share of title, date, maturity, utility or confidence, subject or type, and source that are there",
+    ),
+];
+
+/// The values of the metrics by name, and what they come to.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Fitness {
+    /// The weighted mean of those that are there; 0 for an empty corpus.
+    pub composite: f64,
+    /// By name.
+    pub metrics: BTreeMap<String, f64>,
+}
+
+/// One metric in the report.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Metric {
+    /// Its name.
+    pub name: &'static str,
+    /// Its value; `None` where there is nothing to measure.
+    pub value: Option<f64>,
+    /// Its share in the composite.
+    pub weight: f64,
+    /// Below this it is said.
+    pub floor: f64,
+    /// How much it may fall in one iteration.
+    pub max_drop: f64,
+    /// Whether it is below its floor.
+    pub below_floor: bool,
+    /// What it is.
+    pub definition: &'static str,
+}
+
+/// The report.
+#[derive(Clone, Debug, Serialize)]
+pub struct Health {
+    /// The form of this document.
+    pub schema_version: u32,
+    /// The date of staleness.
+    pub date: String,
+    /// Nodes by kind, active ones only.
+    pub nodes: BTreeMap<&'static str, usize>,
+    /// Nodes that are superseded or set aside.
+    pub inactive: usize,
+    /// Items of work that nobody has.
+    pub open_items: usize,
+    /// The composite.
+    pub composite: f64,
+    /// Each metric.
+    pub metrics: Vec<Metric>,
+    /// How many nodes are how mature.
+    pub maturity_mix: BTreeMap<&'static str, usize>,
+    /// Nodes that a better one repeats, with that one.
+    pub duplicates: Vec<(String, String)>,
+    /// Nodes past their time to live.
+    pub stale: Vec<String>,
+    /// Nodes that nothing connects.
+    pub orphans: Vec<String>,
+    /// What could not be read.
+    pub troubles: Vec<Trouble>,
+}
+
+/// Health and bench of one corpus.
+#[derive(Clone, Debug)]
+pub struct Measured {
+    /// The health report.
+    pub health: Health,
+    /// The bench.
+    pub bench: Bench,
+    /// The figures alone.
+    pub fitness: Fitness,
+}
+
+/// Measures a corpus on a date.
+///
+/// # Errors
+/// The index of the bench could not be used.
+pub fn measure(corpus: &Corpus, date: Date) -> Result<Measured, IndexError> {
+    let bench = bench(corpus, date, None)?;
+    let links = Links::of(corpus);
+    let active: Vec<(usize, &super::Node)> = corpus
+        .nodes
+        .iter()
+        .enumerate()
+        .filter(|(_, node)| node.is_active())
+        .collect();
+    let repeated = repeats(corpus);
+    let mut mix: BTreeMap<&'static str, usize> = BTreeMap::new();
+    let mut kinds: BTreeMap<&'static str, usize> = BTreeMap::new();
+    let (mut cited, mut evident, mut connected) = (0, 0, 0);
+    let (mut stale, mut orphans) = (Vec::new(), Vec::new());
+    for (at, node) in &active {
+        *mix.entry(node.maturity.word()).or_default() += 1;
+        let kind = match node.kind {
+            Kind::Learning => "learnings",
+            Kind::Finding => "findings",
+            Kind::Pattern => "patterns",
+            Kind::Knowledge => "knowledge",
+        };
+        *kinds.entry(kind).or_default() += 1;
+        let linked =
+            links.in_work[*at] || !links.cites[*at].is_empty() || !links.cited_by[*at].is_empty();
+        let rests = has_evidence(node);
+        cited += usize::from(linked);
+        evident += usize::from(rests);
+        if linked || rests || !node.subjects.is_empty() {
+            connected += 1;
+        } else {
+            orphans.push(node.path.clone());
+        }
+        if node.stale_after().is_some_and(|end| end < date) {
+            stale.push(node.path.clone());
+        }
+    }
+    let share = |part: usize| (!active.is_empty()).then(|| part as f64 / active.len() as f64);
+    let mean = |sum: f64| (!active.is_empty()).then(|| sum / active.len() as f64);
+    let maturity: f64 = active.iter().map(|(_, node)| node.maturity.weight()).sum();
+    let complete: f64 = active.iter().map(|(_, node)| node.completeness()).sum();
+    let value = |name: &str| match name {
+        "maturity" => mean(maturity),
+        "citation_coverage" => share(cited),
+        "evidence_coverage" => share(evident),
+        "uniqueness" => share(active.len() - repeated.len()),
+        "freshness" => share(active.len() - stale.len()),
+        "connectedness" => share(connected),
+        "precision_at_3" => bench.precision_at_3,
+        "mrr" => bench.mrr,
+        _ => mean(complete),
+    };
+    let metrics: Vec<Metric> = METRICS
+        .iter()
+        .map(|(name, weight, floor, definition)| {
+            let value = value(name).map(rounded);
+            Metric {
+                name,
+                value,
+                weight: *weight,
+                floor: *floor,
+                max_drop: MAX_DROP,
+                below_floor: value.is_some_and(|value| value < *floor),
+                definition,
+            }
+        })
+        .collect();
+    let there = || metrics.iter().filter_map(|it| Some((it, it.value?)));
+    let weights: f64 = there().map(|(it, _)| it.weight).sum();
+    let sum: f64 = there().map(|(it, value)| it.weight * value).sum();
+    let composite = if weights > 0.0 {
+        rounded(sum / weights)
+    } else {
+        0.0
+    };
+    let fitness = Fitness {
+        composite,
+        metrics: there()
+            .map(|(it, value)| (it.name.to_owned(), value))
+            .collect(),
+    };
+    let inactive = corpus.nodes.len() - active.len();
+    stale.truncate(NAMED);
+    orphans.truncate(NAMED);
+    let mut duplicates: Vec<(String, String)> = repeated.into_iter().collect();
+    duplicates.truncate(NAMED);
+    let health = Health {
+        schema_version: 1,
+        date: date.to_string(),
+        nodes: kinds,
+        inactive,
+        open_items: corpus
+            .work
+            .items
+            .iter()
+            .filter(|item| item.is_free())
+            .count(),
+        composite,
+        metrics,
+        maturity_mix: mix,
+        duplicates,
+        stale,
+        orphans,
+        troubles: corpus.troubles.iter().take(NAMED).cloned().collect(),
+    };
+    Ok(Measured {
+        health,
+        bench,
+        fitness,
+    })
+}
+
+/// Every active node that a better one of its kind repeats, with that one. Linear but for crowds, whose
+/// size is bounded.
+pub fn repeats(corpus: &Corpus) -> BTreeMap<String, String> {
+    let mut repeated = BTreeMap::new();
+    for kind in [
+        Kind::Learning,
+        Kind::Finding,
+        Kind::Pattern,
+        Kind::Knowledge,
+    ] {
+        let docs: Vec<Doc<'_>> = corpus
+            .active()
+            .filter(|node| node.kind == kind)
+            .map(|node| Doc {
+                key: &node.path,
+                text: &node.text,
+            })
+            .collect();
+        for pair in neighbours(&docs, SAME) {
+            let (Some(a), Some(b)) = (corpus.at(pair.a), corpus.at(pair.b)) else {
+                continue;
+            };
+            let (better, worse) = if a.standing() <= b.standing() {
+                (a, b)
+            } else {
+                (b, a)
+            };
+            // One that is repeated already stands for nobody.
+            if repeated.contains_key(&better.path) || repeated.contains_key(&worse.path) {
+                continue;
+            }
+            repeated.insert(worse.path.clone(), better.path.clone());
+        }
+    }
+    repeated
+}
+
+/// The metrics that fell by more than they may, with how much, by name.
+pub fn regressions(before: &Fitness, after: &Fitness, max_drop: f64) -> Vec<(String, f64)> {
+    let fell = |(name, was): (&String, &f64)| {
+        let now = after.metrics.get(name)?;
+        let drop = rounded(was - now);
+        (drop > max_drop).then(|| (name.clone(), drop))
+    };
+    before.metrics.iter().filter_map(fell).collect()
+}
+
+/// The names of all metrics.
+pub fn names() -> BTreeSet<&'static str> {
+    METRICS.iter().map(|(name, ..)| *name).collect()
+}
+
+/// The word for a maturity that a report uses; kept here so that the mix and the metric agree.
+pub fn weight_of(maturity: Maturity) -> f64 {
+    maturity.weight()
+}

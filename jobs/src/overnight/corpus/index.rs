@@ -1,0 +1,145 @@
+//! The corpus as a full-text index: which nodes speak of a question.
+//!
+//! SQLite's FTS5 in memory, fed with the same terms as the index of a history, ranked by a composite
+//! of relevance, freshness and utility. Stable: equal scores by path. Must never be kept on disk.
+
+use jiff::civil::Date;
+use runner_text::front_matter;
+use runner_text::terms::terms;
+use rusqlite::{Connection, params};
+
+use super::{Node, rounded};
+
+/// How much a match counts in a title, in the text and in the subjects.
+const WEIGHTS: (f64, f64, f64) = (4.0, 1.0, 2.0);
+/// The longest question, in terms.
+const QUERY: usize = 48;
+/// How many by relevance are ranked by the composite.
+const POOL: usize = 64;
+/// Relevance, freshness, utility: their shares of the composite.
+pub const SHARES: (f64, f64, f64) = (0.6, 0.2, 0.2);
+/// After so many days a node is half as fresh.
+pub const HALF_LIFE_DAYS: f64 = 90.0;
+
+/// The index could not be made or asked.
+#[derive(Debug, thiserror::Error)]
+#[error("the index of the corpus could not be used")]
+pub struct IndexError(#[from] rusqlite::Error);
+
+/// A searchable corpus.
+pub struct Index<'a> {
+    db: Connection,
+    nodes: Vec<&'a Node>,
+    date: Date,
+}
+
+/// A node that speaks of what was asked.
+#[derive(Clone, Copy, Debug)]
+pub struct Hit<'a> {
+    /// The node.
+    pub node: &'a Node,
+    /// The composite, from 0 to 1.
+    pub score: f64,
+    /// Its part by the words alone, from 0 to 1.
+    pub relevance: f64,
+    /// Which share of the question's terms it has.
+    pub covered: f64,
+}
+
+impl<'a> Index<'a> {
+    /// Indexes nodes, as seen on a date.
+    ///
+    /// # Errors
+    /// [`IndexError`].
+    pub fn build(nodes: impl Iterator<Item = &'a Node>, date: Date) -> Result<Self, IndexError> {
+        let nodes: Vec<&Node> = nodes.collect();
+        let mut db = Connection::open_in_memory()?;
+        db.execute_batch(
+            "CREATE VIRTUAL TABLE nodes USING fts5(title, body, subjects, content='',
+             tokenize='unicode61 remove_diacritics 0')",
+        )?;
+        let tx = db.transaction()?;
+        {
+            let mut insert = tx.prepare(
+                "INSERT INTO nodes(rowid, title, body, subjects) VALUES (?1, ?2, ?3, ?4)",
+            )?;
+            for (at, node) in nodes.iter().enumerate() {
+                let subjects: Vec<String> = node.subjects.iter().flat_map(|it| terms(it)).collect();
+                insert.execute(params![
+                    at as i64 + 1,
+                    terms(&node.title).join(" "),
+                    terms(front_matter::split(&node.text).body()).join(" "),
+                    subjects.join(" ")
+                ])?;
+            }
+        }
+        tx.commit()?;
+        Ok(Self { db, nodes, date })
+    }
+
+    /// The nodes that answer best, best first.
+    ///
+    /// # Errors
+    /// [`IndexError`].
+    pub fn search(&self, question: &str, limit: usize) -> Result<Vec<Hit<'a>>, IndexError> {
+        let mut asked = terms(question);
+        asked.sort_unstable();
+        asked.dedup();
+        asked.truncate(QUERY);
+        if asked.is_empty() {
+            return Ok(Vec::new());
+        }
+        // Terms are letters and digits; the quotes keep OR, NEAR and NOT plain words.
+        let query: Vec<String> = asked.iter().map(|term| format!("\"{term}\"")).collect();
+        let (title, body, subjects) = WEIGHTS;
+        let mut ask = self.db.prepare_cached(
+            "SELECT rowid, bm25(nodes, ?2, ?3, ?4) AS badness FROM nodes WHERE nodes MATCH ?1
+             ORDER BY badness, rowid LIMIT ?5",
+        )?;
+        let found = ask
+            .query_map(
+                params![query.join(" OR "), title, body, subjects, POOL as i64],
+                |row| Ok((row.get::<_, i64>(0)?, -row.get::<_, f64>(1)?)),
+            )?
+            .collect::<Result<Vec<_>, _>>()?;
+        let best = found.iter().map(|(_, score)| *score).fold(1e-9, f64::max);
+        let mut hits: Vec<Hit<'a>> = found
+            .into_iter()
+            .filter_map(|(row, score)| {
+                let node = *self.nodes.get(usize::try_from(row - 1).ok()?)?;
+                let (relevance, freshness, utility) = SHARES;
+                let words = (score / best).clamp(0.0, 1.0);
+                Some(Hit {
+                    node,
+                    score: rounded(
+                        relevance * words
+                            + freshness * freshness_of(node, self.date)
+                            + utility * node.utility.unwrap_or(0.5).clamp(0.0, 1.0),
+                    ),
+                    relevance: rounded(words),
+                    covered: 0.0,
+                })
+            })
+            .collect();
+        hits.sort_by(|a, b| {
+            let by_path = || a.node.path.cmp(&b.node.path);
+            b.score.total_cmp(&a.score).then_with(by_path)
+        });
+        hits.truncate(limit);
+        for hit in &mut hits {
+            let own = terms(&format!("{} {}", hit.node.title, hit.node.body()));
+            let covered = asked.iter().filter(|term| own.contains(term)).count();
+            hit.covered = covered as f64 / asked.len() as f64;
+        }
+        Ok(hits)
+    }
+}
+
+/// 1 for a node of this day, half of that after [`HALF_LIFE_DAYS`]; 0.5 for one without a date.
+pub fn freshness_of(node: &Node, date: Date) -> f64 {
+    let Some(from) = node.date.max(node.last_cited) else {
+        return 0.5;
+    };
+    let days = f64::from((date - from).get_days().max(0));
+    0.5_f64.powf(days / HALF_LIFE_DAYS)
+}

@@ -1,0 +1,128 @@
+//! Who cites whom, and what counts as evidence in a node's words.
+
+use std::collections::{BTreeSet, HashMap};
+
+use super::node::stem_of;
+use super::{Corpus, Node};
+
+/// The citations within a corpus.
+#[derive(Clone, Debug, Default)]
+pub struct Links {
+    /// By place in the corpus: who cites it.
+    pub cited_by: Vec<BTreeSet<usize>>,
+    /// By place in the corpus: whom it cites.
+    pub cites: Vec<BTreeSet<usize>>,
+    /// By place: whether the work to do names it.
+    pub in_work: Vec<bool>,
+}
+
+impl Links {
+    /// Finds them: ids, file names and wiki links, anywhere in a node or in the work to do. Linear in
+    /// the words.
+    pub fn of(corpus: &Corpus) -> Self {
+        let mut named: HashMap<&str, usize> = HashMap::new();
+        for (at, node) in corpus.nodes.iter().enumerate() {
+            named.entry(stem_of(&node.path)).or_insert(at);
+            named.entry(&node.id).or_insert(at);
+        }
+        // A word like "readme" is no citation.
+        named.retain(|name, _| name.len() >= 6 && name.contains(['-', '_', '.']));
+        let count = corpus.nodes.len();
+        let mut links = Self {
+            cited_by: vec![BTreeSet::new(); count],
+            cites: vec![BTreeSet::new(); count],
+            in_work: vec![false; count],
+        };
+        for (at, node) in corpus.nodes.iter().enumerate() {
+            for name in names(&node.text) {
+                if let Some(other) = named.get(name).filter(|other| **other != at) {
+                    links.cites[at].insert(*other);
+                    links.cited_by[*other].insert(at);
+                }
+            }
+        }
+        for item in &corpus.work.items {
+            for text in [&item.description, &item.evidence, &item.source] {
+                for name in names(text) {
+                    if let Some(at) = named.get(name) {
+                        links.in_work[*at] = true;
+                    }
+                }
+            }
+        }
+        links
+    }
+
+    /// Whether anything cites it that runner did not write itself.
+    pub fn is_cited(&self, corpus: &Corpus, at: usize) -> bool {
+        let by_others = self.cited_by[at].iter();
+        self.in_work[at] || by_others.into_iter().any(|it| !corpus.nodes[*it].generated)
+    }
+}
+
+/// What in a text might name a node.
+fn names(text: &str) -> impl Iterator<Item = &str> {
+    words(text).map(|word| {
+        let name = word.rsplit('/').next().unwrap_or(word);
+        let name = name.split('#').next().unwrap_or(name);
+        name.strip_suffix(".md").unwrap_or(name)
+    })
+}
+
+/// The words of a text without what surrounds them.
+fn words(text: &str) -> impl Iterator<Item = &str> {
+    text.split(|c: char| c.is_whitespace() || "()[]{}<>\"'`,;|*".contains(c))
+        // A dot in front is a path's.
+        .map(|word| word.trim_end_matches(|c: char| ".:!?".contains(c)))
+        .filter(|word| !word.is_empty())
+}
+
+/// The paths that a text names: something with a folder and an ending, as people write them.
+pub fn paths(text: &str) -> impl Iterator<Item = &str> {
+    words(text)
+        .filter(|word| {
+            let word = word.split(':').next().unwrap_or(word);
+            let Some((folders, name)) = word.rsplit_once('/') else {
+                return false;
+            };
+            let ended = name
+                .rsplit_once('.')
+                .is_some_and(|(stem, end)| !stem.is_empty() && (1..=6).contains(&end.len()));
+            ended && !folders.is_empty() && !word.contains("://") && !word.starts_with('/')
+        })
+        .map(|word| word.split(':').next().unwrap_or(word))
+        .map(|word| word.trim_start_matches("./"))
+}
+
+/// The commits that a text names: at least seven hexadecimal digits with a digit and a letter.
+pub fn commits(text: &str) -> impl Iterator<Item = &str> {
+    words(text).filter(|word| {
+        (7..=40).contains(&word.len())
+            && word
+                .bytes()
+                .all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b))
+            && word.bytes().any(|b| b.is_ascii_digit())
+            && word.bytes().any(|b| b.is_ascii_alphabetic())
+    })
+}
+
+/// Whether a node says what it rests on: in its front matter, by a path, or by a commit.
+pub fn has_evidence(node: &Node) -> bool {
+    node.sourced || paths(node.body()).next().is_some() || commits(node.body()).next().is_some()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_and_commits_are_told_from_words() {
+        let text = "See `src/net/retry.rs:12`, ./docs/a.md (https://example.org/a.html), /etc/passwd and/or 8f1e2d3 \
+                    in feedface, deadbee1, 1234567, .agents/plan.md.";
+        assert_eq!(
+            paths(text).collect::<Vec<_>>(),
+            ["src/net/retry.rs", "docs/a.md", ".agents/plan.md"]
+        );
+        assert_eq!(commits(text).collect::<Vec<_>>(), ["8f1e2d3", "deadbee1"]);
+    }
+}

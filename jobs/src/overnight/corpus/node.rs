@@ -1,0 +1,266 @@
+//! One node: a markdown file with its front matter, and what of that the steps look at.
+
+use std::collections::BTreeSet;
+
+use jiff::civil::Date;
+use runner_engine::digest::Digest;
+use runner_text::front_matter::{self, edit};
+use runner_text::markdown;
+use serde::Serialize;
+
+/// Which of the folders it lies in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Kind {
+    /// Something that was learned.
+    Learning,
+    /// Something that was found wrong.
+    Finding,
+    /// What several of those have in common.
+    Pattern,
+    /// Anything else worth knowing.
+    Knowledge,
+}
+
+impl Kind {
+    /// The kind of a file, by its folder; `None` where it is no node.
+    pub fn of(path: &str) -> Option<Self> {
+        let (folder, rest) = path.split_once('/')?;
+        if !rest.ends_with(".md") {
+            return None;
+        }
+        Some(match folder {
+            "learnings" => Self::Learning,
+            "findings" => Self::Finding,
+            "patterns" => Self::Pattern,
+            "knowledge" => Self::Knowledge,
+            _ => return None,
+        })
+    }
+}
+
+/// How far a node has proved itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Maturity {
+    /// It does not say.
+    Unknown,
+    /// Written down, not tried.
+    Provisional,
+    /// Its gate is passed.
+    Candidate,
+    /// Others build on it.
+    Established,
+}
+
+impl Maturity {
+    /// How much it counts in the maturity mix, from 0 to 1.
+    pub fn weight(self) -> f64 {
+        match self {
+            Self::Unknown => 0.0,
+            Self::Provisional => 0.6,
+            Self::Candidate => 0.8,
+            Self::Established => 1.0,
+        }
+    }
+
+    /// The word in front matter.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Unknown => "unknown",
+            Self::Provisional => "provisional",
+            Self::Candidate => "candidate",
+            Self::Established => "established",
+        }
+    }
+}
+
+/// Keys that name where a node is from.
+const EVIDENCE: [&str; 10] = [
+    "evidence",
+    "source",
+    "source_artifact",
+    "source_commit",
+    "source_path",
+    "source_session",
+    "source_bead",
+    "source_epic",
+    "proof_ref",
+    "compiled_from",
+];
+
+/// Who writes this into front matter is runner itself.
+pub const GENERATOR: &str = "runner";
+
+/// A node.
+#[derive(Clone, Debug)]
+pub struct Node {
+    /// Its file, below `.agents`.
+    pub path: String,
+    /// Which folder it is in.
+    pub kind: Kind,
+    /// What it calls itself, or the stem of its file.
+    pub id: String,
+    /// Its title.
+    pub title: String,
+    /// The whole file.
+    pub text: String,
+    /// Digest of the whole file.
+    pub digest: Digest,
+    /// How far it has proved itself.
+    pub maturity: Maturity,
+    /// Its state, as it says.
+    pub status: String,
+    /// How useful it was found, from 0 to 1.
+    pub utility: Option<f64>,
+    /// When it was written.
+    pub date: Option<Date>,
+    /// When it was last cited.
+    pub last_cited: Option<Date>,
+    /// After how many days it is stale, when it says so.
+    pub ttl_days: Option<i64>,
+    /// What it is about, in lower case: tags, scope tags and category.
+    pub subjects: BTreeSet<String>,
+    /// How often it helped.
+    pub helpful: u64,
+    /// How often it misled.
+    pub harmful: u64,
+    /// The node that says it better.
+    pub superseded_by: Option<String>,
+    /// Whether runner wrote it.
+    pub generated: bool,
+    /// Whether its front matter says where it is from.
+    pub sourced: bool,
+}
+
+impl Node {
+    /// Reads what a file says.
+    pub fn parse(path: &str, kind: Kind, text: String) -> Self {
+        let doc = front_matter::split(&text);
+        let stem = stem_of(path);
+        let word = |key: &str| doc.get(key).map(|value| value.trim().to_lowercase());
+        let count = |key: &str| {
+            doc.get(key)
+                .and_then(|value| value.parse().ok())
+                .unwrap_or(0)
+        };
+        let maturity = match word("maturity").as_deref() {
+            Some("provisional" | "pending" | "draft") => Maturity::Provisional,
+            Some("candidate" | "promoted") => Maturity::Candidate,
+            Some("established" | "validated" | "canonical") => Maturity::Established,
+            _ => Maturity::Unknown,
+        };
+        let mut subjects: BTreeSet<String> = ["tags", "scope_tags"]
+            .iter()
+            .flat_map(|key| edit::list(&doc, key))
+            .collect();
+        subjects.extend(doc.get("category").map(str::to_owned));
+        let subjects = subjects
+            .into_iter()
+            .map(|it| it.trim().to_lowercase())
+            .filter(|it| !it.is_empty())
+            .collect();
+        let keys = edit::keys(&doc);
+        Self {
+            id: doc.get("id").map_or_else(|| stem.to_owned(), str::to_owned),
+            title: title_of(&text, stem),
+            maturity,
+            status: word("status").unwrap_or_default(),
+            utility: doc.get("utility").and_then(|value| value.parse().ok()),
+            date: ["date", "created_at", "created", "timestamp"]
+                .iter()
+                .find_map(|key| day(doc.get(key)?)),
+            last_cited: doc.get("last_cited").and_then(day),
+            ttl_days: doc.get("ttl_days").and_then(|value| value.parse().ok()),
+            subjects,
+            helpful: count("helpful_count") + count("reward_count") + count("hit_count"),
+            harmful: count("harmful_count"),
+            superseded_by: doc.get("superseded_by").map(str::to_owned),
+            generated: word("generated_by").as_deref() == Some(GENERATOR),
+            sourced: keys.iter().any(|key| EVIDENCE.contains(key)),
+            digest: Digest::of(text.as_bytes()),
+            path: path.to_owned(),
+            kind,
+            text,
+        }
+    }
+
+    /// Neither superseded nor set aside.
+    pub fn is_active(&self) -> bool {
+        self.superseded_by.is_none()
+            && !matches!(
+                self.status.as_str(),
+                "superseded" | "stale" | "archived" | "deprecated" | "retired" | "rejected"
+            )
+    }
+
+    /// The text after the front matter.
+    pub fn body(&self) -> &str {
+        front_matter::split(&self.text).body()
+    }
+
+    /// One value of its front matter.
+    pub fn value(&self, key: &str) -> Option<&str> {
+        front_matter::split(&self.text).get(key)
+    }
+
+    /// On which day it becomes stale, unless something cites it later; `None`: never.
+    pub fn stale_after(&self) -> Option<Date> {
+        let days = self.ttl_days.or(match self.maturity {
+            Maturity::Established => None,
+            Maturity::Candidate => Some(365),
+            Maturity::Unknown | Maturity::Provisional => Some(180),
+        })?;
+        let from = self.date.max(self.last_cited)?;
+        let span = jiff::Span::new().try_days(days).ok()?;
+        from.checked_add(span).ok()
+    }
+
+    /// Which part of the metadata that a node should have is there, from 0 to 1.
+    pub fn completeness(&self) -> f64 {
+        let has = [
+            !self.title.is_empty(),
+            self.date.is_some(),
+            self.maturity != Maturity::Unknown,
+            self.utility.is_some() || self.value("confidence").is_some(),
+            !self.subjects.is_empty() || self.value("type").is_some(),
+            self.sourced,
+        ];
+        has.iter().filter(|it| **it).count() as f64 / has.len() as f64
+    }
+
+    /// Of two that say the same, the one that stays: the more mature, the more useful, the one that
+    /// was not generated, the older, the first by path.
+    pub fn standing(&self) -> impl Ord + use<> {
+        let useful = (self.utility.unwrap_or(0.0).clamp(0.0, 1.0) * 1000.0) as i64;
+        (
+            std::cmp::Reverse(self.maturity),
+            std::cmp::Reverse(useful),
+            self.generated,
+            self.date.unwrap_or(Date::MAX),
+            self.path.clone(),
+        )
+    }
+}
+
+/// The stem of a file's name.
+pub fn stem_of(path: &str) -> &str {
+    let name = path.rsplit('/').next().unwrap_or(path);
+    name.strip_suffix(".md").unwrap_or(name)
+}
+
+/// The title without the word that says what kind of file it is.
+fn title_of(text: &str, stem: &str) -> String {
+    let title = markdown::title(text, stem);
+    for kind in ["Learning:", "Finding:", "Pattern:"] {
+        if let Some(rest) = title.strip_prefix(kind) {
+            return rest.trim().to_owned();
+        }
+    }
+    title
+}
+
+/// The civil date at the beginning of a text.
+pub fn day(text: &str) -> Option<Date> {
+    text.get(..10)?.parse().ok()
+}

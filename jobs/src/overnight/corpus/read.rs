@@ -1,0 +1,215 @@
+//! Reading a corpus from a folder: bounded, without following anything out of it.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use runner_text::front_matter;
+
+use super::{Corpus, Kind, NEXT_WORK, Node, SUBPATHS, Trouble, work::Work};
+
+/// The longest node that is read, in bytes; a longer one is kept and told of.
+pub const LONGEST: u64 = 1024 * 1024;
+/// The longest file of work.
+const LONGEST_WORK: u64 = 64 * 1024 * 1024;
+/// The deepest folder below a subpath.
+const DEEPEST: usize = 8;
+
+/// A folder that could not be read at all.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot read {path}")]
+pub struct ReadError {
+    /// Which.
+    pub path: String,
+    /// The system's reason.
+    pub source: io::Error,
+}
+
+/// Reads the five paths below `folder`, which is `.agents` or a staged copy of it. What is not there
+/// is empty.
+///
+/// # Errors
+/// A folder is there and cannot be listed.
+pub fn read(folder: &Path) -> Result<Corpus, ReadError> {
+    let mut corpus = Corpus::default();
+    for file in files(folder, &mut corpus.troubles)? {
+        let path = folder.join(&file.path);
+        corpus.bytes += file.length;
+        if file.path == NEXT_WORK {
+            if file.length > LONGEST_WORK {
+                corpus.trouble(
+                    &file.path,
+                    format!("{} bytes, too long to be read", file.length),
+                );
+                continue;
+            }
+            corpus.work = Work::parse(&fs::read(&path).map_err(fail(&path))?);
+            for (line, why) in corpus.work.kept.broken() {
+                corpus.troubles.push(Trouble {
+                    path: NEXT_WORK.to_owned(),
+                    what: format!("line {line} is kept as it is: {why}"),
+                });
+            }
+            continue;
+        }
+        let Some(kind) = Kind::of(&file.path) else {
+            corpus.others += 1;
+            continue;
+        };
+        if file.length > LONGEST {
+            corpus.trouble(
+                &file.path,
+                format!("{} bytes, longer than a node may be", file.length),
+            );
+            continue;
+        }
+        let bytes = match fs::read(&path) {
+            Ok(bytes) => bytes,
+            Err(error) => {
+                corpus.trouble(&file.path, format!("cannot be read: {error}"));
+                continue;
+            }
+        };
+        let text = match String::from_utf8(bytes) {
+            Ok(text) if !text.contains('\0') => text,
+            _ => {
+                corpus.trouble(&file.path, "is not text".to_owned());
+                continue;
+            }
+        };
+        let first = text.trim_start_matches('\u{feff}').lines().next();
+        if first.map(str::trim_end) == Some("---") && front_matter::split(&text).front().is_none() {
+            corpus.trouble(
+                &file.path,
+                "its front matter is not understood; it is never changed".to_owned(),
+            );
+        }
+        corpus.nodes.push(Node::parse(&file.path, kind, text));
+    }
+    corpus.nodes.sort_by(|a, b| a.path.cmp(&b.path));
+    let mut by_id: std::collections::BTreeMap<&str, &str> = std::collections::BTreeMap::new();
+    let mut twice = Vec::new();
+    for node in &corpus.nodes {
+        match by_id.get(node.id.as_str()) {
+            Some(first) => twice.push(Trouble {
+                path: node.path.clone(),
+                what: format!("has the id {} of {first}", node.id),
+            }),
+            None => {
+                by_id.insert(&node.id, &node.path);
+            }
+        }
+    }
+    corpus.troubles.extend(twice);
+    corpus.troubles.sort();
+    Ok(corpus)
+}
+
+impl Corpus {
+    fn trouble(&mut self, path: &str, what: String) {
+        self.troubles.push(Trouble {
+            path: path.to_owned(),
+            what,
+        });
+    }
+}
+
+/// A plain file below the five paths.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Plain {
+    /// Below the corpus's folder.
+    pub path: String,
+    /// Its length in bytes.
+    pub length: u64,
+}
+
+/// Every plain file below the five paths, by path. Links and whatever else is no file are told of.
+///
+/// # Errors
+/// A folder is there and cannot be listed.
+pub fn files(folder: &Path, troubles: &mut Vec<Trouble>) -> Result<Vec<Plain>, ReadError> {
+    let mut found = Vec::new();
+    for subpath in SUBPATHS {
+        // A link on the way would lead anywhere.
+        let mut clean = true;
+        let mut at = folder.to_owned();
+        for part in subpath.split('/') {
+            at.push(part);
+            match fs::symlink_metadata(&at) {
+                Ok(data) if data.is_symlink() => {
+                    troubles.push(Trouble {
+                        path: subpath.to_owned(),
+                        what: "is a symbolic link, or behind one, and is not followed".to_owned(),
+                    });
+                    clean = false;
+                    break;
+                }
+                Ok(_) => {}
+                Err(_) => {
+                    clean = false;
+                    break;
+                }
+            }
+        }
+        if clean {
+            walk(folder, subpath, 0, &mut found, troubles)?;
+        }
+    }
+    found.sort_by(|a: &Plain, b| a.path.cmp(&b.path));
+    Ok(found)
+}
+
+fn walk(
+    folder: &Path,
+    path: &str,
+    depth: usize,
+    found: &mut Vec<Plain>,
+    troubles: &mut Vec<Trouble>,
+) -> Result<(), ReadError> {
+    let full = folder.join(path);
+    let odd = |what: &str| Trouble {
+        path: path.to_owned(),
+        what: what.to_owned(),
+    };
+    let data = fs::symlink_metadata(&full).map_err(fail(&full))?;
+    if data.is_symlink() {
+        troubles.push(odd("is a symbolic link and is not followed"));
+    } else if data.is_file() {
+        found.push(Plain {
+            path: path.to_owned(),
+            length: data.len(),
+        });
+    } else if data.is_dir() {
+        if depth >= DEEPEST {
+            troubles.push(odd("lies too deep and is not looked into"));
+            return Ok(());
+        }
+        for entry in fs::read_dir(&full).map_err(fail(&full))? {
+            let entry = entry.map_err(fail(&full))?;
+            match entry.file_name().to_str() {
+                // What editors and unfinished copies leave.
+                Some(name) if name.starts_with('.') => {}
+                Some(name) if !name.chars().any(char::is_control) => {
+                    walk(
+                        folder,
+                        &format!("{path}/{name}"),
+                        depth + 1,
+                        found,
+                        troubles,
+                    )?;
+                }
+                _ => troubles.push(odd("holds a file whose name is no text")),
+            }
+        }
+    } else {
+        troubles.push(odd("is no plain file"));
+    }
+    Ok(())
+}
+
+fn fail(path: &Path) -> impl FnOnce(io::Error) -> ReadError + '_ {
+    move |source| ReadError {
+        path: path.display().to_string(),
+        source,
+    }
+}

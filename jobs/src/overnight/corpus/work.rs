@@ -1,0 +1,251 @@
+//! The work to do: `rpi/next-work.jsonl`, as rows of items or, in old files, as flat rows.
+//!
+//! What is claimed or done belongs to whoever claimed it: nothing here changes such an item. A row is
+//! edited through `text`'s kept lines, so that every byte of the others stays.
+
+use runner_text::jsonl::keep::{Kept, Object};
+use serde_json::Value;
+
+use runner_engine::digest::Digest;
+
+/// Who has an item.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Claim {
+    /// Nobody.
+    Available,
+    /// Somebody works on it.
+    InProgress,
+    /// It is done.
+    Consumed,
+}
+
+/// One item, with where it stands.
+#[derive(Clone, Debug)]
+pub struct Item {
+    /// Its line, from 1.
+    pub line: usize,
+    /// Its place in the row's items; `None`: the row itself is the item.
+    pub at: Option<usize>,
+    /// Its title.
+    pub title: String,
+    /// What kind of work.
+    pub kind: String,
+    /// How much it matters.
+    pub severity: String,
+    /// Where it was found.
+    pub source: String,
+    /// What is to be done.
+    pub description: String,
+    /// What it rests on.
+    pub evidence: String,
+    /// Where it belongs.
+    pub target_repo: Option<String>,
+    /// How sure its finder was.
+    pub confidence: Option<String>,
+    /// What it came from.
+    pub source_epic: Option<String>,
+    /// When its row was written.
+    pub timestamp: String,
+    /// Who has it.
+    pub claim: Claim,
+    /// `ready` or `proposed`.
+    pub status: Option<String>,
+    /// What must be done first.
+    pub requires: Vec<String>,
+    /// What was said when it was done.
+    pub note: Option<String>,
+    /// Its own name, where it has one.
+    pub id: Option<String>,
+    /// Its bead, where it has one.
+    pub bead_id: Option<String>,
+    /// What makes two items one.
+    pub dedup_key: String,
+}
+
+impl Item {
+    /// Whether somebody may begin with it now.
+    pub fn is_free(&self) -> bool {
+        self.claim == Claim::Available
+    }
+}
+
+/// The file and its items.
+#[derive(Clone, Debug, Default)]
+pub struct Work {
+    /// The lines, to be edited and written.
+    pub kept: Kept,
+    /// The items in their order.
+    pub items: Vec<Item>,
+}
+
+impl Work {
+    /// Reads the file.
+    pub fn parse(bytes: &[u8]) -> Self {
+        let kept = Kept::parse(bytes);
+        let mut items = Vec::new();
+        for (line, row) in kept.rows() {
+            match row.objects("items") {
+                Some(all) => {
+                    let each = all.iter().enumerate();
+                    items.extend(each.filter_map(|(at, own)| item(line, Some(at), own, row)));
+                }
+                None => items.extend(item(line, None, row, row)),
+            }
+        }
+        Self { kept, items }
+    }
+
+    /// Changes one item in its place. Says whether anything changed; an item that somebody has is
+    /// never touched.
+    pub fn edit(&mut self, item: &Item, fields: &[(&str, Value)]) -> bool {
+        if !item.is_free() {
+            return false;
+        }
+        let Some((_, row)) = self.kept.rows().find(|(line, _)| *line == item.line) else {
+            return false;
+        };
+        let mut row = row.clone();
+        let mut changed = false;
+        match item.at {
+            None => {
+                for (key, value) in fields {
+                    changed |= row.set(key, value);
+                }
+            }
+            Some(at) => {
+                let Some(mut all) = row.objects("items") else {
+                    return false;
+                };
+                let Some(own) = all.get_mut(at) else {
+                    return false;
+                };
+                for (key, value) in fields {
+                    changed |= own.set(key, value);
+                }
+                if changed {
+                    row.set_objects("items", &all);
+                }
+            }
+        }
+        if changed {
+            self.kept.replace(item.line, row);
+        }
+        changed
+    }
+}
+
+fn item(line: usize, at: Option<usize>, own: &Object, row: &Object) -> Option<Item> {
+    let text = |key: &str| own.text_of(key).filter(|it| !it.trim().is_empty());
+    let title = text("title")?;
+    let claim = |object: &Object| {
+        if object.get("consumed") == Some(Value::Bool(true)) {
+            return Some(Claim::Consumed);
+        }
+        match object.text_of("claim_status").as_deref() {
+            Some("consumed" | "done" | "closed") => Some(Claim::Consumed),
+            Some("in_progress" | "claimed") => Some(Claim::InProgress),
+            Some(_) => Some(Claim::Available),
+            None => None,
+        }
+    };
+    let of_row = claim(row).unwrap_or(Claim::Available);
+    let claim = match of_row {
+        Claim::Consumed => Claim::Consumed,
+        _ => claim(own).unwrap_or(of_row),
+    };
+    let evidence = match own.get("evidence") {
+        Some(Value::String(text)) => text,
+        Some(Value::Array(all)) => {
+            let all = all.iter().filter_map(Value::as_str);
+            all.collect::<Vec<_>>().join("; ")
+        }
+        _ => String::new(),
+    };
+    let kind = text("type").unwrap_or_else(|| "task".to_owned());
+    Some(Item {
+        line,
+        at,
+        dedup_key: text("dedup_key").unwrap_or_else(|| dedup_key(&kind, &title)),
+        severity: text("severity").unwrap_or_else(|| "medium".to_owned()),
+        source: text("source").unwrap_or_default(),
+        description: text("description").unwrap_or_default(),
+        evidence,
+        target_repo: text("target_repo"),
+        confidence: text("confidence"),
+        source_epic: row.text_of("source_epic"),
+        timestamp: row.text_of("timestamp").unwrap_or_default(),
+        claim,
+        status: text("status"),
+        requires: match own.get("requires") {
+            Some(Value::Array(all)) => {
+                let all = all.iter().filter_map(Value::as_str);
+                all.map(str::to_owned).collect()
+            }
+            _ => Vec::new(),
+        },
+        note: text("consumed_note").or_else(|| text("disposition")),
+        id: text("id"),
+        bead_id: text("bead_id"),
+        kind,
+        title,
+    })
+}
+
+/// What makes two items one: their kind and the words of their titles.
+pub fn dedup_key(kind: &str, title: &str) -> String {
+    let words: Vec<String> = title
+        .split(|c: char| !c.is_alphanumeric())
+        .filter(|word| !word.is_empty())
+        .map(str::to_lowercase)
+        .collect();
+    format!("{}|{}", kind.trim().to_lowercase(), words.join("-"))
+}
+
+/// The first sixteen hexadecimal digits of a text's digest.
+pub fn short_hash(text: &str) -> String {
+    let digest = Digest::of(text.as_bytes()).to_string();
+    let hex = digest.rsplit(':').next().unwrap_or(&digest);
+    hex.chars().take(16).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn both_forms_are_read_and_claims_are_kept() {
+        let file = concat!(
+            "{\"source_epic\":\"e1\",\"items\":[{\"title\":\"One\",\"type\":\"bug\",\"n\":0.80},{\"title\":\"Two\",\"claim_status\":\"in_progress\"}],\"claim_status\":\"available\"}\n",
+            "{broken\n",
+            "{\"title\":\"Flat\",\"severity\":\"high\",\"consumed\":false}\n",
+            "{\"items\":[{\"title\":\"Old\",\"claim_status\":\"available\"}],\"consumed\":true}\n",
+        );
+        let mut work = Work::parse(file.as_bytes());
+        let seen: Vec<_> = work
+            .items
+            .iter()
+            .map(|it| (it.title.as_str(), it.claim))
+            .collect();
+        assert_eq!(
+            seen,
+            [
+                ("One", Claim::Available),
+                ("Two", Claim::InProgress),
+                ("Flat", Claim::Available),
+                ("Old", Claim::Consumed)
+            ]
+        );
+        for item in work.items.clone() {
+            let edited = work.edit(&item, &[("id", json!("dream-1"))]);
+            assert_eq!(edited, item.is_free(), "{}", item.title);
+        }
+        let text = String::from_utf8(work.kept.to_bytes()).unwrap();
+        assert!(
+            text.contains("\"n\":0.80,\"id\":\"dream-1\"}") && text.contains("\n{broken\n"),
+            "{text}"
+        );
+        assert_eq!(text.matches("dream-1").count(), 2);
+        assert_eq!(dedup_key("Bug", "Fix  the X!"), "bug|fix-the-x");
+    }
+}

@@ -1,0 +1,175 @@
+//! What a night asks of git and of the notes beside the corpus; read only, bounded.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::Path;
+
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+use runner_engine::git::Git;
+
+use super::corpus::harvest::{CommitSource, NoteSource, Sources};
+use super::corpus::{FOLDER as CORPUS, node::stem_of};
+use crate::evidence::history::{self, Bounds};
+
+/// Where sessions leave notes, below the corpus.
+const NOTES: [&str; 7] = [
+    "ao/sessions",
+    "sessions",
+    "handoff",
+    "retro",
+    "retros",
+    "council",
+    "nightly",
+];
+/// The longest note, in bytes, and the most of them.
+const LONGEST: u64 = 512 * 1024;
+const MOST: usize = 1_000;
+/// How many commits are looked at.
+const COMMITS: usize = 2_000;
+
+/// What is known of a project.
+#[derive(Debug, Default)]
+pub struct Facts {
+    /// For the harvest.
+    pub sources: Sources,
+    /// The files that git tracks.
+    pub tracked: BTreeSet<String>,
+    /// Commits by the first seven digits, with their first line.
+    pub commits: BTreeMap<String, (String, String)>,
+}
+
+impl Facts {
+    /// Reads them. Without a repository there are no commits, and that is said.
+    pub fn read(root: &Path, git: &Git) -> Self {
+        let mut facts = Self::default();
+        let bounds = Bounds {
+            commits: COMMITS,
+            ..Bounds::default()
+        };
+        match history::read(git, &bounds) {
+            Ok(history) => {
+                for commit in history.commits {
+                    let Ok(at) = Timestamp::from_second(commit.at) else {
+                        continue;
+                    };
+                    let short = commit.hash.chars().take(7).collect();
+                    facts
+                        .commits
+                        .insert(short, (commit.hash.clone(), commit.subject.clone()));
+                    facts.sources.commits.push(CommitSource {
+                        date: at.to_zoned(TimeZone::UTC).date(),
+                        hash: commit.hash,
+                        subject: commit.subject,
+                        body: commit.body,
+                        paths: commit.paths,
+                    });
+                }
+                facts.sources.left_out.extend(history.notes);
+            }
+            Err(error) => facts.sources.left_out.push(format!(
+                "no commits: {}",
+                runner_engine::causes::whole(&error)
+            )),
+        }
+        match history::tracked(git) {
+            Ok(tracked) => facts.tracked = tracked.into_iter().collect(),
+            Err(error) => facts
+                .sources
+                .left_out
+                .push(format!("no list of files: {error}")),
+        }
+        facts.notes(root);
+        facts
+    }
+
+    fn notes(&mut self, root: &Path) {
+        for folder in NOTES {
+            let below = Path::new(CORPUS).join(folder);
+            let Ok(path) = runner_engine::files::beneath(root, &below) else {
+                continue;
+            };
+            let mut names: Vec<String> = fs::read_dir(path)
+                .into_iter()
+                .flatten()
+                .flatten()
+                .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_file()))
+                .filter_map(|entry| entry.file_name().into_string().ok())
+                .filter(|name| name.ends_with(".md"))
+                .collect();
+            names.sort();
+            for name in names {
+                let below = format!("{CORPUS}/{folder}/{name}");
+                let path = root.join(&below);
+                if self.sources.notes.len() >= MOST {
+                    self.sources.left_out.push(format!("notes beyond {MOST}"));
+                    return;
+                }
+                if fs::metadata(&path).is_ok_and(|data| data.len() > LONGEST) {
+                    self.sources.left_out.push(format!("{below} is too long"));
+                    continue;
+                }
+                match fs::read_to_string(&path) {
+                    Ok(text) => self.sources.notes.push(NoteSource { path: below, text }),
+                    Err(error) => self.sources.left_out.push(format!("{below}: {error}")),
+                }
+            }
+        }
+    }
+
+    /// The file of the project that a text means, if there is one: as it is written, or as the end of
+    /// exactly one tracked path.
+    pub fn file(&self, root: &Path, named: &str) -> Option<String> {
+        if self.tracked.contains(named) {
+            return Some(named.to_owned());
+        }
+        let beneath = runner_engine::files::beneath(root, Path::new(named));
+        if beneath.is_ok_and(|path| path.is_file()) {
+            return Some(named.to_owned());
+        }
+        let end = format!("/{named}");
+        let mut fitting = self.tracked.iter().filter(|path| path.ends_with(&end));
+        match (fitting.next(), fitting.next()) {
+            (Some(only), None) => Some(only.clone()),
+            _ => None,
+        }
+    }
+
+    /// The tracked tests that are named like one of some files.
+    pub fn tests_of(&self, files: &[String]) -> Vec<String> {
+        let base = |path: &str| {
+            let name = path.rsplit('/').next().unwrap_or(path);
+            let stem = name.split('.').next().unwrap_or(name).to_lowercase();
+            stem.replace("_tests", "")
+                .replace("_test", "")
+                .replace("test_", "")
+                .replace("-test", "")
+        };
+        let is_test = |path: &str| {
+            let low = path.to_lowercase();
+            low.split(['/', '.', '_', '-'])
+                .any(|part| matches!(part, "test" | "tests" | "spec"))
+        };
+        let wanted: BTreeSet<String> = files
+            .iter()
+            .map(|path| base(path))
+            .filter(|stem| stem.len() > 2)
+            .collect();
+        let named = files.iter().filter(|path| is_test(path));
+        let mut found: Vec<String> = named.cloned().collect();
+        let fitting = self
+            .tracked
+            .iter()
+            .filter(|path| is_test(path) && wanted.contains(&base(path)));
+        found.extend(fitting.cloned());
+        found.sort();
+        found.dedup();
+        found.truncate(5);
+        found
+    }
+}
+
+/// The stem of a path, for names.
+pub fn named(path: &str) -> &str {
+    stem_of(path)
+}

@@ -1,0 +1,158 @@
+//! When the loop ends: a pure decision over what was measured.
+//!
+//! ```text
+//! measured ──regression──┬─ a rescue is left ──> commit, one rescue fewer, on
+//!          │             └─ strict, or none ──> halt, nothing committed
+//!          ├─ second zero delta in a row ────> commit, end
+//!          ├─ plateau: as a regression
+//!          └─ else ──────────────────────────> commit, on
+//! ```
+
+use super::corpus::health::{Fitness, regressions};
+use super::corpus::rounded;
+
+/// What ends a loop.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Rules {
+    /// A delta below this is as good as none.
+    pub epsilon: f64,
+    /// So many of those in a row are a plateau.
+    pub window: usize,
+    /// How much one metric may fall.
+    pub max_drop: f64,
+    /// Whether rescues are spent instead of halting.
+    pub warn_only: bool,
+    /// Whether the iteration has nothing to commit: a halt would keep nothing back.
+    pub idle: bool,
+}
+
+/// What is done with an iteration that was measured.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Verdict {
+    /// Commit, and go on.
+    On,
+    /// Commit and go on; a rescue is spent for this.
+    Rescued(String),
+    /// Commit and end: nothing is left to be gained.
+    Settled(String),
+    /// Commit nothing and end.
+    Plateau(String),
+    /// Commit nothing and end.
+    Regression(String),
+}
+
+/// What the words end with when rescues were allowed and are gone.
+const GONE: &str = " (warn-only budget exhausted)";
+
+/// Decides on an iteration. `deltas` are those of all iterations of the run, this one's last.
+pub fn decide(
+    rules: Rules,
+    deltas: &[f64],
+    before: &Fitness,
+    after: &Fitness,
+    rescues: u64,
+) -> Verdict {
+    let fell = regressions(before, after, rules.max_drop);
+    if !fell.is_empty() {
+        let each: Vec<String> = fell
+            .iter()
+            .map(|(name, by)| format!("{name} fell by {by} (floor {})", rules.max_drop))
+            .collect();
+        let why = each.join(", ");
+        return match rules.warn_only {
+            true if rescues > 0 => Verdict::Rescued(format!("regression: {why}")),
+            true => Verdict::Regression(format!("{why}{GONE}")),
+            false => Verdict::Regression(why),
+        };
+    }
+    if let [.., before, last] = deltas
+        && *before == 0.0
+        && *last == 0.0
+    {
+        return Verdict::Settled(
+            "two zero deltas in a row: nothing is left to be gained".to_owned(),
+        );
+    }
+    let window = rules.window.max(2);
+    let recent = &deltas[deltas.len().saturating_sub(window)..];
+    if recent.len() == window && recent.iter().all(|delta| delta.abs() < rules.epsilon) {
+        let why = format!("{window} deltas in a row under {}", rules.epsilon);
+        return match rules.warn_only {
+            // The next iteration will find two zero deltas; no rescue is needed for that.
+            true if rules.idle => Verdict::On,
+            true if rescues > 0 => Verdict::Rescued(format!("plateau: {why}")),
+            true => Verdict::Plateau(format!("{why}{GONE}")),
+            false => Verdict::Plateau(why),
+        };
+    }
+    Verdict::On
+}
+
+/// By how much the composite changed.
+pub fn delta(before: &Fitness, after: &Fitness) -> f64 {
+    // No negative zero: it would print as one.
+    rounded(after.composite - before.composite) + 0.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fitness(value: f64) -> Fitness {
+        Fitness {
+            composite: value,
+            metrics: [("mrr".to_owned(), value)].into(),
+        }
+    }
+
+    #[test]
+    fn each_end_has_its_words() {
+        let strict = Rules {
+            epsilon: 0.01,
+            window: 2,
+            max_drop: 0.05,
+            warn_only: false,
+            idle: false,
+        };
+        let warn = Rules {
+            warn_only: true,
+            ..strict
+        };
+        let same = fitness(0.5);
+        let on = |rules, deltas: &[f64], left| decide(rules, deltas, &same, &same, left);
+        assert_eq!(on(strict, &[0.005], 3), Verdict::On);
+        assert_eq!(
+            on(strict, &[0.2, 0.005, 0.001], 3),
+            Verdict::Plateau("2 deltas in a row under 0.01".into())
+        );
+        assert!(
+            matches!(on(warn, &[0.005, 0.001], 1), Verdict::Rescued(why) if why.starts_with("plateau"))
+        );
+        assert_eq!(
+            on(warn, &[0.005, 0.001], 0),
+            Verdict::Plateau("2 deltas in a row under 0.01 (warn-only budget exhausted)".into())
+        );
+        for rules in [strict, warn] {
+            assert!(matches!(
+                on(rules, &[0.3, 0.0, 0.0], 0),
+                Verdict::Settled(_)
+            ));
+        }
+        let fell = |rules, left| decide(rules, &[-0.1], &fitness(0.5), &fitness(0.4), left);
+        assert_eq!(
+            fell(strict, 3),
+            Verdict::Regression("mrr fell by 0.1 (floor 0.05)".into())
+        );
+        assert!(matches!(fell(warn, 2), Verdict::Rescued(_)));
+        assert!(matches!(fell(warn, 0), Verdict::Regression(why) if why.ends_with(GONE)));
+        let idle = Rules { idle: true, ..warn };
+        assert_eq!(on(idle, &[0.005, 0.0], 0), Verdict::On);
+        // Three quarters of a window are none.
+        let long = Rules {
+            window: 4,
+            ..strict
+        };
+        assert_eq!(on(long, &[0.001, 0.002, 0.003], 0), Verdict::On);
+        assert_eq!(delta(&fitness(0.4), &fitness(0.4)).to_string(), "0");
+    }
+}

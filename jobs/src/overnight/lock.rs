@@ -1,0 +1,216 @@
+//! The lock on a corpus: one run, one change by hand, or one recovery at a time.
+//!
+//! `run.lock` is never deleted; the kernel's lock on it decides, and its age never does. Its first line
+//! is the holder's PID, as others read it; ours follow. `commit.lock` beside it is held shared by who
+//! reads the corpus and exclusively by who is in the midst of a commit, so a reader never sees half of
+//! one. Must never be waited for without an end.
+
+use std::fs::{self, File, TryLockError};
+use std::io::{self, Read as _, Seek as _, Write as _};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use jiff::Timestamp;
+use runner_engine::process::Cancel;
+use runner_engine::time::boot_time;
+
+/// The folder of the overnight run, below the project.
+pub const FOLDER: &str = ".agents/overnight";
+/// The lock's file.
+pub const RUN_LOCK: &str = "run.lock";
+/// The lock between readers and commits.
+pub const COMMIT_LOCK: &str = "commit.lock";
+/// How long a commit is waited for.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// How long between two looks.
+const TURN: Duration = Duration::from_millis(20);
+
+/// Why a lock was not taken.
+#[derive(Debug, thiserror::Error)]
+pub enum LockError {
+    /// Somebody has it.
+    #[error("the corpus is locked by PID {pid} ({path})")]
+    Held {
+        /// The holder, as its file says; 0 when it does not.
+        pid: u32,
+        /// The file.
+        path: String,
+    },
+    /// It could not be used.
+    #[error("cannot use the lock {path}: {source}")]
+    Io {
+        /// The file.
+        path: String,
+        /// The system's reason.
+        source: io::Error,
+    },
+}
+
+/// The run's lock, held until dropped.
+#[derive(Debug)]
+pub struct RunLock {
+    file: File,
+}
+
+/// Opens a lock's file beneath the project, through no link.
+fn open(root: &Path, name: &str, make: bool) -> Result<Option<(File, PathBuf)>, LockError> {
+    let below = Path::new(FOLDER).join(name);
+    let io = |source| LockError::Io {
+        path: below.display().to_string(),
+        source,
+    };
+    let path = runner_engine::files::beneath(root, &below).map_err(io)?;
+    if make {
+        fs::create_dir_all(path.parent().unwrap_or(root)).map_err(io)?;
+    } else if !path.exists() {
+        return Ok(None);
+    }
+    let file = File::options()
+        .create(make)
+        .truncate(false)
+        .read(true)
+        .write(make)
+        .open(&path)
+        .map_err(io)?;
+    Ok(Some((file, path)))
+}
+
+impl RunLock {
+    /// Takes the lock, and writes who holds it, since when.
+    ///
+    /// # Errors
+    /// [`LockError::Held`] names the holder.
+    pub fn take(root: &Path, holder: &str, now: Timestamp) -> Result<Self, LockError> {
+        let Some((mut file, path)) = open(root, RUN_LOCK, true)? else {
+            unreachable!("it is made where it is not there")
+        };
+        let shown = path.display().to_string();
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => return Err(held(&mut file, shown)),
+            Err(TryLockError::Error(source)) => {
+                return Err(LockError::Io {
+                    path: shown,
+                    source,
+                });
+            }
+        }
+        let mut lock = Self { file };
+        let text = format!("{}\nrunner {holder} {now}\n", std::process::id());
+        let done = lock
+            .file
+            .set_len(0)
+            .and_then(|()| lock.file.rewind())
+            .and_then(|()| lock.file.write_all(text.as_bytes()));
+        done.map_err(|source| LockError::Io {
+            path: shown,
+            source,
+        })?;
+        Ok(lock)
+    }
+
+    /// Who holds the lock now, if anybody does; takes and changes nothing.
+    ///
+    /// # Errors
+    /// [`LockError::Held`]; [`LockError::Io`].
+    pub fn look(root: &Path) -> Result<(), LockError> {
+        let Some((mut file, path)) = open(root, RUN_LOCK, false)? else {
+            return Ok(());
+        };
+        match file.try_lock_shared() {
+            Ok(()) => Ok(()),
+            Err(TryLockError::WouldBlock) => Err(held(&mut file, path.display().to_string())),
+            Err(TryLockError::Error(source)) => Err(LockError::Io {
+                path: path.display().to_string(),
+                source,
+            }),
+        }
+    }
+}
+
+fn held(file: &mut File, path: String) -> LockError {
+    let mut text = String::new();
+    // The holder may be about to write its name.
+    let _unreadable = file.take(200).read_to_string(&mut text);
+    let pid = text
+        .lines()
+        .next()
+        .and_then(|line| line.trim().parse().ok());
+    LockError::Held {
+        pid: pid.unwrap_or(0),
+        path,
+    }
+}
+
+impl Drop for RunLock {
+    fn drop(&mut self) {
+        // Who reads the file later finds no name of a process that is gone.
+        let _kept = self.file.set_len(0);
+        let _already_gone = self.file.unlock();
+    }
+}
+
+/// The lock between readers and commits, held until dropped.
+#[derive(Debug)]
+pub struct CommitLock {
+    file: Option<File>,
+}
+
+impl CommitLock {
+    /// For a reader: no commit is made while it is held. Where nothing was ever committed, or where
+    /// nothing can be written, there is nothing to hold.
+    ///
+    /// # Errors
+    /// A commit goes on for longer than a minute.
+    pub fn shared(root: &Path) -> Result<Self, LockError> {
+        let Some((file, path)) = open(root, COMMIT_LOCK, false)? else {
+            return Ok(Self { file: None });
+        };
+        wait(&path, || file.try_lock_shared())?;
+        Ok(Self { file: Some(file) })
+    }
+
+    /// For a commit: nobody reads while it is held.
+    ///
+    /// # Errors
+    /// Somebody reads for longer than a minute.
+    pub fn exclusive(root: &Path) -> Result<Self, LockError> {
+        let Some((file, path)) = open(root, COMMIT_LOCK, true)? else {
+            unreachable!("it is made where it is not there")
+        };
+        wait(&path, || file.try_lock())?;
+        Ok(Self { file: Some(file) })
+    }
+}
+
+fn wait(path: &Path, attempt: impl Fn() -> Result<(), TryLockError>) -> Result<(), LockError> {
+    let until = boot_time() + PATIENCE;
+    let io = |source| LockError::Io {
+        path: path.display().to_string(),
+        source,
+    };
+    loop {
+        match attempt() {
+            Ok(()) => return Ok(()),
+            Err(TryLockError::WouldBlock) if boot_time() >= until => {
+                return Err(LockError::Held {
+                    pid: 0,
+                    path: path.display().to_string(),
+                });
+            }
+            Err(TryLockError::WouldBlock) => {
+                // `flock` has no wait with a limit; a turn is far shorter than a look.
+                Cancel::new().map_err(io)?.wait(Some(TURN));
+            }
+            Err(TryLockError::Error(source)) => return Err(io(source)),
+        }
+    }
+}
+
+impl Drop for CommitLock {
+    fn drop(&mut self) {
+        if let Some(file) = &self.file {
+            let _already_gone = file.unlock();
+        }
+    }
+}

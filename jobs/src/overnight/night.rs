@@ -1,0 +1,579 @@
+//! One night: the lock, recovery under it, the loop, and ten steps that end in a summary.
+//!
+//! ```text
+//! lock ──> settle what died ──> open or begin again ──> loop ──> steps ──> summary placed by the run
+//!   └ held: wait                       │                          │
+//!                                      └──────── error ───────────┴──> summary `failed`, written here
+//! ```
+//!
+//! Hard steps (close-loop, metrics health) end the run; soft ones degrade its report and never delete
+//! it. Must never write outside of the corpus's five paths and the output folder, never run git but to
+//! ask, never make a link.
+
+use std::time::Duration;
+
+use jiff::civil::Date;
+use jiff::tz::TimeZone;
+use runner_engine::awake::{Held, Keeper};
+use runner_engine::digest::Digest;
+use runner_engine::ids::{Fence, RunId};
+use runner_engine::scope::Expect;
+use runner_engine::time::boot_time;
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use super::commit::{self, Commit, Target};
+use super::corpus::brief::brief;
+use super::corpus::defrag::{Options, defrag};
+use super::corpus::health::Measured;
+use super::corpus::index::Index;
+use super::corpus::{Corpus, FOLDER as CORPUS, NEXT_WORK, read};
+use super::facts::Facts;
+use super::iterate::{Looped, disk, failed};
+use super::lock::{FOLDER, LockError, RUN_LOCK, RunLock};
+use super::output::{LOG, Output, RunState, SUMMARY, pretty};
+use super::packets::{Ground, Packet, PacketIndex, beads, markdown, queue, sync};
+use super::summary::{
+    Dreamscape, GUIDE, Iteration, LongHaul, Runtime, Status, StepStatus, Summary, length,
+};
+use super::{OvernightSpec, council, report, resume};
+use crate::{Context, Finished, JobError};
+
+/// How soon a night whose corpus is locked is tried again.
+const LOCKED_WAIT: jiff::SignedDuration = jiff::SignedDuration::from_mins(5);
+/// What is kept back of the time for the steps after the loop: a tenth, and no more than this.
+const RESERVE: Duration = Duration::from_secs(300);
+
+/// A night under way.
+pub(super) struct Night<'n, 'c> {
+    pub(super) ctx: &'n mut Context<'c>,
+    pub(super) spec: &'n OvernightSpec,
+    pub(super) out: Output,
+    pub(super) summary: Summary,
+    pub(super) state: RunState,
+    pub(super) facts: Facts,
+    pub(super) date: Date,
+    /// What was measured last, by what it was measured of.
+    pub(super) known: Option<(Digest, Measured)>,
+    began: Duration,
+    reserve: Duration,
+}
+
+/// Runs a night.
+///
+/// # Errors
+/// The lock is held, a hard step failed, or the run was ended; its summary says so.
+pub fn run(ctx: &mut Context<'_>, spec: &OvernightSpec) -> Result<Finished, JobError> {
+    let root = ctx.root;
+    let lock = RunLock::take(root, ctx.admitted.run().as_str(), ctx.now);
+    let _lock = lock.map_err(|error| match error {
+        LockError::Held { .. } => JobError::Wait {
+            until: ctx.now.saturating_add(LOCKED_WAIT).unwrap_or(ctx.now),
+            why: error.to_string(),
+        },
+        LockError::Io { .. } => disk(error),
+    })?;
+    let out = Output::new(root, &spec.output_dir);
+    let recovered = commit::settle(root).map_err(failed)?;
+    let told = resume::note(&out, &recovered);
+    commit::clear(root).map_err(failed)?;
+    super::staging::discard_all(root).map_err(disk)?;
+    let seconds = ctx.left().as_secs().div_ceil(60) * 60;
+    let opened = resume::open(&out, spec, ctx.admitted.run(), ctx.now, seconds).map_err(disk)?;
+    out.make().map_err(disk)?;
+    let timeout = ctx.left();
+    let awake = ctx.keeper.as_mut().map(Keeper::standing);
+    let mut night = Night {
+        summary: Summary {
+            goal: Some(spec.goal.clone()).filter(|goal| !goal.is_empty()),
+            repo_root: root.display().to_string(),
+            output_dir: out.below().to_owned(),
+            started_at: opened.state.started_at.clone(),
+            iterations: opened.iterations,
+            degraded: told.into_iter().chain(opened.told).collect(),
+            runtime: Runtime {
+                keep_awake: spec.keep_awake,
+                keep_awake_mode: awake
+                    .as_ref()
+                    .filter(|awake| awake.held != Held::Nothing)
+                    .map_or_else(|| "none".to_owned(), |awake| awake.by.clone()),
+                keep_awake_note: awake
+                    .filter(|awake| awake.held != Held::Sleep)
+                    .map(|awake| awake.to_string()),
+                requested_timeout: length(Duration::from_secs(seconds)),
+                effective_timeout: length(Duration::from_secs(timeout.as_secs())),
+                lock_path: format!("{FOLDER}/{RUN_LOCK}"),
+                log_path: out.path_of(LOG),
+                process_contract_doc: GUIDE.to_owned(),
+                report_contract_doc: GUIDE.to_owned(),
+            },
+            ..Summary::planned(&opened.state.run_id)
+        },
+        state: opened.state,
+        facts: Facts::default(),
+        date: ctx.now.to_zoned(TimeZone::UTC).date(),
+        known: None,
+        began: boot_time(),
+        reserve: (timeout / 10).min(RESERVE),
+        out,
+        spec,
+        ctx,
+    };
+    let done = night.steps();
+    match done {
+        Ok(()) => night.place(),
+        Err(error) => {
+            night.fail(&error);
+            Err(error)
+        }
+    }
+}
+
+impl Night<'_, '_> {
+    fn steps(&mut self) -> Result<(), JobError> {
+        self.log(&format!("run {} begins", self.summary.run_id));
+        for line in self.summary.degraded.clone() {
+            self.log(&line);
+        }
+        self.at("open");
+        self.facts = Facts::read(self.ctx.root, &self.ctx.git);
+        let looped = self.iterate()?;
+        self.close_loop(&looped)?;
+        let corpus = read(&self.ctx.root.join(CORPUS)).map_err(disk)?;
+        self.preview(&corpus)?;
+        let measured = self.measured(&corpus)?;
+        self.artifact("metrics-health", "metrics-health.json", &measured.health)?;
+        self.summary.metrics_health = serde_json::to_value(&measured.health).ok();
+        self.artifact("retrieval-bench", "retrieval-bench.json", &measured.bench)?;
+        self.summary.retrieval_live = Some(json!({
+            "precision_at_3": measured.bench.precision_at_3, "mrr": measured.bench.mrr,
+            "questions": measured.bench.questions, "nodes": measured.bench.nodes,
+        }));
+        self.check_cancelled()?;
+        self.brief(&corpus)?;
+        self.council();
+        self.check_cancelled()?;
+        let mut packets = self.packets(&corpus, &measured);
+        self.beads(&mut packets);
+        self.deliver(packets)?;
+        self.tell(&looped, &measured);
+        Ok(())
+    }
+
+    fn close_loop(&mut self, looped: &Looped) -> Result<(), JobError> {
+        let mut report = match &looped.close_loop {
+            Value::Object(_) => looped.close_loop.clone(),
+            _ => {
+                json!({"schema_version": 1, "threshold_hours": 0, "considered": 0, "promoted": [], "held": {}, "held_examples": []})
+            }
+        };
+        report["promoted"] = serde_json::to_value(&looped.promoted).unwrap_or_default();
+        self.summary.close_loop = Some(json!({
+            "promoted": looped.promoted.len(), "considered": report["considered"],
+        }));
+        self.artifact("close-loop", "close-loop.json", &report)
+    }
+
+    fn preview(&mut self, corpus: &Corpus) -> Result<(), JobError> {
+        let (report, _) = defrag(corpus, &self.history(), self.date, Options::default());
+        self.artifact("defrag-preview", "defrag/latest.json", &report)
+    }
+
+    fn brief(&mut self, corpus: &Corpus) -> Result<(), JobError> {
+        let Some(goal) = self.summary.goal.clone() else {
+            self.skip("knowledge-brief", "the night has no goal");
+            return Ok(());
+        };
+        match brief(corpus, &goal, self.date) {
+            Ok(brief) if brief.nodes.is_empty() => {
+                self.skip(
+                    "knowledge-brief",
+                    "no node of the corpus speaks of the goal",
+                );
+            }
+            Ok(brief) => {
+                self.summary.briefing = Some(json!({
+                    "nodes": brief.nodes.iter().map(|node| &node.path).collect::<Vec<_>>(), "text": brief.text,
+                }));
+                self.artifact("knowledge-brief", "briefing.json", &brief)?;
+            }
+            Err(error) => self.soft("knowledge-brief", &runner_engine::causes::whole(&error)),
+        }
+        Ok(())
+    }
+
+    fn council(&mut self) {
+        let names = ["council-packet", "runner-passes", "council-synthesis"];
+        for (name, heard) in names.into_iter().zip(council::convene(self.spec)) {
+            match heard.status {
+                StepStatus::SoftFail => self.soft(name, &heard.note),
+                _ => self.skip(name, &heard.note),
+            }
+        }
+    }
+
+    fn packets(&mut self, corpus: &Corpus, measured: &Measured) -> Vec<Packet> {
+        self.at("morning-packets");
+        let pinned = self.pinned();
+        let index = Index::build(corpus.active(), self.date).ok();
+        Ground {
+            root: self.ctx.root,
+            corpus,
+            health: &measured.health,
+            facts: &self.facts,
+            pinned: &pinned,
+            index: index.as_ref(),
+            goal: &self.spec.goal,
+            date: self.date,
+            output: self.out.below(),
+            command: &self.spec.morning_command,
+        }
+        .packets()
+    }
+
+    fn pinned(&mut self) -> Vec<queue::Pinned> {
+        if self.spec.queue.is_empty() {
+            return Vec::new();
+        }
+        let path = self.spec.queue.clone();
+        match self
+            .ctx
+            .scope
+            .read(&path, 1024 * 1024)
+            .map(String::from_utf8)
+        {
+            Ok(Ok(text)) => queue::parse(&path, &text),
+            Ok(Err(_)) => {
+                self.degrade(&format!("the pinned queue {path} is not text"));
+                Vec::new()
+            }
+            Err(error) => {
+                let why = runner_engine::causes::whole(&error);
+                self.degrade(&format!("the pinned queue was not read: {why}"));
+                Vec::new()
+            }
+        }
+    }
+
+    fn beads(&mut self, packets: &mut [Packet]) {
+        let Some(program) = beads::program(self.ctx) else {
+            self.skip("bead-sync", "bd is not installed");
+            return;
+        };
+        match beads::sync(self.ctx, &program, packets) {
+            (made, None) => self.finish("bead-sync", None, Some(format!("{made} beads made"))),
+            (made, Some(why)) => self.soft("bead-sync", &format!("{made} beads made, then: {why}")),
+        }
+    }
+
+    /// Writes the packets and brings the work file up to them.
+    fn deliver(&mut self, packets: Vec<Packet>) -> Result<(), JobError> {
+        for packet in &packets {
+            let path = packet.artifact_path.clone().unwrap_or_default();
+            let name = path.strip_prefix(&format!("{}/", self.out.below()));
+            self.out.json(name.unwrap_or(&path), packet).map_err(disk)?;
+        }
+        let index = PacketIndex {
+            run_id: self.summary.run_id.clone(),
+            repo_root: self.summary.repo_root.clone(),
+            generated_at: self.moment(),
+            packets: packets.clone(),
+        };
+        self.out
+            .text("morning-packets/index.md", &markdown(&index))
+            .map_err(disk)?;
+        self.artifact("morning-packets", "morning-packets/index.json", &index)?;
+        self.summary.artifacts.insert(
+            "morning-packets-index".to_owned(),
+            "morning-packets/index.md".to_owned(),
+        );
+        if let Err(why) = self.sync(&packets) {
+            self.degrade(&format!(
+                "the work file was not brought up to the packets: {why}"
+            ));
+            if let Some(step) = self.summary.step("morning-packets") {
+                step.note = Some(why);
+            }
+        }
+        self.summary.morning_packets = Some(packets);
+        Ok(())
+    }
+
+    /// The work file is one of the five paths: it changes by a commit as they do.
+    fn sync(&mut self, packets: &[Packet]) -> Result<(), String> {
+        let root = self.ctx.root;
+        let bytes = commit::live(root, NEXT_WORK).map_err(|error| error.to_string())?;
+        if bytes.is_none() && packets.is_empty() {
+            return Ok(());
+        }
+        let held = bytes.unwrap_or_default();
+        let mut work = super::corpus::work::Work::parse(&held);
+        let synced = sync::sync(&mut work, packets, &self.moment());
+        let after = work.kept.to_bytes();
+        if after == held {
+            return Ok(());
+        }
+        let before = root
+            .join(CORPUS)
+            .join(NEXT_WORK)
+            .exists()
+            .then(|| Digest::of(&held));
+        let ledger = &*self.ctx.ledger;
+        let guard = |run: &RunId, fence: Fence| ledger.holds(run, fence);
+        let number = self.summary.iterations.len() as u64 + 1;
+        let done = Commit {
+            root,
+            run: self.ctx.admitted.run().clone(),
+            fence: self.ctx.admitted.fence(),
+            guard: &guard,
+            number,
+            iteration_id: format!("{}-packets", self.summary.run_id),
+            started_at: self.moment(),
+            record: Value::Null,
+        }
+        .make(vec![Target {
+            path: NEXT_WORK.to_owned(),
+            before,
+            after: Some(after),
+        }]);
+        done.and_then(|_| commit::clear(root))
+            .map_err(|error| error.to_string())?;
+        self.log(&format!(
+            "work file: {} amended, {} added",
+            synced.amended, synced.added
+        ));
+        Ok(())
+    }
+
+    /// The words of the summary.
+    fn tell(&mut self, looped: &Looped, measured: &Measured) {
+        let packets = self.summary.morning_packets.clone().unwrap_or_default();
+        let mut gain = looped.gain.clone();
+        gain.insert("packets".to_owned(), packets.len() as u64);
+        self.summary.gain = Some(gain);
+        let first = self
+            .summary
+            .iterations
+            .first()
+            .and_then(|it| it.fitness_before.as_ref());
+        if let Some(first) = first {
+            self.summary.fitness_delta = Some(super::halt::delta(first, &measured.fitness));
+        }
+        self.summary.long_haul = Some(LongHaul {
+            exit_reason: "no councillor is configured to corroborate with".to_owned(),
+            ..LongHaul::default()
+        });
+        let weather = match measured.fitness.composite {
+            _ if self.summary.regression_reason.is_some() => "storm",
+            it if it >= 0.8 => "clear",
+            it if it >= 0.6 => "fair",
+            it if it >= 0.4 => "overcast",
+            _ => "fog",
+        };
+        let visibility = match self.summary.degraded.len() {
+            0 => "high",
+            1 | 2 => "medium",
+            _ => "low",
+        };
+        let first = packets.first().map(|packet| packet.morning_command.clone());
+        self.summary.dreamscape = Dreamscape {
+            weather: weather.to_owned(),
+            visibility: visibility.to_owned(),
+            council: "not convened".to_owned(),
+            tension: None,
+            first_move: first.clone(),
+        };
+        let mut recommended: Vec<String> = first.into_iter().collect();
+        recommended.push("runner overnight report".to_owned());
+        if !measured.health.troubles.is_empty() {
+            recommended.push("runner corpus health".to_owned());
+        }
+        self.summary.next_action = recommended[0].clone();
+        self.summary.recommended = recommended;
+    }
+
+    /// Gives the summary to the run's own placement.
+    fn place(mut self) -> Result<Finished, JobError> {
+        self.summary.status = Status::Done;
+        self.close();
+        self.at("placed");
+        let texts = [pretty(&self.summary), report::markdown(&self.summary)];
+        for (name, text) in SUMMARY.into_iter().zip(&texts) {
+            let path = self.out.path_of(name);
+            let text = self.ctx.redactor.redact(text).into_owned();
+            self.ctx
+                .scope
+                .stage(&path, text.as_bytes(), Expect::Current)?;
+        }
+        self.log("done");
+        let summary = &self.summary;
+        let ended = [&summary.regression_reason, &summary.plateau_reason];
+        let ended = ended.into_iter().flatten().next();
+        let packets = summary.morning_packets.as_ref().map_or(0, Vec::len);
+        let composite = self
+            .known
+            .as_ref()
+            .map_or(0.0, |(_, it)| it.fitness.composite);
+        let mut lines: Vec<String> = ended
+            .map(|why| format!("the loop ended: {why}"))
+            .into_iter()
+            .collect();
+        lines.extend(summary.degraded.iter().cloned());
+        Ok(Finished {
+            degraded: summary.degraded.first().cloned(),
+            headline: format!(
+                "{} iterations, fitness {composite} ({:+}), {packets} morning packets",
+                summary.iterations.len(),
+                summary.fitness_delta.unwrap_or(0.0),
+            ),
+            lines,
+            facts: [
+                ("run_id".to_owned(), json!(summary.run_id)),
+                ("output_dir".to_owned(), json!(summary.output_dir)),
+                ("iterations".to_owned(), json!(summary.iterations.len())),
+                ("composite".to_owned(), json!(composite)),
+                ("packets".to_owned(), json!(packets)),
+            ]
+            .into_iter()
+            .collect(),
+        })
+    }
+
+    /// Writes the summary of a run that ends before its end.
+    fn fail(&mut self, error: &JobError) {
+        let why = self.ctx.redactor.redact(&error.whole()).into_owned();
+        let at = self.state.at_step.clone().unwrap_or_default();
+        for step in &mut self.summary.steps {
+            if step.status == StepStatus::Planned && step.name == at {
+                step.status = StepStatus::Failed;
+                step.note = Some(why.clone());
+            }
+        }
+        self.summary.status = Status::Failed;
+        self.summary.failure_reason = Some(why.clone());
+        self.close();
+        self.log(&format!("failed: {why}"));
+        if let Err(error) = report::write(&self.out, &self.summary) {
+            tracing::error!(%error, "the summary of the failed run could not be written");
+        }
+    }
+
+    fn close(&mut self) {
+        self.summary.finished_at = self.moment();
+        self.summary.duration = length(boot_time().saturating_sub(self.began));
+        self.summary
+            .artifacts
+            .insert("log".to_owned(), LOG.to_owned());
+    }
+
+    /// Notes where the run is: what a summary is made from if it dies here.
+    pub(super) fn at(&mut self, step: &str) {
+        self.state.at_step = Some(step.to_owned());
+        self.state.last_step = self.summary.last_step().map(str::to_owned);
+        let total = self.summary.steps.len() as u64;
+        let done = self
+            .summary
+            .steps
+            .iter()
+            .filter(|it| it.status != StepStatus::Planned);
+        self.ctx.progress.step(step, done.count() as u64, total);
+        let id = &self.summary.run_id;
+        let kept = self
+            .out
+            .json(&format!("{id}/run.json"), &self.state)
+            .and_then(|()| self.out.json(&format!("{id}/partial.json"), &self.summary));
+        if let Err(error) = kept {
+            tracing::warn!(%error, "where the run is could not be noted");
+        }
+    }
+
+    fn artifact(&mut self, step: &str, name: &str, value: &impl Serialize) -> Result<(), JobError> {
+        self.out.json(name, value).map_err(disk)?;
+        self.finish(step, Some(name), None);
+        self.at(step);
+        Ok(())
+    }
+
+    fn finish(&mut self, name: &str, artifact: Option<&str>, note: Option<String>) {
+        if let Some(artifact) = artifact {
+            self.summary
+                .artifacts
+                .insert(name.to_owned(), artifact.to_owned());
+        }
+        if let Some(step) = self.summary.step(name) {
+            step.status = StepStatus::Done;
+            step.artifact = artifact.map(str::to_owned);
+            step.note = note;
+        }
+        self.log(&format!("{name}: done"));
+    }
+
+    fn skip(&mut self, name: &str, why: &str) {
+        if let Some(step) = self.summary.step(name) {
+            step.status = StepStatus::Skipped;
+            step.note = Some(why.to_owned());
+        }
+        self.log(&format!("{name}: skipped, {why}"));
+    }
+
+    fn soft(&mut self, name: &str, why: &str) {
+        if let Some(step) = self.summary.step(name) {
+            step.status = StepStatus::SoftFail;
+            step.note = Some(why.to_owned());
+        }
+        self.degrade(&format!("{name}: {why}"));
+    }
+
+    pub(super) fn degrade(&mut self, what: &str) {
+        let what = self.ctx.redactor.redact(what).into_owned();
+        self.log(&what);
+        if !self.summary.degraded.contains(&what) {
+            self.summary.degraded.push(what);
+        }
+    }
+
+    pub(super) fn log(&self, line: &str) {
+        tracing::info!("{line}");
+        let line = self.ctx.redactor.redact(line);
+        if let Err(error) = self.out.log(self.ctx.wall(), &line) {
+            tracing::warn!(%error, "a line of the night's log is lost");
+        }
+    }
+
+    pub(super) fn moment(&self) -> String {
+        format!("{:.0}", self.ctx.wall())
+    }
+
+    /// What the loop may still take.
+    pub(super) fn time_left(&self) -> Duration {
+        self.ctx.left().saturating_sub(self.reserve)
+    }
+
+    pub(super) fn check_cancelled(&self) -> Result<(), JobError> {
+        if self.ctx.cancel.is_cancelled() {
+            let why = self
+                .ctx
+                .cancel
+                .why()
+                .unwrap_or_else(|| "cancelled".to_owned());
+            return Err(JobError::Cancelled { why });
+        }
+        if self.ctx.left().is_zero() {
+            return Err(JobError::TimedOut {
+                why: "its total deadline passed".to_owned(),
+            });
+        }
+        Ok(())
+    }
+}
+
+/// An iteration as a marker has noted it, with its run; `None` where it is none of this output's.
+pub(super) fn noted(out: &Output, record: &Value) -> Option<(String, Iteration)> {
+    if record.get("output")?.as_str()? != out.below() {
+        return None;
+    }
+    let run: RunId = record.get("run_id")?.as_str()?.parse().ok()?;
+    let iteration: Iteration = serde_json::from_value(record.get("iteration")?.clone()).ok()?;
+    let id = format!("{run}-iter-{}", iteration.index);
+    (iteration.id == id).then(|| (run.to_string(), iteration))
+}

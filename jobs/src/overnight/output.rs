@@ -1,0 +1,230 @@
+//! The output folder of a run: `latest`, and where earlier nights are kept.
+//!
+//! Artifacts are written as they come, each whole or not at all, so that a run that dies leaves what it
+//! had. Only below its own folder, through no link. What the ledger calls the run's artifacts, the
+//! summary in both forms, is placed by the run's own placement at its end, and written here only by a
+//! run that fails or by whoever finds it dead.
+
+use std::fs::{self, File};
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+
+use jiff::Timestamp;
+use runner_engine::failpoint;
+use runner_engine::files::{beneath, write_atomic};
+use serde::{Deserialize, Serialize};
+
+/// The log's name.
+pub const LOG: &str = "overnight.log";
+/// The summary's names.
+pub const SUMMARY: [&str; 2] = ["summary.json", "summary.md"];
+
+/// Something could not be kept.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot {act} {path}: {source}")]
+pub struct OutputError {
+    act: &'static str,
+    path: String,
+    source: io::Error,
+}
+
+/// A folder below the project.
+#[derive(Clone, Debug)]
+pub struct Output {
+    root: PathBuf,
+    below: String,
+}
+
+/// What a run notes of itself while it is open.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct RunState {
+    /// Its id.
+    pub run_id: String,
+    /// When it began.
+    pub started_at: String,
+    /// What for.
+    #[serde(default)]
+    pub goal: String,
+    /// How long it may take, in seconds.
+    #[serde(default)]
+    pub timeout_seconds: u64,
+    /// The last step that was done.
+    #[serde(default)]
+    pub last_step: Option<String>,
+    /// The step that it is at.
+    #[serde(default)]
+    pub at_step: Option<String>,
+    /// The rescues when it began.
+    #[serde(default)]
+    pub rescues: Option<u64>,
+    /// How often it was begun again.
+    #[serde(default)]
+    pub resumed: u64,
+}
+
+impl Output {
+    /// The folder `below` the project; nothing is made.
+    pub fn new(root: &Path, below: &str) -> Self {
+        Self {
+            root: root.to_owned(),
+            below: below.trim_end_matches('/').to_owned(),
+        }
+    }
+
+    /// Where it is, below the project.
+    pub fn below(&self) -> &str {
+        &self.below
+    }
+
+    /// Where a file of it is, below the project.
+    pub fn path_of(&self, name: &str) -> String {
+        format!("{}/{name}", self.below)
+    }
+
+    fn at(&self, name: &str) -> Result<PathBuf, OutputError> {
+        let below = match name {
+            "" => self.below.clone(),
+            name => self.path_of(name),
+        };
+        beneath(&self.root, Path::new(&below)).map_err(|source| OutputError {
+            act: "write",
+            path: below,
+            source,
+        })
+    }
+
+    /// Makes the folder.
+    ///
+    /// # Errors
+    /// [`OutputError`].
+    pub fn make(&self) -> Result<(), OutputError> {
+        let path = self.at("")?;
+        failpoint::reach();
+        fs::create_dir_all(&path).map_err(fail("make", &path))
+    }
+
+    /// Writes a file, whole or not at all; folders on the way are made.
+    ///
+    /// # Errors
+    /// [`OutputError`].
+    pub fn text(&self, name: &str, text: &str) -> Result<(), OutputError> {
+        let path = self.at(name)?;
+        if let Some(parent) = path.parent() {
+            fs::create_dir_all(parent).map_err(fail("make", parent))?;
+        }
+        write_atomic(&path, text.as_bytes(), 0o644).map_err(|error| OutputError {
+            act: "write",
+            path: path.display().to_string(),
+            source: error.source,
+        })
+    }
+
+    /// Writes a document as JSON.
+    ///
+    /// # Errors
+    /// [`OutputError`].
+    pub fn json(&self, name: &str, value: &impl Serialize) -> Result<(), OutputError> {
+        self.text(name, &pretty(value))
+    }
+
+    /// Adds a line to the log.
+    ///
+    /// # Errors
+    /// [`OutputError`].
+    pub fn log(&self, now: Timestamp, line: &str) -> Result<(), OutputError> {
+        let path = self.at(LOG)?;
+        let line = line.replace(['\n', '\r'], " ");
+        File::options()
+            .append(true)
+            .create(true)
+            .open(&path)
+            .and_then(|mut file| file.write_all(format!("{now:.0} {line}\n").as_bytes()))
+            .map_err(fail("write", &path))
+    }
+
+    /// Reads a document of the folder; `None` when it is not there or is none.
+    pub fn read<T: for<'de> Deserialize<'de>>(&self, name: &str) -> Option<T> {
+        let bytes = fs::read(self.at(name).ok()?).ok()?;
+        serde_json::from_slice(&bytes).ok()
+    }
+
+    /// Removes the summary, which is to be written anew.
+    ///
+    /// # Errors
+    /// [`OutputError`].
+    pub fn drop_summary(&self) -> Result<(), OutputError> {
+        for name in SUMMARY {
+            let path = self.at(name)?;
+            match fs::remove_file(&path) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    return Err(fail("remove", &path)(error));
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// The runs that have a state in this folder, by id.
+    pub fn runs(&self) -> Vec<RunState> {
+        let Ok(path) = self.at("") else {
+            return Vec::new();
+        };
+        let mut names: Vec<String> = fs::read_dir(path)
+            .into_iter()
+            .flatten()
+            .flatten()
+            .filter_map(|entry| entry.file_name().into_string().ok())
+            .collect();
+        names.sort();
+        names
+            .iter()
+            .filter_map(|name| self.read::<RunState>(&format!("{name}/run.json")))
+            .collect()
+    }
+
+    /// Whether anything lies there.
+    pub fn is_there(&self) -> bool {
+        self.at("").is_ok_and(|path| path.is_dir())
+    }
+
+    /// Moves the folder to `runs/<name>` beside it; a name that is taken gets a number.
+    ///
+    /// # Errors
+    /// [`OutputError`].
+    pub fn set_aside(&self, name: &str) -> Result<String, OutputError> {
+        let from = self.at("")?;
+        let beside = match self.below.rsplit_once('/') {
+            Some((parent, _)) => format!("{parent}/runs"),
+            None => "runs".to_owned(),
+        };
+        let runs = Self::new(&self.root, &beside);
+        runs.make()?;
+        let mut target = name.to_owned();
+        let mut number = 1;
+        while runs.at(&target)?.exists() {
+            number += 1;
+            target = format!("{name}-{number}");
+        }
+        let to = runs.at(&target)?;
+        failpoint::reach();
+        fs::rename(&from, &to).map_err(fail("move", &from))?;
+        let folder = runs.at("")?;
+        File::open(&folder)
+            .and_then(|it| it.sync_all())
+            .map_err(fail("sync", &folder))?;
+        Ok(runs.path_of(&target))
+    }
+}
+
+/// A document as it is kept: indented, with a last line end.
+pub fn pretty(value: &impl Serialize) -> String {
+    let mut text = serde_json::to_string_pretty(value).expect("an artifact has string keys only");
+    text.push('\n');
+    text
+}
+
+fn fail(act: &'static str, path: &Path) -> impl FnOnce(io::Error) -> OutputError {
+    let path = path.display().to_string();
+    move |source| OutputError { act, path, source }
+}

@@ -1,0 +1,94 @@
+//! Packets as beads, through `bd` where that is installed; each packet once.
+//!
+//! `bd` is asked with words of ours alone, behind the run's walls, and with a short time. Soft: whatever
+//! it says or does not say only degrades the report. Must never be asked twice for one packet.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use runner_engine::process::{self, ChildSpec, Limits, Stdin, Verdict, find_program};
+use serde_json::Value;
+
+use super::Packet;
+use crate::Context;
+
+/// The program.
+const PROGRAM: &str = "bd";
+/// How long one question may take.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Where `bd` is, if it is installed.
+pub fn program(ctx: &Context<'_>) -> Option<PathBuf> {
+    let path = ctx.env.get("PATH").map_or("", String::as_str);
+    find_program(Path::new(PROGRAM), ctx.root, path).ok()
+}
+
+/// Makes a bead for each packet that has none; how many, and what went wrong first.
+pub fn sync(ctx: &Context<'_>, program: &Path, packets: &mut [Packet]) -> (usize, Option<String>) {
+    let mut made = 0;
+    for packet in packets.iter_mut().filter(|packet| packet.bead_id.is_none()) {
+        match create(ctx, program, packet) {
+            Ok(id) => {
+                packet.bead_id = Some(id);
+                made += 1;
+            }
+            Err(why) => return (made, Some(why)),
+        }
+    }
+    (made, None)
+}
+
+fn create(ctx: &Context<'_>, program: &Path, packet: &Packet) -> Result<String, String> {
+    let priority = match packet.severity.as_str() {
+        "critical" => "0",
+        "high" | "significant" => "1",
+        "low" => "3",
+        _ => "2",
+    };
+    let about = format!(
+        "{}\n\n{}\n{}",
+        packet.description, packet.why_now, packet.id
+    );
+    let args = [
+        "create",
+        &packet.title,
+        "-d",
+        &about,
+        "-p",
+        priority,
+        "-l",
+        "overnight",
+        "--json",
+    ];
+    let child = ChildSpec {
+        program: program.to_owned(),
+        args: args.iter().map(std::ffi::OsString::from).collect(),
+        cwd: ctx.root.to_owned(),
+        env: ctx.env.clone(),
+        stdin: Stdin::Null,
+        limits: Limits {
+            total: Some(PATIENCE.min(ctx.left())),
+            output_cap: 1024 * 1024,
+            ..Limits::default()
+        },
+        marker: ctx.admitted.run().to_string(),
+        confine: ctx.confine.cloned(),
+    };
+    let ended = process::run(&child, &ctx.cancel, &mut |_, _| Verdict::Continue)
+        .map_err(|error| format!("bd could not be started: {error}"))?;
+    if !ended.is_success() {
+        let words = String::from_utf8_lossy(&ended.stderr);
+        let words = words
+            .split_whitespace()
+            .take(30)
+            .collect::<Vec<_>>()
+            .join(" ");
+        return Err(format!("bd refused: {words}"));
+    }
+    let said: Value = serde_json::from_slice(&ended.stdout)
+        .map_err(|error| format!("bd's answer is no JSON: {error}"))?;
+    let one = said.as_array().and_then(|all| all.first()).unwrap_or(&said);
+    let id = one.get("id").and_then(Value::as_str);
+    id.map(str::to_owned)
+        .ok_or_else(|| "bd's answer has no id".to_owned())
+}

@@ -1,0 +1,476 @@
+//! Morning packets: what to begin with, ranked, each with evidence that exists.
+//!
+//! ```text
+//! pinned queue > work that nobody has > open findings > metrics below their floor
+//!      └── one packet for each thing (dedup key) ──rank──> the first ten
+//! ```
+//!
+//! Every line of evidence was looked up: a file that is there, a line of the work file, a commit that
+//! leads to HEAD, a node of the corpus. Must never name a file that does not exist, and never claim
+//! work for anybody.
+
+pub mod beads;
+pub mod queue;
+pub mod sync;
+
+use std::path::Path;
+
+use jiff::civil::Date;
+use runner_text::terms::terms;
+use serde::{Deserialize, Serialize};
+
+use super::corpus::compile::slug;
+use super::corpus::health::Health;
+use super::corpus::index::Index;
+use super::corpus::links;
+use super::corpus::work::{Item, dedup_key, short_hash};
+use super::corpus::{Corpus, FOLDER as CORPUS, Kind, NEXT_WORK};
+use super::facts::Facts;
+use queue::Pinned;
+
+/// How many packets a morning has.
+pub const MOST: usize = 10;
+/// How many lines of evidence, and files, one has.
+const LINES: usize = 6;
+
+/// A node that has so much of a title's words speaks of it.
+const SPEAKS: f64 = 0.5;
+
+/// A packet.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Packet {
+    /// `dream-` and sixteen hexadecimal digits, the same as long as the thing is the same.
+    pub id: String,
+    /// From 1.
+    pub rank: u64,
+    /// What is to be done.
+    pub title: String,
+    /// Which kind of work.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// How much it matters.
+    pub severity: String,
+    /// How sure the night is of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub confidence: Option<String>,
+    /// Where it was found.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<String>,
+    /// What it came from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source_epic: Option<String>,
+    /// Where it belongs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub target_repo: Option<String>,
+    /// Why it is here.
+    pub why_now: String,
+    /// What it rests on; each line was looked up.
+    pub evidence: Vec<String>,
+    /// The files that it is about.
+    pub target_files: Vec<String>,
+    /// The tests that will tell.
+    pub likely_tests: Vec<String>,
+    /// The command to begin with.
+    pub morning_command: String,
+    /// Whether the work file has it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub queue_backed: Option<bool>,
+    /// Its bead.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bead_id: Option<String>,
+    /// Its own file, below the project.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub artifact_path: Option<String>,
+    /// What makes two of them one; not in the artifact, for `id` stands for it.
+    #[serde(skip)]
+    pub dedup_key: String,
+    /// What is to be done, at length; for the work file and for beads.
+    #[serde(skip)]
+    pub description: String,
+}
+
+/// The index of a morning's packets.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct PacketIndex {
+    /// Of which run.
+    pub run_id: String,
+    /// In which project.
+    pub repo_root: String,
+    /// When.
+    pub generated_at: String,
+    /// The packets, by rank.
+    pub packets: Vec<Packet>,
+}
+
+/// What packets are made from.
+pub struct Ground<'a> {
+    /// The project.
+    pub root: &'a Path,
+    /// The corpus as it stands.
+    pub corpus: &'a Corpus,
+    /// Its health.
+    pub health: &'a Health,
+    /// What git says.
+    pub facts: &'a Facts,
+    /// What the operator pinned.
+    pub pinned: &'a [Pinned],
+    /// What the night was for.
+    pub goal: &'a str,
+    /// The night's date.
+    pub date: Date,
+    /// The output folder, below the project.
+    pub output: &'a str,
+    /// The corpus's index, where it could be made.
+    pub index: Option<&'a Index<'a>>,
+    /// How to begin: `{title}`, `{packet}` and `{id}` are put in, each as one word of a shell.
+    pub command: &'a str,
+}
+
+struct Candidate {
+    packet: Packet,
+    score: f64,
+    timestamp: String,
+    pinned: bool,
+}
+
+impl Ground<'_> {
+    /// The packets, by rank.
+    pub fn packets(&self) -> Vec<Packet> {
+        let mut found: Vec<Candidate> = self.pinned.iter().map(|it| self.of_pinned(it)).collect();
+        let free: Vec<&Item> = self
+            .corpus
+            .work
+            .items
+            .iter()
+            .filter(|item| self.is_ready(item))
+            .collect();
+        found.extend(free.into_iter().map(|item| self.of_item(item)));
+        found.extend(self.of_findings());
+        found.extend(self.of_floors());
+        // A stable sort, so that what was pinned stays in its order.
+        found.sort_by(|a, b| {
+            let by_score = || match a.pinned {
+                true => std::cmp::Ordering::Equal,
+                false => b
+                    .score
+                    .total_cmp(&a.score)
+                    .then_with(|| b.timestamp.cmp(&a.timestamp))
+                    .then_with(|| a.packet.title.cmp(&b.packet.title)),
+            };
+            b.pinned.cmp(&a.pinned).then_with(by_score)
+        });
+        let mut seen = std::collections::BTreeSet::new();
+        // Work that is claimed or done, or that waits for something, is nobody's morning.
+        let taken = self.corpus.work.items.iter().filter(|item| !item.is_free());
+        let taken: std::collections::BTreeSet<&str> =
+            taken.map(|item| item.dedup_key.as_str()).collect();
+        let mut packets: Vec<Packet> = found
+            .into_iter()
+            .filter(|it| it.pinned || !taken.contains(it.packet.dedup_key.as_str()))
+            .map(|it| it.packet)
+            .filter(|packet| seen.insert(packet.dedup_key.clone()))
+            .take(MOST)
+            .collect();
+        for (at, packet) in packets.iter_mut().enumerate() {
+            packet.rank = at as u64 + 1;
+            // However it was found this time: the thing has one bead.
+            let mut known = self.corpus.work.items.iter();
+            let known = known.find(|item| item.dedup_key == packet.dedup_key);
+            packet.bead_id = packet
+                .bead_id
+                .take()
+                .or_else(|| known.and_then(|item| item.bead_id.clone()));
+            let path = format!(
+                "{}/morning-packets/{:02}-{}-{}.json",
+                self.output,
+                packet.rank,
+                slug(&packet.title),
+                packet.id
+            );
+            packet.morning_command = self
+                .command
+                .replace(
+                    "{prompt}",
+                    &quoted(&format!("Read {path} and begin: {}", packet.title)),
+                )
+                .replace("{packet}", &quoted(&path))
+                .replace("{title}", &quoted(&packet.title))
+                .replace("{id}", &quoted(&packet.id));
+            packet.artifact_path = Some(path);
+        }
+        packets
+    }
+
+    /// Nobody has it, and what it waits for is done.
+    fn is_ready(&self, item: &Item) -> bool {
+        let done = |title: &String| {
+            let mut all = self.corpus.work.items.iter();
+            !all.any(|it| it.is_free() && (it.title == *title || it.id.as_ref() == Some(title)))
+        };
+        item.is_free() && item.requires.iter().all(done)
+    }
+
+    fn of_item(&self, item: &Item) -> Candidate {
+        let line = format!("{CORPUS}/{NEXT_WORK}:{}", item.line);
+        let words = format!("{}\n{}\n{}", item.title, item.description, item.evidence);
+        let mut packet = Packet {
+            title: item.title.clone(),
+            kind: item.kind.clone(),
+            severity: item.severity.clone(),
+            source: Some(item.source.clone()).filter(|it| !it.is_empty()),
+            source_epic: item.source_epic.clone(),
+            target_repo: item.target_repo.clone(),
+            queue_backed: Some(true),
+            bead_id: item.bead_id.clone(),
+            dedup_key: item.dedup_key.clone(),
+            description: item.description.clone(),
+            ..Packet::default()
+        };
+        packet.id = item
+            .id
+            .clone()
+            .filter(|id| is_packet_id(id))
+            .unwrap_or_else(|| id_of(&item.dedup_key));
+        let score = self.ground(&mut packet, &words, vec![line]);
+        let from = item.source_epic.as_deref().unwrap_or("the work file");
+        packet.why_now = format!(
+            "{} {} from {from} that nobody has claimed",
+            packet.severity, packet.kind
+        );
+        let proposed = if item.status.as_deref() == Some("proposed") {
+            3.0
+        } else {
+            0.0
+        };
+        Candidate {
+            packet,
+            score: score - proposed,
+            timestamp: item.timestamp.clone(),
+            pinned: false,
+        }
+    }
+
+    fn of_pinned(&self, pinned: &Pinned) -> Candidate {
+        let key = dedup_key("pinned", &pinned.title);
+        let mut packet = Packet {
+            id: id_of(&key),
+            title: pinned.title.clone(),
+            kind: "pinned".to_owned(),
+            severity: pinned.severity.clone().unwrap_or_else(|| "high".to_owned()),
+            source: Some("pinned-queue".to_owned()),
+            queue_backed: Some(true),
+            why_now: "pinned by the operator".to_owned(),
+            dedup_key: key,
+            description: pinned.description.clone(),
+            ..Packet::default()
+        };
+        let words = format!(
+            "{}\n{}\n{}",
+            pinned.title,
+            pinned.description,
+            pinned.files.join(" ")
+        );
+        self.ground(
+            &mut packet,
+            &words,
+            vec![format!("{}:{}", pinned.path, pinned.line)],
+        );
+        // A pinned file is about what it names, whether it has a folder or not.
+        for file in pinned.files.iter().rev() {
+            if let Some(file) = self.facts.file(self.root, file)
+                && !packet.target_files.contains(&file)
+            {
+                packet.target_files.insert(0, file);
+            }
+        }
+        packet.likely_tests = self.facts.tests_of(&packet.target_files);
+        Candidate {
+            packet,
+            score: f64::MAX,
+            timestamp: String::new(),
+            pinned: true,
+        }
+    }
+
+    fn of_findings(&self) -> impl Iterator<Item = Candidate> {
+        let open = self.corpus.active().filter(|node| {
+            node.kind == Kind::Finding
+                && !node.generated
+                && node.value("severity").is_some_and(|it| weight(it) >= 3.0)
+        });
+        open.map(|node| {
+            let severity = node.value("severity").unwrap_or("high").to_lowercase();
+            let key = dedup_key("validate", &node.title);
+            let mut packet = Packet {
+                id: id_of(&key),
+                title: node.title.clone(),
+                kind: "validate".to_owned(),
+                why_now: format!("{severity} finding that no work item covers"),
+                severity,
+                source: Some("finding".to_owned()),
+                queue_backed: Some(true),
+                dedup_key: key,
+                description: node.value("checklist_item").map_or_else(
+                    || runner_text::markdown::summary(node.body(), 240),
+                    str::to_owned,
+                ),
+                ..Packet::default()
+            };
+            let words = format!("{}\n{}", node.title, node.body());
+            let score = self.ground(&mut packet, &words, vec![format!("{CORPUS}/{}", node.path)]);
+            Candidate {
+                packet,
+                score: score - 2.0,
+                timestamp: node.date.map(|date| date.to_string()).unwrap_or_default(),
+                pinned: false,
+            }
+        })
+    }
+
+    fn of_floors(&self) -> impl Iterator<Item = Candidate> {
+        let below = self
+            .health
+            .metrics
+            .iter()
+            .filter(|metric| metric.below_floor);
+        below.map(|metric| {
+            let title = format!(
+                "Raise the corpus's {} above {}",
+                metric.name.replace('_', " "),
+                metric.floor
+            );
+            let key = dedup_key("improvement", &title);
+            Candidate {
+                packet: Packet {
+                    id: id_of(&key),
+                    title,
+                    kind: "improvement".to_owned(),
+                    severity: "low".to_owned(),
+                    confidence: Some("high".to_owned()),
+                    source: Some("corpus-health".to_owned()),
+                    why_now: format!("{} is below its floor", metric.name.replace('_', " ")),
+                    evidence: vec![format!("{}/metrics-health.json", self.output)],
+                    queue_backed: Some(true),
+                    dedup_key: key,
+                    description: metric.definition.to_owned(),
+                    ..Packet::default()
+                },
+                score: 5.0,
+                timestamp: String::new(),
+                pinned: false,
+            }
+        })
+    }
+
+    /// Looks up what a thing's words name, fills in evidence, files and tests, and scores it.
+    fn ground(&self, packet: &mut Packet, words: &str, mut evidence: Vec<String>) -> f64 {
+        let origins = evidence.len();
+        for named in links::paths(words) {
+            if let Some(file) = self.facts.file(self.root, named) {
+                if !file.starts_with(CORPUS)
+                    && packet.target_files.len() < LINES
+                    && !packet.target_files.contains(&file)
+                {
+                    packet.target_files.push(file.clone());
+                }
+                evidence.push(file);
+            }
+        }
+        for named in links::commits(words) {
+            let short: String = named.chars().take(7).collect();
+            if let Some((hash, subject)) = self.facts.commits.get(&short)
+                && hash.starts_with(named)
+            {
+                evidence.push(format!("commit {short} {subject}"));
+            }
+        }
+        let title = &packet.title;
+        let near = self.index.and_then(|index| index.search(title, 3).ok());
+        for hit in near.unwrap_or_default() {
+            if hit.covered >= SPEAKS {
+                evidence.push(format!("{CORPUS}/{}", hit.node.path));
+            }
+        }
+        let mut known = std::collections::BTreeSet::new();
+        evidence.retain(|line| known.insert(line.clone()));
+        evidence.truncate(LINES);
+        packet.likely_tests = self.facts.tests_of(&packet.target_files);
+        let found = evidence.len() - origins.min(evidence.len());
+        packet.confidence = Some(
+            match (found, packet.target_files.len()) {
+                (0, 0) => "low",
+                (_, 0) | (1, _) => "medium",
+                _ => "high",
+            }
+            .to_owned(),
+        );
+        packet.evidence = evidence;
+        let goal = terms(self.goal);
+        let own = terms(words);
+        let shared = goal.iter().filter(|term| own.contains(term)).count();
+        let fits = if goal.is_empty() {
+            0.0
+        } else {
+            shared as f64 / goal.len() as f64
+        };
+        weight(&packet.severity) * 10.0 + fits * 12.0 + (found.min(3) as f64) * 2.0
+    }
+}
+
+/// How much a severity weighs.
+fn weight(severity: &str) -> f64 {
+    match severity.trim().to_lowercase().as_str() {
+        "critical" | "p0" | "blocker" => 4.0,
+        "high" | "significant" | "major" | "p1" => 3.0,
+        "low" | "minor" | "p3" | "p4" => 1.0,
+        _ => 2.0,
+    }
+}
+
+/// The id of a thing.
+pub fn id_of(key: &str) -> String {
+    format!("dream-{}", short_hash(key))
+}
+
+fn is_packet_id(id: &str) -> bool {
+    let hex = id.strip_prefix("dream-");
+    hex.is_some_and(|hex| hex.len() == 16 && hex.bytes().all(|b| b.is_ascii_hexdigit()))
+}
+
+/// A text as one word of a shell.
+pub fn quoted(text: &str) -> String {
+    format!("'{}'", text.replace('\'', "'\\''"))
+}
+
+/// The index as markdown.
+pub fn markdown(index: &PacketIndex) -> String {
+    let mut out = format!("# Morning packets\n\nRun {}\n", index.run_id);
+    if index.packets.is_empty() {
+        out.push_str("\nNothing is open.\n");
+    }
+    for packet in &index.packets {
+        out.push_str(&format!(
+            "\n## {}. {}\n\n{} · {} · confidence {}\n\n{}\n",
+            packet.rank,
+            packet.title,
+            packet.severity,
+            packet.kind,
+            packet.confidence.as_deref().unwrap_or("low"),
+            packet.why_now
+        ));
+        for (name, lines) in [
+            ("Evidence", &packet.evidence),
+            ("Files", &packet.target_files),
+            ("Tests", &packet.likely_tests),
+        ] {
+            if !lines.is_empty() {
+                out.push_str(&format!("\n{name}:\n"));
+                for line in lines {
+                    out.push_str(&format!("- {line}\n"));
+                }
+            }
+        }
+        out.push_str(&format!("\n```sh\n{}\n```\n", packet.morning_command));
+    }
+    out
+}

@@ -1,0 +1,126 @@
+//! Packets into the work file: what is there is amended, what is not is added once.
+//!
+//! The rules of claims are kept: an item that somebody has, or that is done, is never touched, not even
+//! to add a field. A thing is found again by its dedup key. Unknown keys and broken lines stay.
+
+use runner_text::jsonl::keep::Object;
+use serde_json::{Value, json};
+
+use super::Packet;
+use crate::overnight::corpus::work::Work;
+
+/// What became of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Synced {
+    /// Items that were amended.
+    pub amended: usize,
+    /// Items that were added.
+    pub added: usize,
+}
+
+/// Brings the work file up to the packets; `at` is the moment that a new row names.
+pub fn sync(work: &mut Work, packets: &[Packet], at: &str) -> Synced {
+    let mut synced = Synced::default();
+    let mut fresh: Vec<Object> = Vec::new();
+    for packet in packets {
+        let mut fields: Vec<(&str, Value)> = vec![
+            ("id", json!(packet.id)),
+            ("why_now", json!(packet.why_now)),
+            ("morning_command", json!(packet.morning_command)),
+            ("packet_path", json!(packet.artifact_path)),
+        ];
+        if let Some(confidence) = &packet.confidence {
+            fields.push(("confidence", json!(confidence)));
+        }
+        if let Some(bead) = &packet.bead_id {
+            fields.push(("bead_id", json!(bead)));
+        }
+        let known: Vec<_> = work
+            .items
+            .iter()
+            .filter(|item| item.dedup_key == packet.dedup_key)
+            .cloned()
+            .collect();
+        if let Some(item) = known.iter().find(|item| item.is_free()) {
+            // A name that somebody gave it stays its name.
+            let named = item.id.is_some();
+            fields.retain(|(key, _)| *key != "id" || !named);
+            synced.amended += usize::from(work.edit(item, &fields));
+            continue;
+        }
+        // Claimed or done: it is in somebody's hands.
+        if !known.is_empty() {
+            continue;
+        }
+        let mut item = Object::new([
+            ("title", json!(packet.title)),
+            ("type", json!(packet.kind)),
+            ("severity", json!(packet.severity)),
+            ("source", json!(packet.source)),
+            ("description", json!(packet.description)),
+            ("evidence", json!(packet.evidence.join("; "))),
+            ("dedup_key", json!(packet.dedup_key)),
+            ("status", json!("proposed")),
+            ("claim_status", json!("available")),
+        ]);
+        if let Some(repo) = &packet.target_repo {
+            item.set("target_repo", &json!(repo));
+        }
+        for (key, value) in &fields {
+            item.set(key, value);
+        }
+        fresh.push(item);
+        synced.added += 1;
+    }
+    if !fresh.is_empty() {
+        let mut row = Object::new([
+            ("source_epic", json!("overnight")),
+            ("timestamp", json!(at)),
+            ("items", json!([])),
+            ("consumed", json!(false)),
+            ("claim_status", json!("available")),
+            ("claimed_by", Value::Null),
+            ("claimed_at", Value::Null),
+            ("consumed_by", Value::Null),
+            ("consumed_at", Value::Null),
+        ]);
+        row.set_objects("items", &fresh);
+        work.kept.push(row);
+    }
+    if synced != Synced::default() {
+        *work = Work::parse(&work.kept.to_bytes());
+    }
+    synced
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn claims_are_kept_and_nothing_is_added_twice() {
+        let file = concat!(
+            "{\"items\":[{\"title\":\"Mine\",\"type\":\"bug\",\"claim_status\":\"in_progress\"},{\"title\":\"Free\",\"type\":\"bug\",\"odd\":1.50}]}\n",
+            "broken\n",
+        );
+        let mut work = Work::parse(file.as_bytes());
+        let packet = |title: &str, id: &str| Packet {
+            id: id.to_owned(),
+            title: title.to_owned(),
+            dedup_key: crate::overnight::corpus::work::dedup_key("bug", title),
+            ..Packet::default()
+        };
+        let packets = [
+            packet("Mine", "dream-1"),
+            packet("Free", "dream-2"),
+            packet("New", "dream-3"),
+        ];
+        let synced = sync(&mut work, &packets, "2026-11-22T02:30:00Z");
+        assert_eq!((synced.amended, synced.added), (1, 1));
+        let text = String::from_utf8(work.kept.to_bytes()).unwrap();
+        assert!(text.starts_with("{\"items\":[{\"title\":\"Mine\",\"type\":\"bug\",\"claim_status\":\"in_progress\"},{\"title\":\"Free\",\"type\":\"bug\",\"odd\":1.50,\"id\":\"dream-2\""), "{text}");
+        assert!(text.contains("\nbroken\n") && !text.contains("dream-1"));
+        assert_eq!(sync(&mut work, &packets, "later"), Synced::default());
+        assert_eq!(String::from_utf8(work.kept.to_bytes()).unwrap(), text);
+    }
+}

@@ -1,0 +1,163 @@
+//! A night gone through without a trace: what the first iteration would do, and the packets as they
+//! would be now. Nothing is written and no lock is taken.
+
+use std::path::Path;
+
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+use runner_engine::git::Git;
+use serde_json::json;
+
+use super::OvernightSpec;
+use super::corpus::brief::brief;
+use super::corpus::close_loop::close_loop;
+use super::corpus::compile::compile;
+use super::corpus::defrag::{Options, defrag};
+use super::corpus::harvest::harvest;
+use super::corpus::health::measure;
+use super::corpus::index::Index;
+use super::corpus::oscillation::History;
+use super::corpus::{FOLDER as CORPUS, read};
+use super::facts::Facts;
+use super::iterate::disk;
+use super::lock::{FOLDER, RUN_LOCK};
+use super::output::LOG;
+use super::packets::{Ground, queue};
+use super::summary::{GUIDE, Runtime, Status, StepStatus, Summary};
+use crate::JobError;
+
+/// What is gone through.
+pub struct Seen<'a> {
+    /// The project.
+    pub root: &'a Path,
+    /// Questions to git.
+    pub git: &'a Git,
+    /// What the night is told.
+    pub spec: &'a OvernightSpec,
+    /// Now.
+    pub now: Timestamp,
+    /// The id that the summary gets.
+    pub run_id: &'a str,
+}
+
+/// The summary of a dry run.
+///
+/// # Errors
+/// The corpus cannot be read.
+pub fn preview(seen: &Seen<'_>) -> Result<Summary, JobError> {
+    let Seen { root, spec, .. } = *seen;
+    let date = seen.now.to_zoned(TimeZone::UTC).date();
+    let mut corpus = read(&root.join(CORPUS)).map_err(disk)?;
+    let facts = Facts::read(root, seen.git);
+    let history = std::fs::read(root.join(FOLDER).join("oscillation.json"));
+    let history = history
+        .map(|bytes| History::parse(&bytes))
+        .unwrap_or_default();
+    let before = measure(&corpus, date).map_err(disk)?;
+    let (harvested, changes) = harvest(&corpus, &facts.sources, &history, date).map_err(disk)?;
+    corpus.apply(&changes);
+    let (closed, changes) = close_loop(&corpus, date, 0);
+    corpus.apply(&changes);
+    let (defragged, changes) = defrag(&corpus, &history, date, Options::default());
+    corpus.apply(&changes);
+    let (compiled, changes) = compile(&corpus, date);
+    corpus.apply(&changes);
+    let after = measure(&corpus, date).map_err(disk)?;
+    let pinned = match std::fs::read_to_string(root.join(&spec.queue)) {
+        Ok(text) if !spec.queue.is_empty() => queue::parse(&spec.queue, &text),
+        _ => Vec::new(),
+    };
+    let index = Index::build(corpus.active(), date).ok();
+    let packets = Ground {
+        root,
+        corpus: &corpus,
+        health: &after.health,
+        facts: &facts,
+        pinned: &pinned,
+        index: index.as_ref(),
+        goal: &spec.goal,
+        date,
+        output: &spec.output_dir,
+        command: &spec.morning_command,
+    }
+    .packets();
+    let moment = format!("{:.0}", seen.now);
+    let mut summary = Summary {
+        goal: Some(spec.goal.clone()).filter(|goal| !goal.is_empty()),
+        repo_root: root.display().to_string(),
+        output_dir: spec.output_dir.clone(),
+        status: Status::DryRun,
+        dry_run: true,
+        started_at: moment.clone(),
+        finished_at: moment,
+        duration: "0s".to_owned(),
+        runtime: Runtime {
+            keep_awake: spec.keep_awake,
+            keep_awake_mode: "none".to_owned(),
+            lock_path: format!("{FOLDER}/{RUN_LOCK}"),
+            log_path: format!("{}/{LOG}", spec.output_dir),
+            process_contract_doc: GUIDE.to_owned(),
+            report_contract_doc: GUIDE.to_owned(),
+            ..Runtime::default()
+        },
+        metrics_health: serde_json::to_value(&before.health).ok(),
+        retrieval_live: Some(json!({
+            "precision_at_3": before.bench.precision_at_3, "mrr": before.bench.mrr,
+            "questions": before.bench.questions, "nodes": before.bench.nodes,
+        })),
+        close_loop: Some(
+            json!({"promoted": closed.promoted.len(), "considered": closed.considered}),
+        ),
+        fitness_delta: Some(super::halt::delta(&before.fitness, &after.fitness)),
+        gain: Some(
+            [
+                ("harvested", harvested.added.len()),
+                ("promoted", closed.promoted.len()),
+                ("removed", defragged.removed.len()),
+                ("superseded", defragged.superseded.len()),
+                ("stale", defragged.stale.len()),
+                ("compiled", compiled.len()),
+                ("packets", packets.len()),
+            ]
+            .into_iter()
+            .map(|(name, count)| (name.to_owned(), count as u64))
+            .collect(),
+        ),
+        ..Summary::planned(seen.run_id)
+    };
+    if let Some(goal) = &summary.goal {
+        let brief = brief(&corpus, goal, date).map_err(disk)?;
+        summary.briefing = Some(json!({
+            "nodes": brief.nodes.iter().map(|node| &node.path).collect::<Vec<_>>(), "text": brief.text,
+        }));
+    }
+    for step in &mut summary.steps {
+        step.status = StepStatus::Planned;
+    }
+    summary.dreamscape.weather = "not looked at".to_owned();
+    summary.dreamscape.visibility = "high".to_owned();
+    summary.dreamscape.council = "not convened".to_owned();
+    summary.dreamscape.first_move = packets.first().map(|it| it.morning_command.clone());
+    summary.recommended = vec!["runner overnight start".to_owned()];
+    summary.next_action = summary.recommended[0].clone();
+    summary.morning_packets = Some(packets);
+    Ok(summary)
+}
+
+/// A dry run's summary in words.
+pub fn words(summary: &Summary) -> Vec<String> {
+    let gain = summary.gain.clone().unwrap_or_default();
+    let mut lines: Vec<String> = gain
+        .iter()
+        .filter(|(_, count)| **count > 0)
+        .map(|(name, count)| format!("{name}: {count}"))
+        .collect();
+    lines.push(format!(
+        "fitness would change by {:+}",
+        summary.fitness_delta.unwrap_or(0.0)
+    ));
+    if let Some(first) = summary.morning_packets.iter().flatten().next() {
+        lines.push(format!("the first packet: {}", first.title));
+    }
+    lines
+}

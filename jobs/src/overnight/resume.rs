@@ -1,0 +1,202 @@
+//! What an earlier run left, and whether this one goes on with it.
+//!
+//! ```text
+//! latest ──its run has a final summary──> set aside under runs/<id>, a new run begins
+//!   └── it has none: it died ──> its summary is written, `failed`
+//!             ├── same goal, and its time is not over ──> this run goes on with it, under its id
+//!             └── else ──> set aside, a new run begins
+//! ```
+//!
+//! Called under the lock. Iterations that are noted are believed as far as their ids and numbers agree
+//! and none is missing; what follows a gap is not.
+
+use jiff::Timestamp;
+use runner_engine::ids::RunId;
+
+use super::OvernightSpec;
+use super::commit::Recovered;
+use super::night::noted;
+use super::output::{LOG, Output, OutputError, RunState, SUMMARY};
+use super::report;
+use super::summary::{Iteration, Status, Summary};
+
+/// A run that is opened.
+pub struct Opened {
+    /// What it notes of itself.
+    pub state: RunState,
+    /// What it has done already.
+    pub iterations: Vec<Iteration>,
+    /// What is to be told of the run before.
+    pub told: Vec<String>,
+}
+
+/// Notes the iterations whose commit was found: they are part of the corpus. What is to be told.
+pub fn note(out: &Output, recovered: &Recovered) -> Vec<String> {
+    let mut told = Vec::new();
+    let forward = recovered.rolled_forward.iter().map(|it| (it, true));
+    let done = recovered.done.iter().map(|it| (it, false));
+    for ((id, record), rolled) in forward.chain(done) {
+        if rolled {
+            told.push(format!("recovered: the commit of {id} was finished"));
+        }
+        let Some((run, iteration)) = noted(out, record) else {
+            continue;
+        };
+        let name = format!("{run}/iterations/iter-{}.json", iteration.index);
+        if out.read::<Iteration>(&name).is_none()
+            && let Err(error) = out.json(&name, &iteration)
+        {
+            told.push(format!("{id} could not be noted: {error}"));
+        }
+    }
+    told.extend(recovered.foreign.iter().map(|path| {
+        format!(
+            "{path} was left alone: it is not this program's, and the corpus may be half committed"
+        )
+    }));
+    told
+}
+
+/// Opens this run: anew, or with what a dead one left.
+///
+/// # Errors
+/// The output folder could not be written.
+pub fn open(
+    out: &Output,
+    spec: &OvernightSpec,
+    run: &RunId,
+    now: Timestamp,
+    timeout_seconds: u64,
+) -> Result<Opened, OutputError> {
+    let fresh = RunState {
+        run_id: run.to_string(),
+        started_at: format!("{now:.0}"),
+        goal: spec.goal.clone(),
+        timeout_seconds,
+        ..RunState::default()
+    };
+    if !out.is_there() {
+        return Ok(Opened {
+            state: fresh,
+            iterations: Vec::new(),
+            told: Vec::new(),
+        });
+    }
+    let summary: Option<Summary> = out.read(SUMMARY[0]);
+    let ended = |state: &RunState| {
+        summary.as_ref().is_some_and(|it| {
+            it.run_id == state.run_id && matches!(it.status, Status::Done | Status::Failed)
+        })
+    };
+    let last = out.runs().pop();
+    let mut told = Vec::new();
+    if let Some(mut dead) = last.clone().filter(|state| !ended(state)) {
+        let step = dead.last_step.clone().unwrap_or_else(|| "none".to_owned());
+        let at = dead
+            .at_step
+            .clone()
+            .unwrap_or_else(|| "its beginning".to_owned());
+        let why = format!(
+            "run {} died at {at}; last completed step: {step}",
+            dead.run_id
+        );
+        let (iterations, rejected) = rehydrate(out, &dead.run_id);
+        let report = dead_summary(out, &dead, &iterations, &why, now);
+        report::write(out, &report)?;
+        told.push(format!("recovered: {why}"));
+        told.extend(rejected);
+        if goes_on(&dead, spec, now, timeout_seconds) {
+            dead.resumed += 1;
+            let name = format!("{}/interrupted-{}", dead.run_id, dead.resumed);
+            report::write_as(out, &name, &report)?;
+            out.drop_summary()?;
+            // What the earlier attempts told belongs to the whole night.
+            let mut earlier = report.degraded.clone();
+            earlier.retain(|line| !told.contains(line));
+            told.splice(0..0, earlier);
+            told.push(format!(
+                "run {} goes on after {} iterations; its earlier report is {}",
+                dead.run_id,
+                iterations.len(),
+                out.path_of(&format!("{name}.json"))
+            ));
+            return Ok(Opened {
+                state: dead,
+                iterations,
+                told,
+            });
+        }
+    }
+    let name = last
+        .map(|state| state.run_id)
+        .or(summary.map(|it| it.run_id))
+        .filter(|id| id.parse::<RunId>().is_ok())
+        .unwrap_or_else(|| "before".to_owned());
+    let aside = out.set_aside(&name)?;
+    if !told.is_empty() {
+        told.push(format!("its report is {aside}/{}", SUMMARY[0]));
+    }
+    Ok(Opened {
+        state: fresh,
+        iterations: Vec::new(),
+        told,
+    })
+}
+
+/// Whether a dead run is gone on with: the same goal, and its time is not over.
+fn goes_on(dead: &RunState, spec: &OvernightSpec, now: Timestamp, timeout_seconds: u64) -> bool {
+    let Ok(began) = dead.started_at.parse::<Timestamp>() else {
+        return false;
+    };
+    let passed = now.duration_since(began).as_secs();
+    let most = i64::try_from(dead.timeout_seconds.max(timeout_seconds)).unwrap_or(i64::MAX);
+    // A clock that was set back says nothing against it.
+    dead.goal == spec.goal && passed < most
+}
+
+/// The iterations that are noted, up to the first that is missing or is not what its name says.
+pub fn rehydrate(out: &Output, run: &str) -> (Vec<Iteration>, Vec<String>) {
+    let mut found = Vec::new();
+    let mut told = Vec::new();
+    for index in 1.. {
+        let name = format!("{run}/iterations/iter-{index}.json");
+        let Some(iteration) = out.read::<Iteration>(&name) else {
+            break;
+        };
+        if iteration.index != index || iteration.id != format!("{run}-iter-{index}") {
+            told.push(format!(
+                "{name} is rejected: it says {} of itself",
+                iteration.id
+            ));
+            break;
+        }
+        found.push(iteration);
+    }
+    (found, told)
+}
+
+/// The summary of a run that could not write its own.
+fn dead_summary(
+    out: &Output,
+    dead: &RunState,
+    iterations: &[Iteration],
+    why: &str,
+    now: Timestamp,
+) -> Summary {
+    let partial: Option<Summary> = out.read(&format!("{}/partial.json", dead.run_id));
+    let mut summary = partial
+        .filter(|it| it.run_id == dead.run_id)
+        .unwrap_or_else(|| Summary::planned(&dead.run_id));
+    summary.output_dir = out.below().to_owned();
+    summary.started_at.clone_from(&dead.started_at);
+    summary.finished_at = format!("{now:.0}");
+    if summary.duration.is_empty() {
+        summary.duration = "0s".to_owned();
+    }
+    summary.runtime.log_path = out.path_of(LOG);
+    summary.iterations = iterations.to_vec();
+    summary.status = Status::Failed;
+    summary.failure_reason = Some(why.to_owned());
+    summary.artifacts.insert("log".to_owned(), LOG.to_owned());
+    summary
+}

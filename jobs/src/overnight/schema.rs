@@ -1,0 +1,361 @@
+//! The form of every artifact, as published JSON schemas, and the check of a night's artifacts by them.
+//!
+//! The checker knows the words that our own schemas use and refuses a schema with any other, so it can
+//! never pass over a rule. A full validator was rejected: it would bring a hundred crates, a regular
+//! expression engine and a resolver that fetches over the network for what is a page of code here; an
+//! independent validator checks the same schemas and artifacts in the tests.
+
+use std::fs;
+use std::path::Path;
+
+use serde::Serialize;
+use serde_json::Value;
+
+macro_rules! schemas {
+    ($($name:literal),* $(,)?) => {
+        /// The schemas by name.
+        pub const SCHEMAS: &[(&str, &str)] = &[$((
+            $name,
+            include_str!(concat!("../../../config/schemas/overnight/", $name, ".schema.json")),
+        )),*];
+    };
+}
+schemas!(
+    "summary",
+    "iteration",
+    "morning-packet",
+    "morning-packets",
+    "metrics-health",
+    "retrieval-bench",
+    "close-loop",
+    "defrag",
+    "briefing",
+    "harvest",
+    "next-work-row",
+    "commit-marker",
+    "warn-only-budget",
+);
+
+/// The schema of a name.
+pub fn text(name: &str) -> Option<&'static str> {
+    let mut all = SCHEMAS.iter();
+    all.find(|(own, _)| *own == name).map(|(_, text)| *text)
+}
+
+/// Something that is not as its schema says.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Mistake {
+    /// The artifact.
+    pub artifact: String,
+    /// Where in it, like `/steps/2/name`.
+    pub at: String,
+    /// What is wrong.
+    pub why: String,
+}
+
+/// What was checked.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Checked {
+    /// The artifacts, below the folder.
+    pub artifacts: Vec<String>,
+    /// What is wrong with them.
+    pub mistakes: Vec<Mistake>,
+}
+
+/// Checks every artifact of a night in its output folder; what a step did not leave is not asked for,
+/// what the summary names is.
+pub fn check_folder(folder: &Path) -> Checked {
+    let mut checked = Checked::default();
+    let fixed = [
+        ("summary.json", "summary", true),
+        ("close-loop.json", "close-loop", false),
+        ("defrag/latest.json", "defrag", false),
+        ("metrics-health.json", "metrics-health", false),
+        ("retrieval-bench.json", "retrieval-bench", false),
+        ("briefing.json", "briefing", false),
+        ("morning-packets/index.json", "morning-packets", false),
+    ];
+    for (name, schema, needed) in fixed {
+        if needed || folder.join(name).exists() {
+            checked.file(folder, name, schema);
+        }
+    }
+    for name in names(folder, "morning-packets") {
+        if name.ends_with(".json") && name != "index.json" {
+            checked.file(folder, &format!("morning-packets/{name}"), "morning-packet");
+        }
+    }
+    for run in names(folder, "") {
+        for name in names(folder, &format!("{run}/iterations")) {
+            checked.file(folder, &format!("{run}/iterations/{name}"), "iteration");
+        }
+    }
+    let summary = fs::read(folder.join("summary.json")).ok();
+    let summary: Option<Value> = summary.and_then(|bytes| serde_json::from_slice(&bytes).ok());
+    let named = summary.as_ref().and_then(|it| it["artifacts"].as_object());
+    for (key, name) in named.into_iter().flatten() {
+        let path = name.as_str().unwrap_or_default();
+        if !folder.join(path).is_file() {
+            checked.mistakes.push(Mistake {
+                artifact: "summary.json".to_owned(),
+                at: format!("/artifacts/{key}"),
+                why: format!("{path:?} is not there"),
+            });
+        }
+    }
+    if !folder.join("summary.md").is_file() {
+        checked.mistakes.push(Mistake {
+            artifact: "summary.md".to_owned(),
+            at: String::new(),
+            why: "it is not there".to_owned(),
+        });
+    }
+    checked
+}
+
+fn names(folder: &Path, below: &str) -> Vec<String> {
+    let mut names: Vec<String> = fs::read_dir(folder.join(below))
+        .into_iter()
+        .flatten()
+        .flatten()
+        .filter_map(|entry| entry.file_name().into_string().ok())
+        .filter(|name| !name.starts_with('.'))
+        .collect();
+    names.sort();
+    names
+}
+
+impl Checked {
+    fn file(&mut self, folder: &Path, name: &str, schema: &str) {
+        self.artifacts.push(name.to_owned());
+        let value = fs::read(folder.join(name))
+            .map_err(|error| error.to_string())
+            .and_then(|bytes| serde_json::from_slice(&bytes).map_err(|error| error.to_string()));
+        match value {
+            Ok(value) => {
+                for (at, why) in check(&value, schema) {
+                    self.mistakes.push(Mistake {
+                        artifact: name.to_owned(),
+                        at,
+                        why,
+                    });
+                }
+            }
+            Err(why) => self.mistakes.push(Mistake {
+                artifact: name.to_owned(),
+                at: String::new(),
+                why,
+            }),
+        }
+    }
+}
+
+/// What of a document is not as the schema of that name says: where, and what.
+pub fn check(value: &Value, schema: &str) -> Vec<(String, String)> {
+    let mut found = Vec::new();
+    match text(schema).map(serde_json::from_str::<Value>) {
+        Some(Ok(schema)) => look(value, &schema, String::new(), 0, &mut found),
+        _ => found.push((String::new(), format!("there is no schema {schema}"))),
+    }
+    found
+}
+
+/// The deepest that schemas are followed.
+const DEEPEST: usize = 32;
+
+fn look(
+    value: &Value,
+    schema: &Value,
+    at: String,
+    depth: usize,
+    found: &mut Vec<(String, String)>,
+) {
+    let Some(rules) = schema.as_object() else {
+        return;
+    };
+    if depth > DEEPEST {
+        found.push((at, "it is nested too deeply".to_owned()));
+        return;
+    }
+    let mut wrong = |why: String| found.push((at.clone(), why));
+    for (word, rule) in rules {
+        match word.as_str() {
+            "$schema"
+            | "$id"
+            | "title"
+            | "description"
+            | "properties"
+            | "items"
+            | "anyOf"
+            | "$ref"
+            | "additionalProperties" => {}
+            "type" => {
+                let wanted: Vec<&str> = match rule {
+                    Value::Array(all) => all.iter().filter_map(Value::as_str).collect(),
+                    one => one.as_str().into_iter().collect(),
+                };
+                if !wanted.iter().any(|it| is(value, it)) {
+                    wrong(format!(
+                        "it must be {}, it is {}",
+                        wanted.join(" or "),
+                        kind(value)
+                    ));
+                }
+            }
+            "enum" => {
+                let all = rule.as_array().map_or(&[][..], Vec::as_slice);
+                if !all.contains(value) {
+                    wrong(format!("it must be one of {rule}, it is {value}"));
+                }
+            }
+            "const" if value != rule => wrong(format!("it must be {rule}, it is {value}")),
+            "const" => {}
+            "required" => {
+                let Some(own) = value.as_object() else {
+                    continue;
+                };
+                for key in rule
+                    .as_array()
+                    .into_iter()
+                    .flatten()
+                    .filter_map(Value::as_str)
+                {
+                    if !own.contains_key(key) {
+                        wrong(format!("it has no {key:?}"));
+                    }
+                }
+            }
+            "minimum" | "maximum" => {
+                let (Some(own), Some(bound)) = (value.as_f64(), rule.as_f64()) else {
+                    continue;
+                };
+                if (word == "minimum" && own < bound) || (word == "maximum" && own > bound) {
+                    wrong(format!("its {word} is {bound}, it is {own}"));
+                }
+            }
+            "minLength" | "maxLength" => {
+                let (Some(own), Some(bound)) = (value.as_str(), rule.as_u64()) else {
+                    continue;
+                };
+                let length = own.chars().count() as u64;
+                if (word == "minLength" && length < bound)
+                    || (word == "maxLength" && length > bound)
+                {
+                    wrong(format!("its {word} is {bound}, it has {length}"));
+                }
+            }
+            other => wrong(format!("the schema has a rule that is not known: {other}")),
+        }
+    }
+    if let Some(name) = rules.get("$ref").and_then(Value::as_str) {
+        let name = name.trim_end_matches(".schema.json");
+        match text(name).and_then(|text| serde_json::from_str::<Value>(text).ok()) {
+            Some(other) => look(value, &other, at.clone(), depth + 1, found),
+            None => found.push((at.clone(), format!("there is no schema {name}"))),
+        }
+    }
+    if let Some(all) = rules.get("anyOf").and_then(Value::as_array) {
+        let fits = all.iter().any(|one| {
+            let mut own = Vec::new();
+            look(value, one, at.clone(), depth + 1, &mut own);
+            own.is_empty()
+        });
+        if !fits {
+            found.push((
+                at.clone(),
+                "it has none of the forms that it may have".to_owned(),
+            ));
+        }
+    }
+    if let Some(own) = value.as_object() {
+        let known = rules.get("properties").and_then(Value::as_object);
+        for (key, inner) in own {
+            let rule = known
+                .and_then(|it| it.get(key))
+                .or_else(|| rules.get("additionalProperties"));
+            if let Some(rule) = rule {
+                look(inner, rule, format!("{at}/{key}"), depth + 1, found);
+            }
+        }
+    }
+    if let (Some(own), Some(rule)) = (value.as_array(), rules.get("items")) {
+        for (index, inner) in own.iter().enumerate() {
+            look(inner, rule, format!("{at}/{index}"), depth + 1, found);
+        }
+    }
+}
+
+fn is(value: &Value, wanted: &str) -> bool {
+    match wanted {
+        "number" => value.is_number(),
+        "integer" => value.is_u64() || value.is_i64(),
+        wanted => kind(value) == wanted,
+    }
+}
+
+fn kind(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "boolean",
+        Value::Number(_) => "number",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::overnight::summary::Summary;
+    use serde_json::json;
+
+    #[test]
+    fn each_rule_is_told_with_its_place() {
+        let whole = serde_json::to_value(Summary::planned("R")).unwrap();
+        assert_eq!(check(&whole, "summary"), [], "what is written is valid");
+        for (path, bad, place) in [
+            ("/status", json!("dead"), "/status"),
+            ("/schema_version", json!(1), "/schema_version"),
+            ("/steps/0/name", json!(3), "/steps/0/name"),
+            ("/runtime", json!({}), "/runtime"),
+            ("/artifacts", json!({"a": 1}), "/artifacts/a"),
+        ] {
+            let mut value = whole.clone();
+            *value.pointer_mut(path).unwrap() = bad;
+            let found = check(&value, "summary");
+            assert!(
+                found.iter().all(|(at, _)| at == place) && !found.is_empty(),
+                "{found:?}"
+            );
+        }
+        let mut missing = whole.clone();
+        missing.as_object_mut().unwrap().remove("next_action");
+        assert_eq!(
+            check(&missing, "summary"),
+            [(String::new(), "it has no \"next_action\"".to_owned())]
+        );
+        let mut packets = whole;
+        packets["morning_packets"] = json!([{"id": "dream-1"}]);
+        assert!(
+            check(&packets, "summary")
+                .iter()
+                .any(|(at, _)| at == "/morning_packets/0/id")
+        );
+        let row = json!({"items": [{"title": "t", "type": "b", "severity": "low", "source": null, "description": ""}]});
+        assert_eq!(check(&row, "next-work-row"), []);
+    }
+
+    #[test]
+    fn every_schema_has_only_rules_that_are_known() {
+        for (name, text) in SCHEMAS {
+            let schema: Value = serde_json::from_str(text).unwrap();
+            assert_eq!(schema["$id"], json!(format!("{name}.schema.json")));
+            let found = check(&Value::Null, name);
+            assert!(
+                found.iter().all(|(_, why)| !why.contains("not known")),
+                "{found:?}"
+            );
+        }
+    }
+}

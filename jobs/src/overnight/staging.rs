@@ -1,0 +1,194 @@
+//! The staged copy of a corpus on which an iteration works: `.agents/overnight/staging/<n>/.agents/`.
+//!
+//! A checkpoint copies the five paths, by reflink where the file system has one, and never more than
+//! its cap; the steps then write to the copy alone. Copies are plain files that nobody else has open.
+//! Must never write outside of its folder, and never copy through a link.
+
+use std::fs::{self, File};
+use std::io::{self, Read as _};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+
+use runner_engine::failpoint;
+
+use super::corpus::read::{Plain, files};
+use super::corpus::{Changes, FOLDER as CORPUS};
+use super::lock::FOLDER;
+
+/// Why a copy was not made.
+#[derive(Debug, thiserror::Error)]
+pub enum StageError {
+    /// It would be more than is allowed.
+    #[error("the checkpoint needs {need} bytes, {cap} are allowed (checkpoint_max_mb)")]
+    Cap {
+        /// What it would take.
+        need: u64,
+        /// The cap.
+        cap: u64,
+    },
+    /// A file or folder could not be read or written.
+    #[error("cannot {act} {path}: {source}")]
+    Io {
+        /// What was tried.
+        act: &'static str,
+        /// With what.
+        path: String,
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// The corpus could not be listed.
+    #[error(transparent)]
+    Read(#[from] super::corpus::read::ReadError),
+}
+
+fn fail(act: &'static str, path: &Path) -> impl FnOnce(io::Error) -> StageError {
+    let path = path.display().to_string();
+    move |source| StageError::Io { act, path, source }
+}
+
+/// A staged copy.
+#[derive(Debug)]
+pub struct Staging {
+    /// Its folder: `staging/<n>` below the overnight folder.
+    outer: PathBuf,
+    /// How many bytes were copied, and how many of them by reference.
+    pub copied: u64,
+    /// Bytes that share their blocks with the original.
+    pub shared: u64,
+}
+
+impl Staging {
+    /// Copies the five paths of `root`'s corpus for iteration `number`; what a dead iteration left there
+    /// goes first.
+    ///
+    /// # Errors
+    /// [`StageError::Cap`] before anything is copied; [`StageError::Io`].
+    pub fn checkpoint(root: &Path, number: u64, cap: u64) -> Result<Self, StageError> {
+        let live = root.join(CORPUS);
+        let mut ignored = Vec::new();
+        let plain = files(&live, &mut ignored)?;
+        let need: u64 = plain.iter().map(|file| file.length).sum();
+        if need > cap {
+            return Err(StageError::Cap { need, cap });
+        }
+        discard_all(root)?;
+        let outer = root.join(FOLDER).join("staging").join(number.to_string());
+        let mut staging = Self {
+            outer,
+            copied: 0,
+            shared: 0,
+        };
+        let copy = staging.folder();
+        failpoint::reach();
+        fs::create_dir_all(&copy).map_err(fail("make", &copy))?;
+        let mut made: Option<PathBuf> = None;
+        let mut clones = true;
+        for Plain { path, length } in plain {
+            let (from, to) = (live.join(&path), copy.join(&path));
+            if let Some(parent) = to.parent()
+                && made.as_deref() != Some(parent)
+            {
+                fs::create_dir_all(parent).map_err(fail("make", parent))?;
+                made = Some(parent.to_owned());
+            }
+            clones = clone(&from, &to, clones)?;
+            staging.copied += length;
+            staging.shared += if clones { length } else { 0 };
+        }
+        failpoint::reach();
+        Ok(staging)
+    }
+
+    /// The copy of the corpus.
+    pub fn folder(&self) -> PathBuf {
+        self.outer.join(CORPUS)
+    }
+
+    /// Writes a step's changes to the copy.
+    ///
+    /// # Errors
+    /// [`StageError::Io`].
+    pub fn write(&self, changes: &Changes) -> Result<(), StageError> {
+        let folder = self.folder();
+        for (path, content) in changes {
+            failpoint::reach();
+            let path = folder.join(path);
+            match content {
+                Some(bytes) => {
+                    if let Some(parent) = path.parent() {
+                        fs::create_dir_all(parent).map_err(fail("make", parent))?;
+                    }
+                    fs::write(&path, bytes).map_err(fail("write", &path))?;
+                }
+                None => match fs::remove_file(&path) {
+                    Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                        return Err(fail("remove", &path)(error));
+                    }
+                    _ => {}
+                },
+            }
+        }
+        Ok(())
+    }
+
+    /// What a staged file holds now; `None` when it is gone.
+    ///
+    /// # Errors
+    /// [`StageError::Io`].
+    pub fn bytes(&self, path: &str) -> Result<Option<Vec<u8>>, StageError> {
+        let path = self.folder().join(path);
+        match fs::read(&path) {
+            Ok(bytes) => Ok(Some(bytes)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(fail("read", &path)(error)),
+        }
+    }
+
+    /// Removes the copy.
+    ///
+    /// # Errors
+    /// [`StageError::Io`].
+    pub fn discard(self, root: &Path) -> Result<(), StageError> {
+        discard_all(root)
+    }
+}
+
+/// Removes every staged copy of a corpus. Call it with the lock held.
+///
+/// # Errors
+/// [`StageError::Io`].
+pub fn discard_all(root: &Path) -> Result<(), StageError> {
+    let below = Path::new(FOLDER).join("staging");
+    let path = runner_engine::files::beneath(root, &below).map_err(fail("remove", &below))?;
+    failpoint::reach();
+    match fs::remove_dir_all(&path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(fail("remove", &path)(error)),
+        _ => Ok(()),
+    }
+}
+
+/// Copies one file, by reference when `try_clone` and the file system can; says whether that worked.
+fn clone(from: &Path, to: &Path, try_clone: bool) -> Result<bool, StageError> {
+    let mut source = File::open(from).map_err(fail("read", from))?;
+    let target = File::options()
+        .write(true)
+        .create_new(true)
+        .open(to)
+        .map_err(fail("write", to))?;
+    if try_clone && rustix::fs::ioctl_ficlone(&target, &source).is_ok() {
+        keep_mode(&source, &target);
+        return Ok(true);
+    }
+    let mut target = target;
+    io::copy(&mut source.by_ref(), &mut target).map_err(fail("copy", from))?;
+    keep_mode(&source, &target);
+    Ok(false)
+}
+
+fn keep_mode(source: &File, target: &File) {
+    if let Ok(data) = source.metadata() {
+        let mode = data.permissions().mode() & 0o777;
+        // A copy whose owner cannot write it could not be changed.
+        let _as_it_is = target.set_permissions(fs::Permissions::from_mode(mode | 0o600));
+    }
+}

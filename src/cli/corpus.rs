@@ -1,0 +1,84 @@
+//! `runner corpus`: its commands and flags.
+
+use std::path::PathBuf;
+
+use clap::Subcommand;
+
+use super::args::Listing;
+
+/// Looks at the corpus below `.agents/`, or puts it in order by hand.
+#[derive(Debug, Subcommand)]
+pub enum CorpusCommand {
+    /// How fit it is: each metric with its floor, what is stale, repeated, unconnected or unreadable
+    ///
+    /// Exit code 1 when a metric is below its floor.
+    #[command(after_help = "Example: runner corpus health --json | jq .composite")]
+    Health {
+        #[command(flatten)]
+        listing: Listing,
+    },
+    /// How well it answers a fixed set of questions: precision of the first three, and mean reciprocal rank
+    #[command(after_help = "Example: runner corpus bench --live --json")]
+    Bench {
+        /// Of the learnings of this project [default]
+        #[arg(long, conflicts_with_all = ["corpus", "global"])]
+        live: bool,
+        /// Of another corpus: a folder with `learnings/`, and perhaps a `bench.json` of questions with
+        /// the ids that answer them
+        #[arg(long, value_name = "DIR")]
+        corpus: Option<PathBuf>,
+        /// Of the learnings in the home folder's .agents
+        #[arg(long, conflicts_with = "corpus")]
+        global: bool,
+        #[command(flatten)]
+        listing: Listing,
+    },
+    /// Promote learnings whose gate passes
+    #[command(after_help = "Example: runner corpus close-loop --threshold 24h --dry-run")]
+    CloseLoop {
+        /// How old a learning must be
+        #[arg(long, value_name = "DURATION", default_value = "0h")]
+        threshold: String,
+        /// Show what would be promoted
+        #[arg(long)]
+        dry_run: bool,
+        #[command(flatten)]
+        listing: Listing,
+    },
+    /// Find repetitions, what is stale, and what comes and goes; without a choice all of them
+    #[command(after_help = "Example: runner corpus defrag --dedup --apply")]
+    Defrag {
+        /// Set aside what is past its time to live
+        #[arg(long)]
+        prune: bool,
+        /// Deal with repetitions
+        #[arg(long)]
+        dedup: bool,
+        /// Look at what nights add and remove in turns
+        #[arg(long)]
+        oscillation_sweep: bool,
+        /// Do it [default: show it]
+        #[arg(long)]
+        apply: bool,
+        #[command(flatten)]
+        listing: Listing,
+    },
+    /// What it knows of a goal; each line cites the node that says it
+    #[command(after_help = "Example: runner corpus brief --goal 'fewer flaky tests'")]
+    Brief {
+        /// The goal
+        #[arg(long)]
+        goal: String,
+        #[command(flatten)]
+        listing: Listing,
+    },
+    /// Take new learnings in from commits, closed work and session notes; not while a night runs
+    #[command(after_help = "Example: runner corpus harvest --dry-run")]
+    Harvest {
+        /// Show what would come in
+        #[arg(long)]
+        dry_run: bool,
+        #[command(flatten)]
+        listing: Listing,
+    },
+}

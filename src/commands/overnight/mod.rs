@@ -1,0 +1,198 @@
+//! `runner overnight`: a night over the corpus by hand, its report, its setup.
+
+mod report;
+mod setup;
+
+use std::path::Path;
+
+use runner_engine::git::Git;
+use runner_engine::ids::RunId;
+use runner_engine::outcome::Exit;
+use runner_jobs::KindSpec;
+use runner_jobs::overnight::lock::RunLock;
+use runner_jobs::overnight::{OvernightSpec, preview, schema};
+
+use super::{corpus, run as by_hand};
+use crate::cli::overnight::{OvernightCommand, StartArgs};
+use crate::cli::{Failure, show};
+use crate::config;
+use crate::drive::Manner;
+use crate::home::{self, Home};
+use crate::project::{FILE, Here};
+
+/// Carries out one of its commands.
+pub fn run(
+    home: &Home,
+    here: &Path,
+    command: &OvernightCommand,
+    manner: Manner,
+) -> Result<Exit, Failure> {
+    match command {
+        OvernightCommand::Setup {
+            apply,
+            scheduler,
+            at,
+            runner,
+            listing,
+        } => {
+            let wish = setup::Wish {
+                apply: *apply,
+                scheduler,
+                at: at.as_deref(),
+                runners: runner,
+            };
+            setup::run(home, here, &wish, *listing, manner.quiet)
+        }
+        OvernightCommand::Start(args) => start(home, here, args, manner),
+        OvernightCommand::Report {
+            from,
+            markdown,
+            validate,
+            listing,
+        } => report::run(home, here, from.as_deref(), *markdown, *validate, *listing),
+        OvernightCommand::Schema { name: None } => {
+            let names: Vec<String> = schema::SCHEMAS
+                .iter()
+                .map(|(name, _)| format!("{name}\n"))
+                .collect();
+            show::out(&names.concat());
+            Ok(Exit::Done)
+        }
+        OvernightCommand::Schema { name: Some(name) } => match schema::text(name) {
+            Some(text) => {
+                show::out(text);
+                Ok(Exit::Done)
+            }
+            None => {
+                let known: Vec<&str> = schema::SCHEMAS.iter().map(|(name, _)| *name).collect();
+                Err(Failure::usage(format!(
+                    "there is no schema {name:?}; there are {}",
+                    known.join(", ")
+                )))
+            }
+        },
+    }
+}
+
+/// The overnight job that is meant.
+fn night_job<'h>(
+    here: &'h Here,
+    wanted: Option<&str>,
+) -> Result<(&'h str, &'h OvernightSpec), Failure> {
+    let nights: Vec<(&str, &OvernightSpec)> = here
+        .config
+        .jobs
+        .iter()
+        .filter_map(|(name, job)| match &job.spec.kind {
+            KindSpec::Overnight(spec) => Some((name.as_str(), spec)),
+            _ => None,
+        })
+        .collect();
+    if let Some(wanted) = wanted {
+        here.config.job(wanted)?;
+        let found = nights.into_iter().find(|(name, _)| *name == wanted);
+        return found.ok_or_else(|| Failure::usage(format!("{wanted} is no overnight job")));
+    }
+    match nights.as_slice() {
+        [only] => Ok(*only),
+        [] => Err(
+            Failure::configuration("this project has no job of kind overnight")
+                .mend("runner overnight setup --apply"),
+        ),
+        several => {
+            let names: Vec<&str> = several.iter().map(|(name, _)| *name).collect();
+            let what = format!(
+                "this project has {} overnight jobs: {}",
+                names.len(),
+                names.join(", ")
+            );
+            Err(Failure::usage(what).mend(format!("add --job {}", names[0])))
+        }
+    }
+}
+
+/// What of a job's settings the flags change, as texts of the configuration.
+fn settings(args: &StartArgs) -> Vec<(String, String)> {
+    let mut all: Vec<(&str, String)> = Vec::new();
+    let quoted = |text: &String| toml::Value::String(text.clone()).to_string();
+    let texts = [
+        ("goal", &args.goal),
+        ("output_dir", &args.output_dir),
+        ("timeout", &args.run_timeout),
+        ("queue", &args.queue),
+    ];
+    for (key, value) in texts {
+        all.extend(value.as_ref().map(|text| (key, quoted(text))));
+    }
+    if args.keep_awake || args.no_keep_awake {
+        all.push(("keep_awake", args.keep_awake.to_string()));
+    }
+    if !args.runner.is_empty() {
+        let names: Vec<String> = args.runner.iter().map(quoted).collect();
+        all.push(("runners", format!("[{}]", names.join(", "))));
+    }
+    if args.creative_lane {
+        all.push(("creative_lane", "true".to_owned()));
+    }
+    let numbers = [
+        ("max_iterations", args.max_iterations),
+        ("plateau_window", args.plateau_window),
+        ("checkpoint_max_mb", args.checkpoint_max_mb),
+    ];
+    for (key, value) in numbers {
+        all.extend(value.map(|number| (key, number.to_string())));
+    }
+    all.extend(
+        args.plateau_epsilon
+            .map(|it| ("plateau_epsilon", format!("{it:?}"))),
+    );
+    all.extend(args.warn_only.map(|it| ("warn_only", it.to_string())));
+    all.into_iter()
+        .map(|(key, value)| (key.to_owned(), value))
+        .collect()
+}
+
+fn start(home: &Home, here: &Path, args: &StartArgs, manner: Manner) -> Result<Exit, Failure> {
+    let project = Here::load(home, here)?;
+    let (job, _) = night_job(&project, args.job.as_deref())?;
+    let settings = settings(args);
+    // What cannot be is said before anything begins.
+    let changed = config::load_with(&home.stack(Some(&project.root.join(FILE))), job, &settings)?;
+    if args.dry_run {
+        let KindSpec::Overnight(spec) = &changed.job(job)?.spec.kind else {
+            unreachable!("a flag does not change the kind")
+        };
+        let git = Git::new(&project.root, &home::child_environment(), &home::marker()?);
+        let now = home.wall()?;
+        let id = RunId::new(now);
+        let seen = preview::Seen {
+            root: &project.root,
+            git: &git,
+            spec,
+            now,
+            run_id: id.as_str(),
+        };
+        let summary =
+            preview::preview(&seen).map_err(|error| Failure::environment(error.whole()))?;
+        match args.listing.json {
+            true => show::json(&summary),
+            false => show::out(&show::printable(
+                &(preview::words(&summary).join("\n") + "\n"),
+            )),
+        }
+        return Ok(Exit::Done);
+    }
+    RunLock::look(&project.root).map_err(corpus::locked)?;
+    let how = by_hand::How {
+        manner,
+        listing: args.listing,
+        follow: false,
+        deferral_is_normal: false,
+        settings,
+    };
+    match by_hand::once(home, &project, job, None, how)? {
+        // Another night was a moment faster.
+        Exit::Done if RunLock::look(&project.root).is_err() => Ok(Exit::TryLater),
+        exit => Ok(exit),
+    }
+}

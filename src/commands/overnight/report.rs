@@ -1,0 +1,119 @@
+//! `runner overnight report`: the summary of a night, told or checked.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use runner_engine::outcome::Exit;
+use runner_jobs::overnight::output::SUMMARY;
+use runner_jobs::overnight::summary::Summary;
+use runner_jobs::overnight::{OvernightSpec, report, schema};
+use serde_json::Value;
+
+use super::night_job;
+use crate::cli::args::Listing;
+use crate::cli::{Failure, safe, show};
+use crate::home::Home;
+use crate::project::Here;
+
+/// Prints or checks it.
+pub(super) fn run(
+    home: &Home,
+    here: &Path,
+    from: Option<&Path>,
+    markdown: bool,
+    validate: bool,
+    listing: Listing,
+) -> Result<Exit, Failure> {
+    let file = match from {
+        Some(path) if path.is_dir() => path.join(SUMMARY[0]),
+        Some(path) => path.to_owned(),
+        None => last(home, here)?,
+    };
+    let folder = file.parent().unwrap_or(Path::new(".")).to_owned();
+    if validate {
+        return check(&folder, listing);
+    }
+    let bytes = fs::read(&file).map_err(|error| {
+        Failure::data(format!(
+            "there is no report of a night: {}: {error}",
+            file.display()
+        ))
+        .mend("runner overnight start")
+    })?;
+    let bad = |why: String| {
+        Failure::data(format!(
+            "{} is no summary of a night: {why}",
+            file.display()
+        ))
+        .mend(format!(
+            "runner overnight report --validate --from {}",
+            folder.display()
+        ))
+    };
+    let value: Value = serde_json::from_slice(&bytes).map_err(|error| bad(error.to_string()))?;
+    if listing.json {
+        show::json(&value);
+        return Ok(Exit::Done);
+    }
+    let summary: Summary = serde_json::from_value(value).map_err(|error| bad(error.to_string()))?;
+    let text = report::markdown(&summary);
+    show::out(&match markdown {
+        true => text,
+        false => show::printable(&plain(&text)).into_owned(),
+    });
+    Ok(Exit::Done)
+}
+
+/// Where the last night's summary is.
+fn last(home: &Home, here: &Path) -> Result<PathBuf, Failure> {
+    let project = Here::load(home, here)?;
+    let output = match night_job(&project, None) {
+        Ok((_, spec)) => spec.output_dir.clone(),
+        Err(_) => OvernightSpec::default().output_dir,
+    };
+    Ok(project.root.join(output).join(SUMMARY[0]))
+}
+
+/// Markdown without its marks, for a terminal.
+fn plain(text: &str) -> String {
+    let mut out = String::new();
+    for line in text.lines() {
+        if line.starts_with("| ---") {
+            continue;
+        }
+        let line = line.trim_start_matches('#').trim_start_matches(' ');
+        let line = line
+            .replace("**", "")
+            .replace('`', "")
+            .replace("| ", "")
+            .replace(" |", "");
+        out.push_str(&line);
+        out.push('\n');
+    }
+    out
+}
+
+fn check(folder: &Path, listing: Listing) -> Result<Exit, Failure> {
+    let checked = schema::check_folder(folder);
+    if listing.json {
+        show::json(&checked);
+    } else {
+        for mistake in &checked.mistakes {
+            show::out(&format!(
+                "{}{}: {}\n",
+                safe::line(&mistake.artifact),
+                safe::line(&mistake.at),
+                safe::line(&mistake.why)
+            ));
+        }
+        let count = checked.artifacts.len();
+        show::out(&match checked.mistakes.len() {
+            0 => format!("{count} artifacts are as their schemas say\n"),
+            wrong => format!("{wrong} mistakes in {count} artifacts\n"),
+        });
+    }
+    Ok(match checked.mistakes.is_empty() {
+        true => Exit::Done,
+        false => Exit::Data,
+    })
+}

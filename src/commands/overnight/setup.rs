@@ -1,0 +1,140 @@
+//! `runner overnight setup`: the job in `runner.toml`, then the host's timer as `runner setup` does it.
+
+use std::fs;
+use std::path::Path;
+
+use runner_engine::files::{beneath, write_atomic};
+use runner_engine::outcome::Exit;
+
+use crate::cli::args::{Listing, SetupArgs};
+use crate::cli::{Failure, show};
+use crate::commands::{config as config_command, setup};
+use crate::config::{self, Edit};
+use crate::home::Home;
+use crate::project::{FILE, Here};
+
+/// Where assistance is written.
+const ASSISTANCE: &str = ".agentops/generated/dream/overnight.md";
+
+/// What is asked for.
+pub(super) struct Wish<'a> {
+    /// Do it.
+    pub apply: bool,
+    /// Which host scheduler.
+    pub scheduler: &'a str,
+    /// When it is due.
+    pub at: Option<&'a str>,
+    /// Who is asked for a report.
+    pub runners: &'a [String],
+}
+
+/// Shows what is missing, or does it.
+pub(super) fn run(
+    home: &Home,
+    here: &Path,
+    wish: &Wish<'_>,
+    listing: Listing,
+    quiet: bool,
+) -> Result<Exit, Failure> {
+    let project = Here::load(home, here)?;
+    let named = project.root.join(FILE);
+    let path = fs::canonicalize(&named).unwrap_or(named);
+    let old = fs::read_to_string(&path)
+        .map_err(|error| Failure::environment(format!("{}: {error}", path.display())))?;
+    let mut text = old.clone();
+    for (key, value) in wanted(&project, wish)? {
+        let edit = Edit {
+            key: &key,
+            value: &value,
+            file: &path,
+            user: false,
+        };
+        text = config::edit_text(&home.user_config, &edit, Some(text))?.1;
+    }
+    if wish.apply && text != old {
+        config_command::write(&path, &old, &text)?;
+    }
+    if !listing.json {
+        let lines: Vec<&str> = text
+            .lines()
+            .skip_while(|line| *line != "[jobs.overnight]")
+            .take_while(|line| !line.is_empty())
+            .collect();
+        let verb = match (text != old, wish.apply) {
+            (false, _) => "is so already in",
+            (true, true) => "is now in",
+            (true, false) => "would be written to",
+        };
+        show::say(
+            quiet,
+            &format!("{}\n  {verb} {}\n", lines.join("\n"), path.display()),
+        );
+    }
+    if wish.apply {
+        assist(&project.root)?;
+    }
+    let args = SetupArgs {
+        scheduler: wish.scheduler.to_owned(),
+        at: None,
+        runner: Vec::new(),
+        job: Vec::new(),
+        apply: wish.apply,
+        remove: false,
+        all: false,
+        status: false,
+        verify: false,
+        wake: false,
+        listing,
+    };
+    if wish.scheduler == "manual" && wish.apply {
+        return Ok(Exit::Done);
+    }
+    setup::run(home, here, &args, quiet)
+}
+
+/// The settings of the job, by key; those that are so already are left.
+fn wanted(project: &Here, wish: &Wish<'_>) -> Result<Vec<(String, String)>, Failure> {
+    let mut all = Vec::new();
+    let there = project.config.jobs.contains_key("overnight");
+    if !there {
+        all.push(("kind", "overnight".to_owned()));
+    }
+    match wish.at {
+        Some(at) => all.push(("trigger", format!("daily {at}"))),
+        None if !there => all.push(("trigger", "night".to_owned())),
+        None => {}
+    }
+    if !there {
+        all.push(("keep_awake", "true".to_owned()));
+    }
+    if !wish.runners.is_empty() {
+        for name in wish.runners {
+            if !project.config.backends.contains_key(name) {
+                let known: Vec<&str> = project.config.backends.keys().map(String::as_str).collect();
+                return Err(Failure::configuration(format!(
+                    "--runner {name}: there is no such backend; there are {}",
+                    known.join(", ")
+                )));
+            }
+        }
+        let names: Vec<String> = wish.runners.iter().map(|it| format!("{it:?}")).collect();
+        all.push(("runners", format!("[{}]", names.join(", "))));
+    }
+    Ok(all
+        .into_iter()
+        .map(|(key, value)| (format!("jobs.overnight.{key}"), value))
+        .collect())
+}
+
+/// What a person may want to read when it is set up.
+fn assist(root: &Path) -> Result<(), Failure> {
+    let cannot = |why: String| Failure::cannot_write(format!("{ASSISTANCE}: {why}"));
+    let path = beneath(root, Path::new(ASSISTANCE)).map_err(|error| cannot(error.to_string()))?;
+    let text = "# The night over the corpus\n\nSet up by `runner overnight setup --apply`. Nothing here is run by anybody.\n\n\
+                - Look whether this machine will wake it: `runner doctor`\n- Run one now: `runner overnight start`\n\
+                - Read the last one: `runner overnight report`\n- Take the timer away: `runner setup --remove`\n";
+    if let Some(folder) = path.parent() {
+        fs::create_dir_all(folder).map_err(|error| cannot(error.to_string()))?;
+    }
+    write_atomic(&path, text.as_bytes(), 0o644).map_err(|error| cannot(error.source.to_string()))
+}

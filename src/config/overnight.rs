@@ -1,0 +1,42 @@
+//! What of a night's own settings cannot be worked with.
+
+use runner_engine::placement::RelPath;
+use runner_jobs::overnight::OvernightSpec;
+use runner_jobs::overnight::corpus::{FOLDER, SUBPATHS};
+
+use super::job::target;
+
+/// The setting that cannot be worked with, and why.
+pub(super) fn check(own: &OvernightSpec) -> Result<(), (&'static str, String)> {
+    let output =
+        RelPath::new(&own.output_dir).map_err(|error| ("output_dir", error.to_string()))?;
+    target(&own.output_dir).map_err(|why| ("output_dir", why))?;
+    for subpath in SUBPATHS {
+        let path = RelPath::new(&format!("{FOLDER}/{subpath}")).expect("a constant path");
+        if output.is_within(&path) || path.is_within(&output) {
+            let why = format!("{output} is part of the corpus ({path}), which only commits change");
+            return Err(("output_dir", why));
+        }
+    }
+    if !own.queue.is_empty() {
+        RelPath::new(&own.queue).map_err(|error| ("queue", error.to_string()))?;
+    }
+    if !(0.0..=1.0).contains(&own.plateau_epsilon) {
+        let why = format!("it must be from 0 to 1, it is {}", own.plateau_epsilon);
+        return Err(("plateau_epsilon", why));
+    }
+    if !(2..=1000).contains(&own.plateau_window) {
+        let why = format!("it must be from 2 to 1000, it is {}", own.plateau_window);
+        return Err(("plateau_window", why));
+    }
+    if own.checkpoint_max_mb == 0 {
+        return Err((
+            "checkpoint_max_mb",
+            "it must be 1 at least, it is 0".to_owned(),
+        ));
+    }
+    if own.morning_command.trim().is_empty() {
+        return Err(("morning_command", "it is empty".to_owned()));
+    }
+    Ok(())
+}

@@ -1,0 +1,235 @@
+//! Changing one value of a front matter and nothing else of the document.
+//!
+//! Every byte that is not the changed value stays: unknown keys, their order, comments, line ends, a
+//! byte order mark. What cannot be changed without guessing (a list, a block, a front matter that
+//! never ends) is left alone and said so. It must never reformat, sort or repair.
+
+use std::collections::BTreeSet;
+
+use super::{Document, key_and_rest, scalar, split};
+
+/// The top-level keys in their order, each as often as it stands there.
+pub fn keys<'a>(doc: &Document<'a>) -> Vec<&'a str> {
+    let lines = doc.front().unwrap_or_default().lines();
+    lines
+        .filter_map(|line| key_and_rest(line).map(|(key, _)| key))
+        .collect()
+}
+
+/// The values of a key that holds a list of scalars, as `[a, b]` or one `- item` a line; a lone
+/// scalar is a list of one. Items that are no plain scalar are passed over.
+pub fn list(doc: &Document<'_>, key: &str) -> Vec<String> {
+    let mut lines = doc.front().unwrap_or_default().lines();
+    let Some(rest) = lines.find_map(|line| match key_and_rest(line) {
+        Some((found, rest)) if found == key => Some(rest.trim()),
+        _ => None,
+    }) else {
+        return Vec::new();
+    };
+    if let Some(inner) = rest.strip_prefix('[') {
+        let inner = inner.rsplit_once(']').map_or(inner, |(inner, _)| inner);
+        let items = inner.split(',').filter_map(scalar);
+        return items.map(str::to_owned).collect();
+    }
+    if !rest.is_empty() && !rest.starts_with('#') {
+        return scalar(rest).map(str::to_owned).into_iter().collect();
+    }
+    lines
+        .take_while(|line| line.trim().is_empty() || line.starts_with([' ', '\t', '-']))
+        .filter_map(|line| line.trim().strip_prefix("- "))
+        .filter_map(scalar)
+        .map(str::to_owned)
+        .collect()
+}
+
+/// The text with `key` set to the scalar `value`, on the line where it stands, or on a new last line
+/// of the front matter, or in a front matter of its own. `None` where that cannot be done without
+/// changing more: the key holds a list, a map or a block, or a front matter is begun and not ended.
+pub fn set(text: &str, key: &str, value: &str) -> Option<String> {
+    let doc = split(text);
+    let written = quote(value);
+    let Some(range) = doc.front_range() else {
+        let mark = if text.starts_with('\u{feff}') { 3 } else { 0 };
+        if text[mark..].lines().next().map(str::trim_end) == Some("---") {
+            return None;
+        }
+        let end = line_end(text);
+        let (before, after) = text.split_at(mark);
+        return Some(format!(
+            "{before}---{end}{key}: {written}{end}---{end}{after}"
+        ));
+    };
+    let front = &text[range.clone()];
+    let mut at = range.start;
+    let mut lines = front.split_inclusive('\n').peekable();
+    while let Some(line) = lines.next() {
+        let bare = line.trim_end_matches(['\n', '\r']);
+        if let Some((found, rest)) = key_and_rest(bare)
+            && found == key
+        {
+            let continued = lines
+                .peek()
+                .is_some_and(|next| next.starts_with([' ', '\t', '-']) && !next.trim().is_empty());
+            let value_of = scalar(rest);
+            let empty = matches!(rest.trim(), "" | "~" | "null" | "Null" | "NULL");
+            if continued || (value_of.is_none() && !empty) {
+                return None;
+            }
+            let comment = comment_of(rest);
+            let head = &bare[..bare.len() - rest.len()];
+            return Some(format!(
+                "{}{head} {written}{comment}{}{}",
+                &text[..at],
+                &line[bare.len()..],
+                &text[at + line.len()..]
+            ));
+        }
+        at += line.len();
+    }
+    let end = line_end(text);
+    Some(format!(
+        "{}{key}: {written}{end}{}",
+        &text[..range.end],
+        &text[range.end..]
+    ))
+}
+
+/// The keys that `before` has and `after` has not: what a rewriter has stripped.
+pub fn stripped(before: &str, after: &str) -> Vec<String> {
+    let (before, after) = (split(before), split(after));
+    let left: BTreeSet<&str> = keys(&after).into_iter().collect();
+    let mut gone: Vec<String> = keys(&before)
+        .into_iter()
+        .filter(|key| !left.contains(key))
+        .map(str::to_owned)
+        .collect();
+    gone.dedup();
+    gone
+}
+
+/// The comment behind a plain or quoted value, with the space before it.
+fn comment_of(rest: &str) -> &str {
+    let value = rest.trim_start();
+    let from = match value.chars().next() {
+        Some(quote @ ('"' | '\'')) => value[1..].rfind(quote).map_or(0, |at| at + 2),
+        _ => 0,
+    };
+    value[from..]
+        .find(" #")
+        .map_or("", |at| value[from + at..].trim_end())
+}
+
+fn line_end(text: &str) -> &'static str {
+    match text.find('\n') {
+        Some(at) if text[..at].ends_with('\r') => "\r\n",
+        _ => "\n",
+    }
+}
+
+/// A scalar as YAML reads it back: plain where that is safe, else in double quotes.
+pub fn quote(value: &str) -> String {
+    let plain = !value.is_empty()
+        && value
+            .chars()
+            .all(|c| c.is_ascii_alphanumeric() || "-_./ ()".contains(c))
+        && value.starts_with(|c: char| c.is_ascii_alphanumeric())
+        && !value.ends_with(' ')
+        && !matches!(
+            value.to_ascii_lowercase().as_str(),
+            "null" | "true" | "false" | "yes" | "no" | "on" | "off"
+        );
+    if plain {
+        return value.to_owned();
+    }
+    let mut out = String::from("\"");
+    for c in value.chars() {
+        match c {
+            '"' | '\\' => out.extend(['\\', c]),
+            '\n' | '\r' | '\t' => out.push(' '),
+            c if c.is_control() => {}
+            c => out.push(c),
+        }
+    }
+    out.push('"');
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn one_value_changes_and_nothing_else() {
+        let text =
+            "---\nz: 1\nmaturity: provisional # for now\nutility: 0.80\n\nlist:\n  - a\n---\n# T\n";
+        let new = set(text, "maturity", "candidate").unwrap();
+        assert_eq!(
+            new,
+            text.replace("provisional # for now", "candidate # for now")
+        );
+        let new = set(text, "promoted_at", "2026-11-22").unwrap();
+        assert_eq!(
+            new,
+            text.replace("  - a\n---", "  - a\npromoted_at: 2026-11-22\n---")
+        );
+        assert_eq!(set(text, "list", "x"), None, "a list is not replaced");
+        assert_eq!(set("---\nnever: ended\n", "a", "b"), None);
+        assert_eq!(
+            set("# T\r\nx\r\n", "a", "b").unwrap(),
+            "---\r\na: b\r\n---\r\n# T\r\nx\r\n"
+        );
+        assert_eq!(
+            set("---\na: \"x # y\" # c\n---\n", "a", "1: 2").unwrap(),
+            "---\na: \"1: 2\" # c\n---\n"
+        );
+        assert_eq!(
+            set("---\na:\nb: 2\n---\n", "a", "1").unwrap(),
+            "---\na: 1\nb: 2\n---\n"
+        );
+    }
+
+    #[test]
+    fn lists_in_both_forms_are_read() {
+        let doc = split("---\na: [x, \"y z\", 3]\nb:\n  - p/q.rs\n  - 'r'\nc: one\nd: []\n---\n");
+        assert_eq!(list(&doc, "a"), ["x", "y z", "3"]);
+        assert_eq!(list(&doc, "b"), ["p/q.rs", "r"]);
+        assert_eq!(list(&doc, "c"), ["one"]);
+        assert_eq!(list(&doc, "d"), [""; 0]);
+        assert_eq!(list(&doc, "e"), [""; 0]);
+        assert_eq!(keys(&doc), ["a", "b", "c", "d"]);
+    }
+
+    #[test]
+    fn a_stripped_key_is_named() {
+        let before = "---\na: 1\nb: 2\n---\nx";
+        assert_eq!(stripped(before, "---\nb: 3\nc: 4\n---\nx"), ["a"]);
+        assert_eq!(stripped(before, "no front matter"), ["a", "b"]);
+        assert_eq!(stripped("none", before), [""; 0]);
+    }
+
+    proptest! {
+        #[test]
+        fn what_was_set_is_read_back_and_the_rest_stays(
+            values in prop::collection::vec("[a-z0-9 .:#\"'-]{0,12}", 1..6), value in "\\PC{1,20}",
+        ) {
+            let lines: String = values.iter().enumerate()
+                .map(|(at, it)| format!("k{at}: {}\n", quote(it))).collect();
+            let text = format!("---\n{lines}---\nbody\n");
+            let new = set(&text, "k0", &value).unwrap();
+            prop_assert_eq!(new.lines().count(), text.lines().count());
+            let rest = |text: &str| text.lines().skip(2).map(str::to_owned).collect::<Vec<_>>();
+            prop_assert_eq!(rest(&new), rest(&text));
+            prop_assert!(stripped(&text, &new).is_empty());
+            prop_assert_eq!(set(&new, "k0", &value), Some(new.clone()));
+        }
+
+        #[test]
+        fn nothing_panics(text in "(---\n)?[-a: \n#\"'\\[\\]\u{e9}]{0,40}(---\n)?", value in ".{0,8}") {
+            if let Some(new) = set(&text, "a", &value) {
+                prop_assert!(stripped(&text, &new).is_empty());
+            }
+            let _ = (list(&split(&text), "a"), keys(&split(&text)));
+        }
+    }
+}

@@ -1,0 +1,284 @@
+//! JSON lines that are edited and kept: only a line that was changed is written anew.
+//!
+//! A broken line stays byte for byte, so does a blank one and every good one that nobody changed. Of
+//! a changed record every other value stays as it was written, down to `0.80` and its place, for
+//! values are held as raw text. It must never drop, reorder or reformat what it was not asked to
+//! change.
+
+use std::fmt;
+
+use serde::de::{MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
+use serde_json::Value;
+use serde_json::value::{RawValue, to_raw_value};
+
+/// One JSON object whose values are kept as they were written.
+#[derive(Clone, Debug)]
+pub struct Object {
+    fields: Vec<(String, Box<RawValue>)>,
+    /// As it was read, while nothing is changed.
+    text: Option<String>,
+}
+
+struct Fields(Vec<(String, Box<RawValue>)>);
+
+impl<'de> Deserialize<'de> for Fields {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Each;
+        impl<'de> Visitor<'de> for Each {
+            type Value = Fields;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Fields, A::Error> {
+                let mut fields = Vec::new();
+                while let Some(field) = map.next_entry::<String, Box<RawValue>>()? {
+                    fields.push(field);
+                }
+                Ok(Fields(fields))
+            }
+        }
+        deserializer.deserialize_map(Each)
+    }
+}
+
+impl Object {
+    /// An object of these fields.
+    ///
+    /// # Panics
+    /// Never: a JSON value can always be written.
+    pub fn new<'k>(fields: impl IntoIterator<Item = (&'k str, Value)>) -> Self {
+        let mut object = Self {
+            fields: Vec::new(),
+            text: None,
+        };
+        for (key, value) in fields {
+            object.set(key, &value);
+        }
+        object
+    }
+
+    /// Reads one object.
+    ///
+    /// # Errors
+    /// It is none.
+    pub fn parse(text: &str) -> Result<Self, serde_json::Error> {
+        let Fields(fields) = serde_json::from_str(text)?;
+        Ok(Self {
+            fields,
+            text: Some(text.to_owned()),
+        })
+    }
+
+    /// The value of a key; of equal keys the last one's.
+    pub fn get(&self, key: &str) -> Option<Value> {
+        serde_json::from_str(self.raw(key)?.get()).ok()
+    }
+
+    /// The value of a key when it is text.
+    pub fn text_of(&self, key: &str) -> Option<String> {
+        serde_json::from_str(self.raw(key)?.get()).ok()
+    }
+
+    /// The keys in their order.
+    pub fn keys(&self) -> impl Iterator<Item = &str> {
+        self.fields.iter().map(|(key, _)| key.as_str())
+    }
+
+    fn raw(&self, key: &str) -> Option<&RawValue> {
+        let mut all = self.fields.iter().rev();
+        all.find(|(name, _)| name == key).map(|(_, raw)| &**raw)
+    }
+
+    /// Sets a key in its place, or as the last one; says whether that changed anything.
+    pub fn set(&mut self, key: &str, value: &Value) -> bool {
+        if self.get(key).as_ref() == Some(value) {
+            return false;
+        }
+        let raw = to_raw_value(value).expect("a JSON value can be written");
+        self.put(key, raw);
+        true
+    }
+
+    fn put(&mut self, key: &str, raw: Box<RawValue>) {
+        match self.fields.iter_mut().rev().find(|(name, _)| name == key) {
+            Some((_, held)) => *held = raw,
+            None => self.fields.push((key.to_owned(), raw)),
+        }
+        self.text = None;
+    }
+
+    /// The elements of a key that holds an array of objects; `None` when it holds anything else.
+    pub fn objects(&self, key: &str) -> Option<Vec<Self>> {
+        let raws: Vec<Box<RawValue>> = serde_json::from_str(self.raw(key)?.get()).ok()?;
+        raws.iter().map(|raw| Self::parse(raw.get()).ok()).collect()
+    }
+
+    /// Sets a key to an array of objects, each of which is written as it is kept.
+    ///
+    /// # Panics
+    /// Never: what is joined are JSON texts.
+    pub fn set_objects(&mut self, key: &str, objects: &[Self]) {
+        let parts: Vec<String> = objects.iter().map(Self::to_text).collect();
+        let joined = format!("[{}]", parts.join(","));
+        let raw = RawValue::from_string(joined).expect("JSON texts in brackets are JSON");
+        self.put(key, raw);
+    }
+
+    /// The object as text on one line: what was read while nothing is changed.
+    ///
+    /// # Panics
+    /// Never: a key can always be written.
+    pub fn to_text(&self) -> String {
+        if let Some(text) = &self.text {
+            return text.clone();
+        }
+        let fields: Vec<String> = self
+            .fields
+            .iter()
+            .map(|(key, raw)| {
+                let key = serde_json::to_string(key).expect("a key can be written");
+                format!("{key}:{}", raw.get())
+            })
+            .collect();
+        format!("{{{}}}", fields.join(","))
+    }
+}
+
+/// One line.
+#[derive(Clone, Debug)]
+struct Line {
+    bytes: Vec<u8>,
+    row: Result<Object, String>,
+}
+
+/// A file of JSON lines that is held whole.
+#[derive(Clone, Debug, Default)]
+pub struct Kept {
+    lines: Vec<Line>,
+    /// Whether the last line has its end.
+    ended: bool,
+}
+
+impl Kept {
+    /// Reads a file; every byte of it is kept.
+    pub fn parse(bytes: &[u8]) -> Self {
+        let ended = bytes.ends_with(b"\n");
+        let whole = bytes.strip_suffix(b"\n").unwrap_or(bytes);
+        if whole.is_empty() && !ended {
+            return Self {
+                lines: Vec::new(),
+                ended: true,
+            };
+        }
+        let lines = whole.split(|byte| *byte == b'\n').map(|line| Line {
+            bytes: line.to_vec(),
+            row: read(line),
+        });
+        Self {
+            lines: lines.collect(),
+            ended,
+        }
+    }
+
+    /// The good rows with their line numbers, from 1.
+    pub fn rows(&self) -> impl Iterator<Item = (usize, &Object)> {
+        let all = self.lines.iter().enumerate();
+        all.filter_map(|(at, line)| line.row.as_ref().ok().map(|row| (at + 1, row)))
+    }
+
+    /// The lines that are no object and not blank, with the reason.
+    pub fn broken(&self) -> impl Iterator<Item = (usize, &str)> {
+        let all = self.lines.iter().enumerate();
+        all.filter(|(_, line)| !line.bytes.iter().all(u8::is_ascii_whitespace))
+            .filter_map(|(at, line)| line.row.as_ref().err().map(|why| (at + 1, why.as_str())))
+    }
+
+    /// Puts a changed row in the place of line `line`.
+    pub fn replace(&mut self, line: usize, row: Object) {
+        if let Some(held) = line.checked_sub(1).and_then(|at| self.lines.get_mut(at)) {
+            let carriage = held.bytes.ends_with(b"\r");
+            held.bytes = row.to_text().into_bytes();
+            if carriage {
+                held.bytes.push(b'\r');
+            }
+            held.row = Ok(row);
+        }
+    }
+
+    /// Adds a row behind all others; a last line without its end gets one.
+    pub fn push(&mut self, row: Object) {
+        self.lines.push(Line {
+            bytes: row.to_text().into_bytes(),
+            row: Ok(row),
+        });
+        self.ended = true;
+    }
+
+    /// The whole file.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        for (at, line) in self.lines.iter().enumerate() {
+            out.extend_from_slice(&line.bytes);
+            if at + 1 < self.lines.len() || self.ended {
+                out.push(b'\n');
+            }
+        }
+        out
+    }
+}
+
+fn read(line: &[u8]) -> Result<Object, String> {
+    let text = std::str::from_utf8(line).map_err(|error| error.to_string())?;
+    let text = text.trim_start_matches('\u{feff}').trim();
+    if text.is_empty() {
+        return Err("blank".to_owned());
+    }
+    Object::parse(text).map_err(|error| error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    const FILE: &str = "{\"b\": 1.50,  \"a\": {\"x\": [1, 2]}}\r\nnot json\n\n{\"items\":[{\"t\":\"one\",\"n\":0.80},{\"t\":\"two\"}],\"z\":null}\n{\"torn\":";
+
+    #[test]
+    fn only_the_changed_line_is_written_anew() {
+        let mut kept = Kept::parse(FILE.as_bytes());
+        assert_eq!(kept.to_bytes(), FILE.as_bytes());
+        assert_eq!(kept.rows().map(|(at, _)| at).collect::<Vec<_>>(), [1, 4]);
+        assert_eq!(kept.broken().map(|(at, _)| at).collect::<Vec<_>>(), [2, 5]);
+        let mut row = kept.rows().nth(1).unwrap().1.clone();
+        let mut items = row.objects("items").unwrap();
+        assert!(items[1].set("id", &json!("dream-1")));
+        assert!(!items[0].set("n", &json!(0.8)), "the same number");
+        row.set_objects("items", &items);
+        kept.replace(4, row);
+        kept.push(Object::new([("new", json!(true))]));
+        let expected = "{\"b\": 1.50,  \"a\": {\"x\": [1, 2]}}\r\nnot json\n\n{\"items\":[{\"t\":\"one\",\"n\":0.80},{\"t\":\"two\",\"id\":\"dream-1\"}],\"z\":null}\n{\"torn\":\n{\"new\":true}\n";
+        assert_eq!(String::from_utf8(kept.to_bytes()).unwrap(), expected);
+    }
+
+    #[test]
+    fn a_changed_object_keeps_what_it_does_not_know() {
+        let mut object = Object::parse("{\"a\": 1.0, \"odd\": [ 1 ], \"a\": 2.00}").unwrap();
+        assert_eq!(object.get("a"), Some(json!(2.0)), "the last one counts");
+        object.set("b", &json!("é"));
+        assert_eq!(
+            object.to_text(),
+            "{\"a\":1.0,\"odd\":[ 1 ],\"a\":2.00,\"b\":\"é\"}"
+        );
+        assert!(Object::parse("[1]").is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_come_back(bytes in prop::collection::vec(
+            prop_oneof![Just(b'\n'), Just(b'{'), Just(b'}'), Just(b'"'), Just(b':'), Just(b'\r'), any::<u8>()], 0..60)) {
+            prop_assert_eq!(Kept::parse(&bytes).to_bytes(), bytes);
+        }
+    }
+}
