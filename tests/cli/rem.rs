@@ -533,6 +533,9 @@ fn the_page_shows_what_came_of_each_verdict_and_keeps_private_what_is() {
     let audit = json!({"entry": id, "run": "01K00000000000000000000000", "at": "2026-11-01T01:00:00Z",
         "claims": [{"claim": "the check is clean, twice", "finding": "fails", "why": "it is not"}]});
     house.write(&format!("rem/{id}.audit.json"), audit.to_string());
+    house.git(&["add", "rem"]);
+    house.git(&["commit", "-q", "-m", "rem: by hand"]);
+    let own = house.git(&["rev-parse", "HEAD"]);
     house
         .run(&["journal"])
         .ends(0)
@@ -542,7 +545,12 @@ fn the_page_shows_what_came_of_each_verdict_and_keeps_private_what_is() {
         .ends(0)
         .says("index.html");
     let page = house.read("public/rem/index.html");
-    let hash = house.git(&["rev-parse", "HEAD"]);
+    let hash = house.git(&["rev-parse", "HEAD~"]);
+    let of_entry = format!(
+        "· <a href=\"https://example.org/a/b/commit/{}\"",
+        own.trim()
+    );
+    assert!(page.contains(&of_entry), "{page}");
     assert!(
         page.contains(&format!("https://example.org/a/b/commit/{}", hash.trim())),
         "{page}"

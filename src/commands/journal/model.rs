@@ -158,6 +158,10 @@ impl Journal {
             Some(_) => commits(git, &[])?,
             None => Vec::new(),
         };
+        let added = match log.is_empty() {
+            true => HashMap::new(),
+            false => added(git)?,
+        };
         let mut items = Vec::new();
         for agent in agents(root) {
             let name = Some(agent.as_str()).filter(|it| !it.is_empty());
@@ -192,7 +196,7 @@ impl Journal {
                         .map(|it| format!("{} ({})", it.claim, it.why))
                         .collect(),
                     audited: audit.as_ref().map(|it| it.claims.len()),
-                    commit: added(git, &path, &log)?,
+                    commit: added.get(&path).cloned(),
                     verdicts: boards.judged(git, &entry, at),
                     ..shown(entry)
                 })));
@@ -260,41 +264,69 @@ fn shown(entry: Entry) -> Shown {
     }
 }
 
+/// How a commit is asked for: its fields, parted by zeros.
+const FORMAT: &str = "%H%x00%h%x00%ct%x00%s";
+
 fn commits(git: &Git, more: &[&str]) -> Result<Vec<Commit>, JobError> {
+    let format = format!("--format={FORMAT}");
     let mut args = vec![
         "log",
         COMMITS,
         "--no-show-signature",
         "--no-decorate",
-        "--format=%H%x00%h%x00%ct%x00%s",
+        &format,
     ];
     args.extend(more);
     let out = git.ask(&args)?;
     let out = String::from_utf8_lossy(&out);
-    let commits = out.lines().filter_map(|line| {
-        let mut parts = line.splitn(4, '\0').map(str::to_owned);
-        let (hash, short) = (parts.next()?, parts.next()?);
-        let at = Timestamp::from_second(parts.next()?.parse().ok()?).ok()?;
-        let subject = parts.next()?;
-        let tag = subject.split_once(':').map(|(tag, _)| tag);
-        Some(Commit {
-            hash,
-            short,
-            at,
-            tag: TAGS.into_iter().find(|it| Some(*it) == tag),
-            subject,
-        })
-    });
-    Ok(commits.collect())
+    Ok(out.lines().filter_map(commit).collect())
 }
 
-/// The commit that added a file.
-fn added(git: &Git, path: &str, log: &[Commit]) -> Result<Option<Commit>, JobError> {
-    if log.is_empty() {
-        return Ok(None);
+fn commit(line: &str) -> Option<Commit> {
+    let mut parts = line.splitn(4, '\0').map(str::to_owned);
+    let (hash, short) = (parts.next()?, parts.next()?);
+    let at = Timestamp::from_second(parts.next()?.parse().ok()?).ok()?;
+    let subject = parts.next()?;
+    let tag = subject.split_once(':').map(|(tag, _)| tag);
+    Some(Commit {
+        hash,
+        short,
+        at,
+        tag: TAGS.into_iter().find(|it| Some(*it) == tag),
+        subject,
+    })
+}
+
+/// The commits that added the files of the journals, by the file: one walk through the history.
+fn added(git: &Git) -> Result<HashMap<String, Commit>, JobError> {
+    let format = format!("--format=%x01{FORMAT}");
+    let args = [
+        "log",
+        "--max-count=1000",
+        "--no-show-signature",
+        "--no-decorate",
+        "--no-renames",
+        "--relative",
+        "--diff-filter=A",
+        "--name-only",
+        &format,
+        "--",
+        manifest::FOLDER,
+    ];
+    let out = git.ask(&args)?;
+    let out = String::from_utf8_lossy(&out);
+    let mut added = HashMap::new();
+    let mut of: Option<Commit> = None;
+    for line in out.lines().filter(|line| !line.is_empty()) {
+        match (line.strip_prefix('\u{1}'), &of) {
+            (Some(fields), _) => of = commit(fields),
+            (None, Some(commit)) => {
+                added.insert(line.to_owned(), commit.clone());
+            }
+            (None, None) => {}
+        }
     }
-    let of_file = commits(git, &["--diff-filter=A", "--", path])?;
-    Ok(of_file.into_iter().next_back())
+    Ok(added)
 }
 
 /// The versions of a board, the oldest first.

@@ -16,9 +16,6 @@ pub mod gather;
 pub mod request;
 pub mod rule;
 
-#[cfg(test)]
-mod tests;
-
 use jiff::{SignedDuration, Timestamp};
 use runner_backends::{Reply, Request};
 use runner_engine::outcome::Class;
