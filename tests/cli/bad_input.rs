@@ -335,7 +335,8 @@ fn init_keeps_every_byte_of_the_exclude_file() {
     fs::create_dir_all(house.path("a/b")).unwrap();
     house.run(&["-C", "a/b", "init"]).ends(0);
     let text = fs::read(house.path(".git/info/exclude")).unwrap();
-    assert_eq!(text, b"caf\xe9/\n*.bak\n/dreams/\n/.runner/\n");
+    let own = "/dreams/\n/.runner/\n/_steps.jsonl\n/daydreams.json\n";
+    assert_eq!(text, [b"caf\xe9/\n*.bak\n", own.as_bytes()].concat());
 }
 
 #[test]

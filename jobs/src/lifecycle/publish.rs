@@ -97,10 +97,24 @@ fn left_behind(place: &Place<'_>, paths: &[String]) -> Vec<String> {
     let Some((folder, _)) = folder else {
         return Vec::new();
     };
-    let args = ["ls-files", "--others", "--exclude-standard", "-z", "--"];
-    let mut args: Vec<String> = args.map(str::to_owned).into();
-    args.push(format!(":(top,literal){folder}/"));
-    let out = git(place, &args, COMMIT).unwrap_or_default();
+    // Never added, or added by a dream whose commit failed.
+    let listings: [&[&str]; 2] = [
+        &["ls-files", "--others", "--exclude-standard", "-z", "--"],
+        &[
+            "diff",
+            "--cached",
+            "--name-only",
+            "--diff-filter=A",
+            "-z",
+            "--",
+        ],
+    ];
+    let mut out = String::new();
+    for args in listings {
+        let mut args: Vec<String> = args.iter().map(|it| (*it).to_owned()).collect();
+        args.push(format!(":(top,literal){folder}/"));
+        out.push_str(&git(place, &args, COMMIT).unwrap_or_default());
+    }
     let entry = |path: &&str| {
         let name = path
             .strip_prefix(folder)
@@ -227,6 +241,7 @@ mod tests {
             message: message("rem", &format!("Two runs landed.  {}", "x".repeat(99))),
             push: false,
         };
+        fs::write(root.join(".gitconfig"), "[user]\nuseConfigOnly = true\n").unwrap();
         let why = publish(&place, &wanted).unwrap_err();
         assert!(
             why.starts_with("the entry is not committed: git commit ended with"),
