@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Range;
+use std::sync::OnceLock;
 
 use super::edits::Edit;
 use super::lines::lines;
@@ -115,15 +116,16 @@ pub struct Odd {
 }
 
 /// All tasks of a text.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Board {
     form: Form,
     /// In the order of the text.
     pub tasks: Vec<Task>,
     /// What looks like a task and is none.
     pub odd: Vec<Odd>,
-    /// Tasks by their folded headings, as places in `tasks`.
-    pub(super) folded: BTreeMap<String, Vec<usize>>,
+    /// Tasks by their folded headings, as places in `tasks`; made when first asked for, for folding
+    /// costs more than reading.
+    folded: OnceLock<BTreeMap<String, Vec<usize>>>,
 }
 
 impl Board {
@@ -138,18 +140,25 @@ impl Board {
                 None => {}
             }
         }
-        let mut folded = BTreeMap::<String, Vec<usize>>::new();
-        for (at, task) in tasks.iter().enumerate() {
-            folded.entry(fold(&task.heading)).or_default().push(at);
-        }
-        // What has no words is named by none.
-        folded.remove("");
         Self {
             form,
             tasks,
             odd,
-            folded,
+            folded: OnceLock::new(),
         }
+    }
+
+    /// Tasks by their folded headings.
+    pub(super) fn folded(&self) -> &BTreeMap<String, Vec<usize>> {
+        self.folded.get_or_init(|| {
+            let mut folded = BTreeMap::<String, Vec<usize>>::new();
+            for (at, task) in self.tasks.iter().enumerate() {
+                folded.entry(fold(&task.heading)).or_default().push(at);
+            }
+            // What has no words is named by none.
+            folded.remove("");
+            folded
+        })
     }
 
     /// How it is written.
@@ -164,7 +173,7 @@ impl Board {
 
     /// Headings that several tasks have, with their lines.
     pub fn doubles(&self) -> Vec<(&str, Vec<usize>)> {
-        let several = self.folded.values().filter(|places| places.len() > 1);
+        let several = self.folded().values().filter(|places| places.len() > 1);
         let mut out: Vec<_> = several
             .map(|places| {
                 let lines = places.iter().map(|at| self.tasks[*at].line).collect();

@@ -39,7 +39,7 @@ impl Board {
         if wanted.is_empty() {
             return Resolved::Unknown;
         }
-        if let Some(places) = self.folded.get(&wanted) {
+        if let Some(places) = self.folded().get(&wanted) {
             // Exactly one has these very bytes, others only look like it: those bytes were said.
             let same: Vec<usize> = places
                 .iter()
@@ -56,7 +56,7 @@ impl Board {
         for at in ends {
             let (head, rest) = wanted.split_at(at);
             if let Some(rest) = behind(rest)
-                && let Some(places) = self.folded.get(head)
+                && let Some(places) = self.folded().get(head)
             {
                 return self.one_of(places, rest);
             }
@@ -68,7 +68,7 @@ impl Board {
     fn cancelled(&self, wanted: &str) -> Resolved<'_> {
         let begins = format!("{wanted} - ");
         let places: Vec<usize> = self
-            .folded
+            .folded()
             .range(begins.clone()..)
             .take_while(|(heading, _)| heading.starts_with(&begins))
             .flat_map(|(_, places)| places.iter().copied())
@@ -109,9 +109,17 @@ fn behind(rest: &str) -> Option<&str> {
 
 /// Words as they are compared: NFKC, one hyphen, one kind of quotes, single blanks.
 pub fn fold(words: &str) -> String {
-    let mut out = String::with_capacity(words.len());
+    // What is plain already, as most words are, is its own form.
+    if words.is_ascii() {
+        return joined(words.chars(), words.len());
+    }
+    joined(words.nfkc(), words.len())
+}
+
+fn joined(words: impl Iterator<Item = char>, length: usize) -> String {
+    let mut out = String::with_capacity(length);
     let mut blank = false;
-    for c in words.nfkc() {
+    for c in words {
         let c = match c {
             '\u{2010}'..='\u{2015}' | '\u{2212}' | '\u{00ad}' => '-',
             '\u{2018}'..='\u{201b}' | '\u{2032}' | '\u{00b4}' | '`' => '\'',

@@ -1,5 +1,6 @@
 //! Verdicts on boards: each case of bad input once.
 
+use proptest::prelude::*;
 use runner_text::org::{Board, Form, Keyword};
 
 use super::{Change, History, Move, Record, What, add, apply, done, pick};
@@ -195,4 +196,55 @@ fn history_knows_what_was_applied_and_keeps_what_it_cannot_read() {
 #[test]
 fn a_dream_that_is_read_keeps_the_act() {
     assert_eq!(said("- put down: X — y")[0].act, Act::PutDown);
+}
+
+fn piece() -> impl Strategy<Value = String> {
+    prop_oneof![
+        Just("* TODO ".to_owned()),
+        Just("** NEXT a — b".to_owned()),
+        Just("* DOING [#A] a :t:".to_owned()),
+        Just("- [ ] ".to_owned()),
+        Just("- [x] CANCELLED a".to_owned()),
+        Just("- [ ] DOING TODO".to_owned()),
+        Just("* WAITING c".to_owned()),
+        Just(" — ".to_owned()),
+        Just("\n".to_owned()),
+        Just("\r\n".to_owned()),
+        Just("```\n".to_owned()),
+        Just("<!--".to_owned()),
+        "[abc\u{2011}]{1,3}",
+        any::<char>().prop_map(String::from),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn whatever_a_dream_says_of_whatever_board_only_what_is_meant_changes(
+        pieces in prop::collection::vec(piece(), 0..20),
+        said in prop::collection::vec(("[abc —:\u{2011}-]{0,8}", 0..4_usize), 0..6),
+    ) {
+        let text = pieces.concat();
+        for form in [Form::Org, Form::Markdown] {
+            let board = Board::read(&text, form);
+            let named = board.tasks.iter().map(|task| task.heading.clone());
+            let verdicts: Vec<Verdict> = named
+                .chain(said.iter().map(|(words, _)| words.clone()))
+                .zip(said.iter().map(|(_, act)| Act::ALL[*act]).cycle())
+                .map(|(task, act)| Verdict::new(act, Some(&task), &text))
+                .collect();
+            let change = apply(&board, &verdicts);
+            let after = change.text(&text, &board).unwrap();
+            prop_assert_eq!(after.matches('\n').count(), text.matches('\n').count());
+            prop_assert_eq!(
+                change.moves.len() + change.kept.len() + change.unresolved.len(),
+                verdicts.len()
+            );
+            if let Some((_, change)) = pick(&board) {
+                change.text(&text, &board).unwrap();
+            }
+            if let Ok(change) = add(&board, &text, "a task that is new") {
+                change.text(&text, &board).unwrap();
+            }
+        }
+    }
 }
