@@ -341,3 +341,7 @@ fn tell(gathered: &mut Gathered, told: &mut Option<Usage>, sink: &mut dyn Sink) 
         sink.event(Event::Usage(usage));
     }
 }
+
+#[cfg(test)]
+#[path = "reassembly_tests.rs"]
+mod tests;
