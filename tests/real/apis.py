@@ -157,7 +157,7 @@ def llmock(root):
         skipped.append(f"12 of llmock: {why_not[('llmock',)]}")
         return
     program = own.parent / "llmock"
-    for faults in ([], ["--error-rate", "429=0.3", "--stream-fault", "truncate=0.3"]):
+    for faults in ([], ["--error-rate", "429=0.2", "--stream-fault", "truncate=0.1"]):
         port = free_port()
         fake = subprocess.Popen([program, "serve", "--port", str(port), *faults],
                                 stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -168,7 +168,7 @@ def llmock(root):
             for name, backend in of_llmock(port):
                 place = Place(root, {**backend, "key": "API_KEY"})
                 # Each question is one of its own, and each is asked until its retries are over.
-                for key, value in ("retries", "8"), ("backoff", '["1s"]'):
+                for key, value in ("retries", "4"), ("backoff", '["2s", "8s", "30s"]'):
                     place.runner("config", "set", f"jobs.ask.{key}", value)
                 for turn in range(3 if faults else 1):
                     place.runner("config", "set", "jobs.ask.prompt", f"Say {turn + 3} words.")
@@ -248,7 +248,7 @@ def ideas(place):
 def dreamt(place, name, known):
     """A pass over ideas: whatever the model said, the outcome is one of these and what is placed is right."""
     began = time.monotonic()
-    done = place.runner("dream", "run", timeout=600)
+    done = place.runner("dream", "run", timeout=1900)
     run = place.last()
     said = outcome(run)
     good = said[0] in ("succeeded", "degraded") or said in {("failed", "malformed"), ("failed", "silent")}
