@@ -1,7 +1,7 @@
 //! OpenAI's Chat Completions, as OpenAI and the many who do the same speak it.
 //!
-//! The last word is `[DONE]`; some leave it out, so an answer is whole once its reason to stop has
-//! come and the stream has ended.
+//! The last word is `[DONE]`; some leave it out, so an answer is whole also when its reason to stop and
+//! its cost have come and the stream has ended.
 
 use serde_json::{Value, json};
 

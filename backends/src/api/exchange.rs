@@ -220,9 +220,10 @@ impl Exchange<'_> {
                 return Ok(());
             }
             if ended {
-                // Some leave the very last word out.
-                return match gathered.end {
-                    Some(_) if self.plan.dialect == dialect::Dialect::Chat => Ok(()),
+                // Some leave the very last word out; one that also owes the cost was cut off.
+                let chat = self.plan.dialect == dialect::Dialect::Chat;
+                return match (&gathered.end, gathered.spent.output) {
+                    (Some(_), Some(_)) if chat => Ok(()),
                     _ => Err(BackendError::Unavailable {
                         why: format!("{} ended its answer in the midst of it", self.plan.host()),
                     }),
@@ -341,3 +342,7 @@ fn tell(gathered: &mut Gathered, told: &mut Option<Usage>, sink: &mut dyn Sink) 
         sink.event(Event::Usage(usage));
     }
 }
+
+#[cfg(test)]
+#[path = "reassembly_tests.rs"]
+mod tests;

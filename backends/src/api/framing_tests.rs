@@ -20,6 +20,20 @@ impl Random {
     }
 }
 
+/// `RUNNER_TEST_SCALE` times so many.
+#[allow(
+    clippy::disallowed_methods,
+    clippy::cast_possible_truncation,
+    clippy::cast_precision_loss,
+    clippy::cast_sign_loss,
+    reason = "a test's own size"
+)]
+fn scaled(count: usize) -> usize {
+    let scale = std::env::var("RUNNER_TEST_SCALE").ok();
+    let scale: f64 = scale.and_then(|it| it.parse().ok()).unwrap_or(1.0);
+    (count as f64 * scale).ceil() as usize
+}
+
 type Events = Vec<(Vec<u8>, Vec<u8>)>;
 
 fn read(mut framing: Framing, pieces: &[&[u8]]) -> Events {
@@ -93,9 +107,6 @@ fn sse(events: &Events, end: &str, random: &mut Random) -> Vec<u8> {
 
 #[test]
 fn ten_thousand_cuts_lose_no_byte() {
-    let scale: usize = option_env!("RUNNER_TEST_SCALE")
-        .and_then(|scale| scale.parse().ok())
-        .unwrap_or(1);
     let seed = 0x5eed_c0de_u64;
     let mut random = Random(seed);
     let words = [
@@ -109,7 +120,8 @@ fn ten_thousand_cuts_lose_no_byte() {
         "z\nz",
     ];
     let (mut cases, mut judged) = (0, 0);
-    while cases < 10_000 * scale {
+    let wanted = scaled(10_000);
+    while cases < wanted {
         let events: Events = (0..=random.next(6))
             .map(|number| {
                 let data: String = (0..=random.next(5))

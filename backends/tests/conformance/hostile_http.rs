@@ -61,7 +61,8 @@ fn right(behaviour: B, tongue: Tongue) -> Right {
         | B::UsageTwice
         | B::EndlessAfterTheEnd
         | B::ClosedAfterTheEnd
-        | B::LongThoughts => Right::Answer(Some(usage)),
+        | B::LongThoughts
+        | B::NoLastWord => Right::Answer(Some(usage)),
         B::NeverAnswers | B::HeadAlone => Right::Silent(Phase::FirstByte),
         B::DripsSignsOfLife => Right::Silent(Phase::Total),
         B::StallsMidway => Right::Silent(Phase::Idle),
@@ -69,6 +70,7 @@ fn right(behaviour: B, tongue: Tongue) -> Right {
         | B::HalfAHead
         | B::CutBetweenEvents
         | B::CutMidEvent
+        | B::CutBeforeTheLastWord
         | B::CutMidCharacter
         | B::ShortBody
         | B::BadChunk

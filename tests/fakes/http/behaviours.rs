@@ -26,6 +26,7 @@ pub enum Behaviour {
     EndlessAfterTheEnd,
     ClosedAfterTheEnd,
     LongThoughts,
+    NoLastWord,
     // Silence.
     NeverAnswers,
     HeadAlone,
@@ -36,6 +37,7 @@ pub enum Behaviour {
     HalfAHead,
     CutBetweenEvents,
     CutMidEvent,
+    CutBeforeTheLastWord,
     CutMidCharacter,
     ShortBody,
     BadChunk,
@@ -89,7 +91,7 @@ pub enum Behaviour {
 use Behaviour as B;
 
 /// All of them.
-pub const ALL: [Behaviour; 70] = [
+pub const ALL: [Behaviour; 72] = [
     B::Good,
     B::WholeInOnePiece,
     B::CrLf,
@@ -107,6 +109,7 @@ pub const ALL: [Behaviour; 70] = [
     B::EndlessAfterTheEnd,
     B::ClosedAfterTheEnd,
     B::LongThoughts,
+    B::NoLastWord,
     B::NeverAnswers,
     B::HeadAlone,
     B::DripsSignsOfLife,
@@ -115,6 +118,7 @@ pub const ALL: [Behaviour; 70] = [
     B::HalfAHead,
     B::CutBetweenEvents,
     B::CutMidEvent,
+    B::CutBeforeTheLastWord,
     B::CutMidCharacter,
     B::ShortBody,
     B::BadChunk,
@@ -170,6 +174,9 @@ impl Behaviour {
     pub fn is_in(self, tongue: Tongue) -> bool {
         match self {
             B::CarriageReturns | B::ByteOrderMark => tongue.is_sse(),
+            // Only there the last word says nothing of its own.
+            B::NoLastWord => tongue == Tongue::Chat,
+            B::CutBeforeTheLastWord => matches!(tongue, Tongue::Chat | Tongue::Messages),
             // Ollama's models refuse in words alone.
             B::Refuses => tongue != Tongue::Ollama,
             _ => true,
@@ -251,6 +258,17 @@ impl Behaviour {
                 let mut cut = good[..good.len() - 2].to_vec();
                 cut.push(last[..last.len() / 2].to_owned());
                 events(&cut);
+            }
+            B::NoLastWord => events(&good.map_all(|it| it.replace("data: [DONE]\n\n", ""))),
+            B::CutBeforeTheLastWord => {
+                // After the reason to stop, and before what is always last.
+                let (reason, last) = match tongue {
+                    Tongue::Chat => ("\"finish_reason\":\"stop\"", "\n\n"),
+                    _ => ("message_delta", "\n\n"),
+                };
+                let at = all.find(reason).unwrap();
+                let end = at + all[at..].find(last).unwrap() + last.len();
+                events(&[all[..end].to_owned()]);
             }
             B::GzipUnsaid => {
                 talk.head(200, &stream);

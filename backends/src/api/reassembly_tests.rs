@@ -1,0 +1,159 @@
+//! From bytes to text in every dialect: however a reply is cut, its text is the same to the byte.
+
+#[path = "../../../tests/fakes/http/tongue.rs"]
+#[allow(dead_code, reason = "the server's own tests use the rest")]
+mod tongue;
+
+use std::collections::BTreeMap;
+
+use runner_engine::time::Clock;
+use serde_json::json;
+
+use super::*;
+use crate::api::framing::Framing;
+use crate::registry::{BackendSpec, Surroundings};
+use crate::{Request, Usage};
+use tongue::{COST, Tongue, Why};
+
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, below: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        usize::try_from(self.0 % below as u64).unwrap()
+    }
+}
+
+/// `RUNNER_TEST_SCALE` times so many.
+#[allow(
+    clippy::disallowed_methods,
+    clippy::cast_possible_truncation,
+    clippy::cast_precision_loss,
+    clippy::cast_sign_loss,
+    reason = "a test's own size"
+)]
+fn scaled(count: usize) -> usize {
+    let scale = std::env::var("RUNNER_TEST_SCALE").ok();
+    let scale: f64 = scale.and_then(|it| it.parse().ok()).unwrap_or(1.0);
+    (count as f64 * scale).ceil() as usize
+}
+
+fn plan(tongue: Tongue) -> Plan {
+    let (kind, api) = match tongue {
+        Tongue::Messages => ("anthropic", None),
+        Tongue::Chat => ("openai", None),
+        Tongue::Responses => ("openai", Some("responses".to_owned())),
+        Tongue::Ollama => ("ollama", None),
+    };
+    let spec = BackendSpec {
+        name: "mine".into(),
+        kind: kind.into(),
+        model: Some("m".into()),
+        base_url: Some("http://127.0.0.1:1".into()),
+        api,
+        ..BackendSpec::default()
+    };
+    let around = Surroundings {
+        env: &BTreeMap::new(),
+        confine: None,
+        slots: None,
+        clock: &Clock::Host,
+    };
+    Plan::of(&spec, &around).unwrap()
+}
+
+fn question() -> Request {
+    Request {
+        id: "r/1".into(),
+        purpose: "test".into(),
+        instructions: "Say.".into(),
+        sources: Vec::new(),
+        rule_answer: json!(null),
+        offer: json!({}),
+        schema: None,
+        limits: RequestLimits::default(),
+        run_dir: None,
+    }
+}
+
+/// What a reply in these pieces comes to, and what a sink would hear of it.
+fn read(plan: &Plan, kind: &str, pieces: &[&[u8]]) -> (Gathered, String) {
+    let request = question();
+    let mut reader = plan.dialect.reader(plan, &request, 1_000);
+    let mut gathered = Gathered::new(1_000_000);
+    let mut framing = Framing::of(kind).unwrap();
+    let whole = framing.is_whole();
+    let mut heard = String::new();
+    for piece in pieces.iter().map(Some).chain([None]) {
+        let mut each = |name: &[u8], data: &[u8]| {
+            event(name, data, whole, &mut *reader, &mut gathered).unwrap();
+            ControlFlow::Continue(())
+        };
+        match piece {
+            Some(piece) => framing.feed(piece, &mut each).unwrap(),
+            None => framing.finish(&mut each),
+        }
+        heard.push_str(&gathered.news());
+    }
+    (gathered, heard)
+}
+
+#[test]
+fn ten_thousand_cuts_of_replies_lose_no_byte_of_text() {
+    let seed = 0x0dd5_eed5_u64;
+    let mut random = Random(seed);
+    let words = [
+        "a", "ä€", "😀", "\"", "\\", "\n", "data: ", "\u{7f}", "[DONE]", "\r\n", "\u{2028}",
+    ];
+    let plans = tongue::ALL.map(|tongue| (tongue, plan(tongue)));
+    let cases = scaled(10_000);
+    for case in 0..cases {
+        let (tongue, plan) = &plans[case % 4];
+        let texts: Vec<String> = (0..=random.below(6))
+            .map(|_| {
+                (0..=random.below(6))
+                    .map(|_| words[random.below(words.len())])
+                    .collect()
+            })
+            .collect();
+        let text = texts.concat();
+        let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
+        let in_one_piece = random.below(8) == 0;
+        let (kind, reply) = match in_one_piece {
+            true => ("application/json", tongue.whole(&text, COST)),
+            false => (
+                tongue.content_type(),
+                tongue.events(&texts, Why::Done, COST).concat(),
+            ),
+        };
+        let end = match (tongue.is_sse() && !in_one_piece, random.below(3)) {
+            (true, 0) => "\r",
+            (_, 1) => "\r\n",
+            _ => "\n",
+        };
+        // What stands within JSON is escaped, so that only the ends of lines are replaced.
+        let reply = reply.replace('\n', end).into_bytes();
+        let mut at: Vec<usize> = (0..random.below(60))
+            .map(|_| random.below(reply.len() + 1))
+            .collect();
+        at.extend([0, reply.len()]);
+        at.sort_unstable();
+        let pieces: Vec<&[u8]> = at.windows(2).map(|pair| &reply[pair[0]..pair[1]]).collect();
+        let (gathered, heard) = read(plan, kind, &pieces);
+        let about = format!("seed {seed:#x}, case {case}, {tongue:?}, {end:?}, cut at {at:?}");
+        assert_eq!(gathered.text, text, "{about}");
+        assert_eq!(heard, text, "what the sink heard: {about}");
+        assert!(gathered.over, "{about}");
+        let Usage {
+            input_tokens,
+            output_tokens,
+            ..
+        } = gathered.usage().unwrap();
+        assert_eq!((input_tokens, output_tokens), (120, 30), "{about}");
+    }
+    let line =
+        format!("reassembly: {cases} random cuts of replies in 4 dialects, seed {seed:#x}\n");
+    let _closed = std::io::Write::write_all(&mut std::io::stderr(), line.as_bytes());
+}
