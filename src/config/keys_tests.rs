@@ -279,6 +279,10 @@ fn file(key: &Key, name: &str, value: &str) -> (String, usize) {
             header = "jobs.a".to_owned();
             need(&[("kind", "\"wake\""), ("trigger", "\"manual\"")]);
         }
+        ("jobs.*", ["overnight"]) => {
+            header = "jobs.a".to_owned();
+            need(&[("kind", "\"overnight\"")]);
+        }
         ("jobs.*", _) => {
             header = "jobs.a".to_owned();
             need(&[
@@ -444,6 +448,11 @@ fn the_reader_takes_just_the_keys_of_the_table() {
             "jobs.*.",
             "audit",
         ),
+        (
+            "[jobs.a]\nkind = \"overnight\"\n".to_owned(),
+            "jobs.*.",
+            "overnight",
+        ),
     ];
     for (text, table, kind) in cases {
         let text = format!("{text}{NONSENSE} = 1\n");
@@ -474,7 +483,7 @@ fn uncommented() -> String {
 fn the_default_documents_every_key_and_no_other() {
     let text = uncommented();
     let config = resolved(text.as_bytes()).unwrap();
-    assert_eq!(config.jobs.len(), 9, "one of each kind");
+    assert_eq!(config.jobs.len(), 10, "one of each kind");
     let table: Table = toml::from_str(&text).unwrap();
     let mut found = BTreeSet::new();
     leaves(&table, &mut Vec::new(), &mut found);
