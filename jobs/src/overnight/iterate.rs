@@ -197,7 +197,7 @@ impl Night<'_, '_> {
         apply(&mut corpus, changes)?;
         iteration.ingest = json!({
             "harvested": harvested.added.len(), "known": harvested.known, "left_over": harvested.left_over,
-            "promoted": closed.promoted.len(), "held": closed.held,
+            "promoted": closed.promoted.len(), "held": closed.held, "promoted_left_over": closed.left_over,
         });
 
         self.ctx.progress.step("reduce", iteration.index, 0);

@@ -164,7 +164,7 @@ impl Night<'_, '_> {
         let mut report = match &looped.close_loop {
             Value::Object(_) => looped.close_loop.clone(),
             _ => {
-                json!({"schema_version": 1, "threshold_hours": 0, "considered": 0, "promoted": [], "held": {}, "held_examples": []})
+                json!({"schema_version": 1, "threshold_hours": 0, "considered": 0, "promoted": [], "left_over": 0, "held": {}, "held_examples": []})
             }
         };
         report["promoted"] = serde_json::to_value(&looped.promoted).unwrap_or_default();

@@ -57,10 +57,12 @@ pub(super) fn run(
     }
     let summary: Summary = serde_json::from_value(value).map_err(|error| bad(error.to_string()))?;
     let text = report::markdown(&summary);
-    show::out(&match markdown {
+    let text = match markdown {
         true => text,
-        false => show::printable(&plain(&text)).into_owned(),
-    });
+        false => plain(&text),
+    };
+    // Titles are anybody's words: none of them drives the terminal.
+    show::out(&show::printable(&text));
     Ok(Exit::Done)
 }
 

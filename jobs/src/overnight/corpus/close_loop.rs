@@ -16,7 +16,7 @@ use runner_text::markdown;
 use serde::Serialize;
 
 use super::links::{Links, has_evidence};
-use super::{Changes, Corpus, Kind, Maturity, Node};
+use super::{Changes, Corpus, Kind, MOST, Maturity, Node};
 
 /// The fewest words of a text that says something.
 const WORDS: usize = 20;
@@ -56,6 +56,8 @@ pub struct CloseLoop {
     pub considered: usize,
     /// Who passed.
     pub promoted: Vec<Promotion>,
+    /// How many more passed than are promoted at once; the next iteration goes on.
+    pub left_over: usize,
     /// How many did not, by reason.
     pub held: BTreeMap<String, usize>,
     /// The first of them.
@@ -90,6 +92,7 @@ pub fn close_loop(corpus: &Corpus, date: Date, threshold_hours: u64) -> (CloseLo
                 .ok_or("its front matter cannot be edited")
         });
         match done {
+            Ok(_) if report.promoted.len() >= MOST => report.left_over += 1,
             Ok(text) => {
                 report.promoted.push(Promotion {
                     path: node.path.clone(),

@@ -35,7 +35,7 @@ impl Default for Options {
             prune: true,
             dedup: true,
             oscillation_sweep: true,
-            most: 2_000,
+            most: super::MOST,
         }
     }
 }

@@ -46,6 +46,9 @@ pub const SUBPATHS: [&str; 5] = [
 /// The file of work to do, below [`FOLDER`].
 pub const NEXT_WORK: &str = "rpi/next-work.jsonl";
 
+/// The most files that one step changes at once: a commit moves them one by one.
+pub const MOST: usize = 2_000;
+
 /// What becomes of files below [`FOLDER`]: new content, or `None` for a removal.
 pub type Changes = BTreeMap<String, Option<Vec<u8>>>;
 
