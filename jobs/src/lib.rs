@@ -7,6 +7,7 @@
 pub mod charge;
 pub mod command;
 pub mod context;
+pub mod curator;
 pub mod dream;
 pub mod evidence;
 pub mod failmark;
@@ -17,6 +18,7 @@ pub mod prices;
 pub mod prompt;
 pub mod rehearse;
 pub mod report;
+pub mod sessions;
 pub mod spec;
 pub mod telemetry;
 

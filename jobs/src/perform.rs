@@ -16,7 +16,7 @@ use runner_engine::outcome::{Class, Outcome};
 use runner_engine::placement::{LogError, PlaceError, PlacementLog as _};
 use runner_engine::scope::{Ready, ScopeError};
 
-use crate::{Context, Finished, JobSpec, KindSpec, command, dream, prompt, report};
+use crate::{Context, Finished, JobSpec, KindSpec, command, curator, dream, prompt, report};
 
 /// What a run came to, once it is settled.
 #[derive(Clone, Debug, PartialEq)]
@@ -51,6 +51,7 @@ pub fn perform(mut ctx: Context<'_>, spec: &JobSpec) -> Result<Settled, PerformE
         KindSpec::Command(own) => command::run(&mut ctx, own),
         KindSpec::Prompt(own) => prompt::run(&mut ctx, own),
         KindSpec::Report => report::run(&mut ctx),
+        KindSpec::Curator(own) => curator::run(&mut ctx, own),
     };
     let described = ctx.backend.describe();
     let mut summary = Summary {

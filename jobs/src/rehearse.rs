@@ -12,7 +12,7 @@ use runner_engine::process::find_program;
 use serde::Serialize;
 
 use crate::charge::tokens_of;
-use crate::{Context, JobError, JobSpec, KindSpec, command, dream, prompt, report};
+use crate::{Context, JobError, JobSpec, KindSpec, command, curator, dream, prompt, report};
 
 /// What a run would do.
 #[derive(Clone, Debug, Default)]
@@ -97,6 +97,7 @@ pub fn rehearse(mut ctx: Context<'_>, spec: &JobSpec) -> Result<Plan, JobError> 
             plan.child = Some(child);
         }
         KindSpec::Report => {}
+        KindSpec::Curator(own) => plan.notes = curator::rehearse(ctx.root, own),
     }
     Ok(plan)
 }
@@ -164,5 +165,9 @@ fn checks(kind: &KindSpec) -> Vec<String> {
             checks
         }
         KindSpec::Report => vec![format!("{}: made from the ledger", report::FOLDER)],
+        KindSpec::Curator(_) => vec![
+            "a job file is of a listed kind, and its id is its file's name".to_owned(),
+            "an answer chooses among what rules have found, and adds words".to_owned(),
+        ],
     }
 }

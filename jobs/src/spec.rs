@@ -12,7 +12,7 @@ use runner_engine::outcome::{Class, Outcome};
 use runner_engine::scope::ScopeError;
 use serde_json::{Map, Value};
 
-use crate::{command::CommandSpec, dream::DreamSpec, prompt::PromptSpec};
+use crate::{command::CommandSpec, curator::CuratorSpec, dream::DreamSpec, prompt::PromptSpec};
 
 /// A job, resolved from the configuration.
 #[derive(Clone, Debug)]
@@ -40,6 +40,8 @@ pub enum KindSpec {
     Prompt(PromptSpec),
     /// The report of a night.
     Report,
+    /// The curator's queue.
+    Curator(CuratorSpec),
 }
 
 impl KindSpec {
@@ -50,6 +52,7 @@ impl KindSpec {
             Self::Command(_) => "command",
             Self::Prompt(_) => "prompt",
             Self::Report => "report",
+            Self::Curator(_) => "curator",
         }
     }
 
