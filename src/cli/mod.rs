@@ -3,6 +3,7 @@
 
 pub mod alerts;
 pub mod args;
+pub mod curator;
 pub mod dream;
 mod failure;
 mod keys;

@@ -5,6 +5,7 @@ mod alerts;
 mod backends;
 mod budget;
 mod config;
+mod curator;
 mod daemon;
 mod demo;
 mod doctor;
@@ -95,6 +96,7 @@ fn reach(command: &Command) -> Option<Reach> {
         Command::Night { .. }
         | Command::Run { .. }
         | Command::Dream { .. }
+        | Command::Curator { .. }
         | Command::Tick { .. }
         | Command::Daemon { .. }
         | Command::Perform { .. } => Some(Reach::Run),
@@ -263,6 +265,7 @@ fn dispatch(args: &Args, home: &Home) -> Result<Exit, Failure> {
         } => doctor::run(home, here, *as_scheduler, *there, *listing),
         Command::Ledger { command } => ledger::run(home, command, args.quiet),
         Command::Dream { command } => dream::run(home, here, command, manner),
+        Command::Curator { command } => curator::run(home, here, command, manner),
     }
 }
 

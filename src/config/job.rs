@@ -18,6 +18,7 @@ use runner_text::nearest::nearest;
 use serde::de::DeserializeOwned;
 use toml::{Table, Value};
 
+use super::curator::{self, Curator, CuratorJob};
 use super::keys::{self, Shape};
 use super::notify;
 use super::policy::{self, Defaults, Groups};
@@ -27,7 +28,7 @@ use super::trigger::{When, trigger};
 use super::walls::{self, Sandbox};
 use super::{Night, units};
 
-pub(super) const KINDS: [&str; 3] = ["dream", "command", "prompt"];
+pub(super) const KINDS: [&str; 4] = ["dream", "command", "prompt", "curator"];
 
 /// A configured job.
 #[derive(Clone, Debug)]
@@ -55,6 +56,8 @@ pub struct Job {
 
 /// What a job is read in the light of.
 pub(super) struct Around<'a> {
+    /// `[curator]`.
+    pub(super) curator: &'a Curator,
     /// The project's night.
     pub(super) night: &'a Night,
     /// All groups.
@@ -72,7 +75,7 @@ pub(super) fn job(name: &str, mut table: Table, around: &Around<'_>) -> Result<J
     let mut section = Section::of(&path, &mut table, sources);
     let kind = section
         .text("kind")?
-        .ok_or_else(|| section.wrong(&path, "it has no kind (dream, command, prompt)"))?;
+        .ok_or_else(|| section.wrong(&path, "it has no kind (dream, command, prompt, curator)"))?;
     if !KINDS.contains(&kind.as_str()) {
         let near = nearest(&kind, KINDS)
             .map_or_else(String::new, |near| format!("; did you mean {near:?}?"));
@@ -139,6 +142,11 @@ pub(super) fn job(name: &str, mut table: Table, around: &Around<'_>) -> Result<J
             &known,
             sources,
         )?),
+        "curator" => {
+            let own = own::<CuratorJob>((&path, "curator"), rest, &known, sources)?;
+            let own = curator::job(own, around.curator);
+            KindSpec::Curator(own.map_err(|(at, why)| wrong(sources, &key(at), &why))?)
+        }
         _ => KindSpec::Prompt(own::<PromptSpec>((&path, "prompt"), rest, &known, sources)?),
     };
     match &kind {
@@ -157,7 +165,7 @@ pub(super) fn job(name: &str, mut table: Table, around: &Around<'_>) -> Result<J
         KindSpec::Dream(dream) => {
             check_dream(dream).map_err(|(own, why)| wrong(sources, &key(own), &why))?;
         }
-        KindSpec::Report => {}
+        KindSpec::Report | KindSpec::Curator(_) => {}
     }
     if let (KindSpec::Dream(dream), None) = (&kind, budget.ideas) {
         budget.ideas = Some(dream.max_ideas as u64);
@@ -193,7 +201,7 @@ pub(super) fn job(name: &str, mut table: Table, around: &Around<'_>) -> Result<J
 fn is_nightly(kind: &KindSpec, when: &When) -> bool {
     let by_day = matches!(
         kind,
-        KindSpec::Command(_) | KindSpec::Prompt(_) | KindSpec::Report
+        KindSpec::Command(_) | KindSpec::Prompt(_) | KindSpec::Report | KindSpec::Curator(_)
     );
     !by_day || matches!(when, When::Night)
 }

@@ -4,6 +4,7 @@
 //!
 //! It must never be what reads a value: the reader judges, this describes.
 
+mod curator;
 mod policy;
 mod shape;
 mod spending;
@@ -20,6 +21,7 @@ pub(super) fn own_of(kind: &str) -> impl Iterator<Item = &'static str> {
     let rows = match kind {
         "dream" => DREAM,
         "command" => COMMAND,
+        "curator" => curator::JOB,
         _ => PROMPT,
     };
     rows.iter().map(|(name, ..)| *name)
@@ -417,6 +419,10 @@ pub(super) const TABLES: &[(&str, &str)] = &[
     ),
     ("jobs", "What is run, by name."),
     (
+        "curator",
+        "The local curator: a model that tidies notes by day, from a queue of files.",
+    ),
+    (
         "pools",
         "What is spent from, over all projects: a subscription, a key, this machine. Only the user's file is asked for this table.",
     ),
@@ -503,6 +509,8 @@ pub(super) fn all() -> Vec<Key> {
     add("notify", NOTIFY, &[]);
     add("channels.*", CHANNEL, &[]);
     add("jobs.*", WATCH, &[]);
+    add("curator", curator::TABLE, &[]);
+    add("jobs.*", curator::JOB, &["curator"]);
     all
 }
 

@@ -43,7 +43,9 @@ fn values(key: &Key) -> (&'static str, Vec<&'static str>) {
                 "\"me@example.org\"",
                 with(&["\"me\"", "\"\"", "\"-f@x\"", "\"a@b\\nBcc: c@d\""]),
             ),
-            "ideas" | "dreams" | "done" | "specs" => ("\"x\"", with(&["\"../x\"", "\"/x\""])),
+            "ideas" | "dreams" | "done" | "specs" | "learnings" => {
+                ("\"x\"", with(&["\"../x\"", "\"/x\""]))
+            }
             _ => ("\"x\"", with(&[])),
         },
         Shape::Flag => ("true", vec!["3", "\"true\"", "[]", "{}", "\"\""]),
@@ -88,6 +90,10 @@ fn values(key: &Key) -> (&'static str, Vec<&'static str>) {
                 "[\"builtin\", \"builtin\"]",
                 "{}",
             ],
+        ),
+        Shape::Texts if last == "kinds" => (
+            "[\"lint-wiki\"]",
+            vec!["\"lint-wiki\"", "3", "[1]", "{}", "[\"lint-wiky\"]"],
         ),
         Shape::Texts if last == "on" => (
             "[\"failure\"]",
@@ -241,6 +247,10 @@ fn file(key: &Key, name: &str, value: &str) -> (String, usize) {
         ("jobs.*", ["prompt"]) => {
             header = "jobs.a".to_owned();
             need(&[("kind", "\"prompt\""), ("prompt", "\"x\""), ("to", "\"x\"")]);
+        }
+        ("jobs.*", ["curator"]) => {
+            header = "jobs.a".to_owned();
+            need(&[("kind", "\"curator\"")]);
         }
         ("jobs.*", _) => {
             header = "jobs.a".to_owned();
@@ -397,6 +407,12 @@ fn the_reader_takes_just_the_keys_of_the_table() {
             "jobs.*.",
             "prompt",
         ),
+        (
+            "[jobs.a]\nkind = \"curator\"\n".to_owned(),
+            "jobs.*.",
+            "curator",
+        ),
+        ("[curator]\n".to_owned(), "curator.", ""),
     ];
     for (text, table, kind) in cases {
         let text = format!("{text}{NONSENSE} = 1\n");
@@ -427,7 +443,7 @@ fn uncommented() -> String {
 fn the_default_documents_every_key_and_no_other() {
     let text = uncommented();
     let config = resolved(text.as_bytes()).unwrap();
-    assert_eq!(config.jobs.len(), 3, "one of each kind");
+    assert_eq!(config.jobs.len(), 4, "one of each kind");
     let table: Table = toml::from_str(&text).unwrap();
     let mut found = BTreeSet::new();
     leaves(&table, &mut Vec::new(), &mut found);

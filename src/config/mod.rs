@@ -6,6 +6,7 @@
 //! wrongly; only `edit` makes new text, and nothing here writes it.
 
 mod check;
+pub mod curator;
 mod edit;
 mod followers;
 mod foreign;
@@ -81,6 +82,8 @@ pub struct Config {
     pub pool_of: BTreeMap<String, String>,
     /// What tokens cost, by model: our own list under the user's.
     pub prices: Prices,
+    /// The local curator.
+    pub curator: curator::Curator,
 }
 
 /// A project's night.
@@ -258,7 +261,7 @@ fn merged(sources: Sources) -> Result<(Table, Sources), Mistake> {
                 return Err(wrong(&sources, name, why));
             }
         }
-        merge(&mut merged, table);
+        merge(&mut merged, curator::under_its_name(table));
     }
     Ok((merged, sources))
 }
@@ -308,7 +311,9 @@ fn resolve(merged: &mut Table, sources: &Sources) -> Result<Config, Mistake> {
     let groups = policy::groups(top.table("groups")?.unwrap_or_default(), sources)?;
     let defaults = top.table("defaults")?.unwrap_or_default();
     let defaults = policy::defaults(defaults, &night.zone, &groups, sources)?;
+    let curator = curator::read(top.table("curator")?.unwrap_or_default(), sources)?;
     let around = job::Around {
+        curator: &curator,
         night: &night,
         groups: &groups,
         defaults: &defaults,
@@ -361,6 +366,7 @@ fn resolve(merged: &mut Table, sources: &Sources) -> Result<Config, Mistake> {
         pools,
         pool_of,
         prices,
+        curator,
     })
 }
 

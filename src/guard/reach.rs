@@ -100,5 +100,9 @@ pub fn of_job(root: &Path, spec: &JobSpec, config: &Config) -> (Vec<PathBuf>, Ve
             (write, keep)
         }
         KindSpec::Report => (vec![root.join(runner_jobs::report::FOLDER)], Vec::new()),
+        KindSpec::Curator(curator) => {
+            let write = [&curator.worker_dir, &curator.ideas, &curator.learnings];
+            (write.map(|path| root.join(path)).to_vec(), Vec::new())
+        }
     }
 }

@@ -27,13 +27,18 @@ pub(super) struct Question<'a> {
 ///
 /// # Errors
 /// The run was cancelled, or its ledger cannot be used.
-pub(super) fn words(ctx: &mut Context<'_>, question: Question<'_>) -> Result<Result<Value, String>, JobError> {
+pub(super) fn words(
+    ctx: &mut Context<'_>,
+    question: Question<'_>,
+) -> Result<Result<Value, String>, JobError> {
     if ctx.backend_kind() == "builtin" {
         return Ok(Err("no model is configured for it".to_owned()));
     }
     let request = request(ctx, question)?;
     match ctx.ask(&request, 0) {
-        Ok(reply) => Ok(reply.value.ok_or_else(|| "the answer is not JSON".to_owned())),
+        Ok(reply) => Ok(reply
+            .value
+            .ok_or_else(|| "the answer is not JSON".to_owned())),
         Err(AskError::Ledger(error)) => Err(error.into()),
         Err(error) if ctx.cancel.is_cancelled() => Err(error.into()),
         Err(error) => Ok(Err(ctx.redactor.redact(&error.to_string()).into_owned())),
@@ -41,7 +46,11 @@ pub(super) fn words(ctx: &mut Context<'_>, question: Question<'_>) -> Result<Res
 }
 
 pub(super) fn request(ctx: &Context<'_>, question: Question<'_>) -> Result<Request, JobError> {
-    let bodies: Vec<&str> = question.texts.iter().map(|(_, text)| text.as_str()).collect();
+    let bodies: Vec<&str> = question
+        .texts
+        .iter()
+        .map(|(_, text)| text.as_str())
+        .collect();
     let fence = Fence::around(ctx.admitted.seed(), &bodies);
     let mut sources = Vec::new();
     for (label, text) in &question.texts {

@@ -178,11 +178,7 @@ pub fn apply(
     Ok(())
 }
 
-fn fold(
-    worker: &Worker,
-    plan: &Plan,
-    pause: &mut dyn FnMut() -> io::Result<()>,
-) -> io::Result<()> {
+fn fold(worker: &Worker, plan: &Plan, pause: &mut dyn FnMut() -> io::Result<()>) -> io::Result<()> {
     let audit = worker.path(AUDIT);
     let mut text = match fs::read(&audit) {
         Ok(text) => text,
@@ -276,7 +272,10 @@ fn old(folder: &Path, keep: SignedDuration, now: Timestamp) -> io::Result<Vec<St
         let Ok(data) = fs::symlink_metadata(folder.join(name)) else {
             return false;
         };
-        let changed = data.modified().ok().and_then(|at| Timestamp::try_from(at).ok());
+        let changed = data
+            .modified()
+            .ok()
+            .and_then(|at| Timestamp::try_from(at).ok());
         data.is_file() && changed.is_some_and(|at| now.duration_since(at) > keep)
     });
     Ok(names)

@@ -202,23 +202,38 @@ pub fn raise(
     if let Some(parent) = parent {
         let standing = find(&load(worker)?, parent)?;
         let before = standing.left;
-        let enough = before.checked_sub(event.budget).filter(|_| event.budget > 0);
+        let enough = before
+            .checked_sub(event.budget)
+            .filter(|_| event.budget > 0);
         let Some(after) = enough else {
             let outcome = format!(
                 "refused: an event with {} calls, and {before} are left",
                 event.budget
             );
-            note(worker, &step(now, parent, None, "refused", (before, before), &outcome))?;
+            note(
+                worker,
+                &step(now, parent, None, "refused", (before, before), &outcome),
+            )?;
             return Err(EventError::Spent(parent.to_owned()));
         };
         // Taken first: whoever dies in between has lost it, never doubled it.
         let outcome = format!("raises {}", event.id);
-        note(worker, &step(now, parent, None, "raise", (before, after), &outcome))?;
+        note(
+            worker,
+            &step(now, parent, None, "raise", (before, after), &outcome),
+        )?;
     }
     let mut line = serde_json::to_vec(&event).expect("string keys only");
     line.push(b'\n');
     append(&worker.path("events/pending.jsonl"), &line)?;
-    let first = step(now, &event.id, parent, "raised", (0, event.budget), "needs-review");
+    let first = step(
+        now,
+        &event.id,
+        parent,
+        "raised",
+        (0, event.budget),
+        "needs-review",
+    );
     note(worker, &first)?;
     Ok(event)
 }
@@ -234,10 +249,30 @@ pub fn spend(worker: &Worker, id: &str, now: Timestamp) -> Result<u32, EventErro
         return Err(EventError::Over(id.to_owned()));
     }
     let Some(after) = standing.left.checked_sub(1) else {
-        note(worker, &step(now, id, None, "refused", (0, 0), "no budget is left; nothing runs"))?;
+        note(
+            worker,
+            &step(
+                now,
+                id,
+                None,
+                "refused",
+                (0, 0),
+                "no budget is left; nothing runs",
+            ),
+        )?;
         return Err(EventError::Spent(id.to_owned()));
     };
-    note(worker, &step(now, id, None, "ask", (standing.left, after), "a model is asked"))?;
+    note(
+        worker,
+        &step(
+            now,
+            id,
+            None,
+            "ask",
+            (standing.left, after),
+            "a model is asked",
+        ),
+    )?;
     Ok(after)
 }
 
@@ -280,9 +315,9 @@ pub fn named(events: &[Standing], id: &str) -> Result<Standing, EventError> {
         [] => Err(EventError::NoSuch(id.to_owned())),
         several => {
             let exact = several.iter().find(|it| it.event.id == id);
-            exact.map(|it| (**it).clone()).ok_or_else(|| {
-                EventError::Bad(format!("{id:?} may be {} events", several.len()))
-            })
+            exact
+                .map(|it| (**it).clone())
+                .ok_or_else(|| EventError::Bad(format!("{id:?} may be {} events", several.len())))
         }
     }
 }
@@ -294,7 +329,9 @@ struct Book {
 
 fn find(book: &Book, id: &str) -> Result<Standing, EventError> {
     let found = book.events.iter().find(|it| it.event.id == id);
-    found.cloned().ok_or_else(|| EventError::NoSuch(id.to_owned()))
+    found
+        .cloned()
+        .ok_or_else(|| EventError::NoSuch(id.to_owned()))
 }
 
 fn load(worker: &Worker) -> io::Result<Book> {
@@ -336,13 +373,19 @@ fn lines<T: serde::de::DeserializeOwned>(worker: &Worker, part: &str) -> io::Res
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok((Vec::new(), 0)),
         Err(error) => return Err(error),
         Ok(data) if !data.is_file() || data.len() > LARGEST => {
-            let why = format!("{} is no plain file of at most {LARGEST} bytes", path.display());
+            let why = format!(
+                "{} is no plain file of at most {LARGEST} bytes",
+                path.display()
+            );
             return Err(io::Error::other(why));
         }
         Ok(_) => std::fs::read(&path)?,
     };
     let (mut found, mut bad) = (Vec::new(), 0);
-    for line in text.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
+    for line in text
+        .split(|byte| *byte == b'\n')
+        .filter(|line| !line.is_empty())
+    {
         match serde_json::from_slice(line) {
             Ok(one) => found.push(one),
             Err(_) => bad += 1,

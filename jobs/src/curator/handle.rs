@@ -20,11 +20,7 @@ const RAISED: usize = 5;
 ///
 /// # Errors
 /// There is none, nothing of its budget is left, or the model did not answer; the call is spent then.
-pub(super) fn run(
-    ctx: &mut Context<'_>,
-    worker: &Worker,
-    id: &str,
-) -> Result<Finished, JobError> {
+pub(super) fn run(ctx: &mut Context<'_>, worker: &Worker, id: &str) -> Result<Finished, JobError> {
     let failed = |class: Class| move |error: EventError| JobError::failed(class, error.to_string());
     let environment = failed(Class::Environment);
     let (all, _) = events::all(worker).map_err(|error| environment(error.into()))?;
@@ -68,7 +64,13 @@ pub(super) fn run(
         Ok(reply) => reply,
         Err(error) => {
             let why = ctx.redactor.redact(&error.to_string()).into_owned();
-            let told = events::tell(worker, &event.id, "told", &format!("no answer: {why}"), ctx.wall());
+            let told = events::tell(
+                worker,
+                &event.id,
+                "told",
+                &format!("no answer: {why}"),
+                ctx.wall(),
+            );
             told.map_err(environment)?;
             return Err(error.into());
         }
@@ -79,7 +81,12 @@ pub(super) fn run(
     events::tell(worker, &event.id, "told", &note, ctx.wall()).map_err(environment)?;
     let mut lines = vec![format!("{} says: {note}", ctx.backend_name())];
     let mut raised = 0;
-    for one in value["raise"].as_array().unwrap_or(&Vec::new()).iter().take(RAISED) {
+    for one in value["raise"]
+        .as_array()
+        .unwrap_or(&Vec::new())
+        .iter()
+        .take(RAISED)
+    {
         let Some(wish) = wish(&event, one) else {
             lines.push("a further event was not understood and is left out".to_owned());
             continue;
@@ -96,7 +103,10 @@ pub(super) fn run(
         }
     }
     let mut finished = Finished {
-        headline: format!("event {} handled: {left} calls were left, {raised} events raised", event.id),
+        headline: format!(
+            "event {} handled: {left} calls were left, {raised} events raised",
+            event.id
+        ),
         lines,
         ..Finished::default()
     };

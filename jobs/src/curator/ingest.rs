@@ -89,7 +89,8 @@ impl Finder {
         if failed {
             let why = reason(text);
             // A person's refusal is no failure of the call.
-            if !why.is_empty() && !why.contains("doesn't want to") && !why.contains("was rejected") {
+            if !why.is_empty() && !why.contains("doesn't want to") && !why.contains("was rejected")
+            {
                 self.failed.insert(about, (self.count, line, target, why));
             }
             return;
@@ -125,9 +126,20 @@ impl Finder {
             let said = one_line(sentence);
             let lower = said.to_lowercase();
             let count = lower.split_whitespace().count();
-            let starts = ["no, ", "don't ", "do not ", "always ", "never ", "remember ", "please always ", "please never ", "stop "];
+            let starts = [
+                "no, ",
+                "don't ",
+                "do not ",
+                "always ",
+                "never ",
+                "remember ",
+                "please always ",
+                "please never ",
+                "stop ",
+            ];
             let holds = [" always ", " never ", " instead of ", " from now on"];
-            let is = starts.iter().any(|it| lower.starts_with(it)) || holds.iter().any(|it| lower.contains(it));
+            let is = starts.iter().any(|it| lower.starts_with(it))
+                || holds.iter().any(|it| lower.contains(it));
             if is && (4..=60).contains(&count) {
                 self.found.push(Learning {
                     lines: (line, line),
@@ -153,7 +165,10 @@ fn about(tool: &str, target: &str) -> String {
 /// The first line that says something.
 fn reason(text: &str) -> String {
     let says = |line: &&str| {
-        !line.is_empty() && !line.starts_with("Exit code") && !line.starts_with("<") && !line.starts_with("Traceback")
+        !line.is_empty()
+            && !line.starts_with("Exit code")
+            && !line.starts_with("<")
+            && !line.starts_with("Traceback")
     };
     let line = text.lines().map(str::trim).find(says).unwrap_or_default();
     one_line(line)
@@ -237,7 +252,10 @@ pub(super) fn run(
     let real = std::fs::canonicalize(&path)
         .map_err(|error| bad(format!("its source {}: {error}", path.display())))?;
     if own.iter().any(|own| real.starts_with(ctx.root.join(own))) {
-        return Err(bad(format!("its source {} is what runner wrote", path.display())));
+        return Err(bad(format!(
+            "its source {} is what runner wrote",
+            path.display()
+        )));
     }
     let start = source.chunk_start.unwrap_or(1).max(1);
     let end = source.chunk_end.unwrap_or(start.saturating_add(CHUNK - 1));
@@ -340,7 +358,10 @@ fn fresh(learnings: Vec<Learning>, there: &[String]) -> Vec<Learning> {
         let text = format!("# {}\n\n{}", learning.title, learning.body);
         let sets = near::Sets::of(&text);
         // Most of a learning are words that all have: only a close one is the same.
-        if known.iter().all(|other| near::jaccard(&sets, other) < near::NEAR_SHORT) {
+        if known
+            .iter()
+            .all(|other| near::jaccard(&sets, other) < near::NEAR_SHORT)
+        {
             known.push(sets);
             kept.push(learning);
         }
@@ -362,7 +383,12 @@ fn choose(
     let texts = found
         .iter()
         .enumerate()
-        .map(|(at, one)| (format!("finding {at}"), format!("{}\n\n{}", one.title, one.body)))
+        .map(|(at, one)| {
+            (
+                format!("finding {at}"),
+                format!("{}\n\n{}", one.title, one.body),
+            )
+        })
         .collect();
     let all: Vec<Value> = found
         .iter()
@@ -394,9 +420,17 @@ fn choose(
     };
     let mut kept: Vec<Learning> = Vec::new();
     for one in value["kept"].as_array().unwrap_or(&Vec::new()) {
-        let at = one["finding"].as_u64().and_then(|at| usize::try_from(at).ok());
-        let Some(learning) = at.and_then(|at| found.get(at)) else { continue };
-        if kept.len() == MOST || kept.iter().any(|known| known.lines == learning.lines && known.body == learning.body) {
+        let at = one["finding"]
+            .as_u64()
+            .and_then(|at| usize::try_from(at).ok());
+        let Some(learning) = at.and_then(|at| found.get(at)) else {
+            continue;
+        };
+        if kept.len() == MOST
+            || kept
+                .iter()
+                .any(|known| known.lines == learning.lines && known.body == learning.body)
+        {
             continue;
         }
         let mut learning = learning.clone();
@@ -467,21 +501,44 @@ mod tests {
     fn what_mended_a_failure_and_what_a_person_corrected_is_found_with_its_lines() {
         let mut finder = Finder::default();
         let mut events = Vec::new();
-        events.extend(call(1, "a", "cargo test --all", true, "Exit code 101\nerror: no such feature"));
+        events.extend(call(
+            1,
+            "a",
+            "cargo test --all",
+            true,
+            "Exit code 101\nerror: no such feature",
+        ));
         events.extend(call(3, "b", "ls", false, "x"));
         events.extend(call(5, "c", "cargo test --workspace", false, "ok"));
-        events.extend(call(7, "d", "git push", true, "The user doesn't want to proceed"));
+        events.extend(call(
+            7,
+            "d",
+            "git push",
+            true,
+            "The user doesn't want to proceed",
+        ));
         events.extend(call(9, "e", "git push", false, "ok"));
-        events.push(event(11, What::Prompt("Never commit to main without asking me. Thanks".into())));
-        events.push(event(12, What::Prompt("<command>always never do this thing</command>".into())));
+        events.push(event(
+            11,
+            What::Prompt("Never commit to main without asking me. Thanks".into()),
+        ));
+        events.push(event(
+            12,
+            What::Prompt("<command>always never do this thing</command>".into()),
+        ));
         for event in &events {
             finder.take(event);
         }
         let found = finder.done();
-        let told: Vec<(u64, u64, &str)> =
-            found.iter().map(|it| (it.lines.0, it.lines.1, it.rule)).collect();
+        let told: Vec<(u64, u64, &str)> = found
+            .iter()
+            .map(|it| (it.lines.0, it.lines.1, it.rule))
+            .collect();
         assert_eq!(told, [(2, 6, "repair"), (11, 11, "correction")]);
-        assert!(found[0].title.contains("no such feature") && found[0].body.contains("cargo test --workspace"));
+        assert!(
+            found[0].title.contains("no such feature")
+                && found[0].body.contains("cargo test --workspace")
+        );
     }
 
     #[test]
@@ -492,11 +549,19 @@ mod tests {
             chunk_end: None,
         };
         let now = "2026-11-22T10:00:00Z".parse().unwrap();
-        let job = JobFile::new(Kind::IngestClaudeSession, Some(source.clone()), "0123abcd", now);
+        let job = JobFile::new(
+            Kind::IngestClaudeSession,
+            Some(source.clone()),
+            "0123abcd",
+            now,
+        );
         let next = follow_up(&job, &source, 5_001);
         assert_eq!(next, follow_up(&job, &source, 5_001));
         assert_ne!(next.id, follow_up(&job, &source, 10_001).id);
         let name = format!("{}.json", next.id);
-        assert_eq!(JobFile::read(&name, &next.text(), &Kind::ALL).unwrap(), next);
+        assert_eq!(
+            JobFile::read(&name, &next.text(), &Kind::ALL).unwrap(),
+            next
+        );
     }
 }

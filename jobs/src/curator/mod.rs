@@ -93,7 +93,8 @@ pub fn run(ctx: &mut Context<'_>, spec: &CuratorSpec) -> Result<Finished, JobErr
             }
         };
         status.begin(&worker, &claimed.job.id, now);
-        ctx.progress.step("job files", u64::from(at), u64::from(spec.batch));
+        ctx.progress
+            .step("job files", u64::from(at), u64::from(spec.batch));
         one(ctx, spec, &worker, &claimed, &mut told)?;
         // What came back from a process that died may be what killed it.
         if claimed.job.returned > 0 {
@@ -116,11 +117,18 @@ pub fn run(ctx: &mut Context<'_>, spec: &CuratorSpec) -> Result<Finished, JobErr
         return Err(JobError::Nothing(why));
     }
     let mut finished = Finished {
-        headline: format!("{} done, {} failed, {} put back", told.done, told.failed, told.back),
+        headline: format!(
+            "{} done, {} failed, {} put back",
+            told.done, told.failed, told.back
+        ),
         lines: told.lines,
         ..Finished::default()
     };
-    for (name, count) in [("done", told.done), ("failed", told.failed), ("put_back", told.back)] {
+    for (name, count) in [
+        ("done", told.done),
+        ("failed", told.failed),
+        ("put_back", told.back),
+    ] {
         finished.facts.insert(name.to_owned(), json!(count));
     }
     finished.degraded = match (told.failed, told.without) {
@@ -185,7 +193,9 @@ fn one(
             told.lines.push(format!("{}: {}", job.id, product.headline));
             Ok(())
         }
-        Err(error @ (JobError::Cancelled { .. } | JobError::TimedOut { .. } | JobError::Ledger(_))) => {
+        Err(
+            error @ (JobError::Cancelled { .. } | JobError::TimedOut { .. } | JobError::Ledger(_)),
+        ) => {
             worker
                 .put_back(claimed, None)
                 .map_err(|error| io("use", worker, error))?;

@@ -108,7 +108,11 @@ impl Claimed {
     /// What `done/ID.json` holds: the job and what came of it.
     pub fn record(&self, product: &Product, now: Timestamp) -> Vec<u8> {
         let mut value = serde_json::to_value(&self.job).expect("a job has string keys only");
-        let artifacts: Vec<&str> = product.artifacts.iter().map(|(path, _)| path.as_str()).collect();
+        let artifacts: Vec<&str> = product
+            .artifacts
+            .iter()
+            .map(|(path, _)| path.as_str())
+            .collect();
         value["result"] = json!({
             "at": now,
             "headline": product.headline,
@@ -248,7 +252,10 @@ impl Worker {
             Err(error) => return Err(error),
         };
         let mut starts = Vec::new();
-        for line in text.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
+        for line in text
+            .split(|byte| *byte == b'\n')
+            .filter(|line| !line.is_empty())
+        {
             // A line that cannot be read was a start.
             let mut start = serde_json::from_slice(line).unwrap_or(Start {
                 at: now,
@@ -297,7 +304,8 @@ impl Worker {
     fn reject(&self, from: &str, name: &str, why: &str, now: Timestamp) -> io::Result<()> {
         let stem = name.strip_suffix(".json").unwrap_or(name);
         let reason = self.file("failed", &format!("{stem}.reason.txt"));
-        write_atomic(&reason, format!("{now} {why}\n").as_bytes(), 0o644).map_err(|it| it.source)?;
+        write_atomic(&reason, format!("{now} {why}\n").as_bytes(), 0o644)
+            .map_err(|it| it.source)?;
         let to = self.file("failed", name);
         if to.is_dir() {
             return Err(io::Error::other(format!("{} is a folder", to.display())));
@@ -501,14 +509,18 @@ impl<'a> Consumer<'a> {
             let judged = match fs::symlink_metadata(&path) {
                 Err(_) => continue,
                 Ok(data) if !data.is_file() => Err("it is no plain file".to_owned()),
-                Ok(data) if data.len() > LARGEST => {
-                    Err(format!("it has {} bytes; a job has {LARGEST} at most", data.len()))
-                }
+                Ok(data) if data.len() > LARGEST => Err(format!(
+                    "it has {} bytes; a job has {LARGEST} at most",
+                    data.len()
+                )),
                 Ok(data) => {
                     let Some(bytes) = read(&path)? else { continue };
                     let judged = JobFile::read(&name, &bytes, self.kinds);
                     let whole = serde_json::from_slice::<serde::de::IgnoredAny>(&bytes).is_ok();
-                    let changed = data.modified().ok().and_then(|at| Timestamp::try_from(at).ok());
+                    let changed = data
+                        .modified()
+                        .ok()
+                        .and_then(|at| Timestamp::try_from(at).ok());
                     let age = changed.map(|at| now.duration_since(at));
                     let young = age.is_some_and(|age| !age.is_negative() && age < YOUNG);
                     if !whole && young {

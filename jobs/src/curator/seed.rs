@@ -47,10 +47,18 @@ impl Seed {
 /// What a note leaves open.
 pub fn seeds(note: &Note) -> Vec<Seed> {
     let document = front_matter::split(&note.text);
-    if document.get(MARK).is_some_and(|by| by.starts_with("runner")) {
+    if document
+        .get(MARK)
+        .is_some_and(|by| by.starts_with("runner"))
+    {
         return Vec::new();
     }
-    let stem = note.path.rsplit('/').next().unwrap_or(&note.path).trim_end_matches(".md");
+    let stem = note
+        .path
+        .rsplit('/')
+        .next()
+        .unwrap_or(&note.path)
+        .trim_end_matches(".md");
     let title = markdown::title(&note.text, stem);
     let head = document.head().lines().count();
     let mut fence = false;
@@ -65,19 +73,28 @@ pub fn seeds(note: &Note) -> Vec<Seed> {
         }
         let item = bare.trim_start_matches(['-', '*', '+', '>', ' ']);
         let text = item.strip_prefix("[ ]").or_else(|| {
-            ["TODO", "FIXME", "Idea", "IDEA", "Open question", "OPEN QUESTION"]
-                .iter()
-                .find_map(|cue| {
-                    let rest = item.strip_prefix(cue)?;
-                    let rest = rest.strip_prefix('s').unwrap_or(rest);
-                    let rest = match rest.strip_prefix('(') {
-                        Some(rest) => rest.split_once(')')?.1,
-                        None => rest,
-                    };
-                    rest.strip_prefix(':')
-                })
+            [
+                "TODO",
+                "FIXME",
+                "Idea",
+                "IDEA",
+                "Open question",
+                "OPEN QUESTION",
+            ]
+            .iter()
+            .find_map(|cue| {
+                let rest = item.strip_prefix(cue)?;
+                let rest = rest.strip_prefix('s').unwrap_or(rest);
+                let rest = match rest.strip_prefix('(') {
+                    Some(rest) => rest.split_once(')')?.1,
+                    None => rest,
+                };
+                rest.strip_prefix(':')
+            })
         });
-        let Some(text) = text.map(str::trim) else { continue };
+        let Some(text) = text.map(str::trim) else {
+            continue;
+        };
         // Two words are no idea.
         if text.split_whitespace().count() >= 3 {
             found.push(Seed {
@@ -129,7 +146,13 @@ pub(super) fn run(
     job: &JobFile,
 ) -> Result<Product, JobError> {
     let bad = |why: String| JobError::failed(Class::Environment, why);
-    let leave = [spec.worker_dir.as_str(), &spec.ideas, "dreams", ".runner", &spec.learnings];
+    let leave = [
+        spec.worker_dir.as_str(),
+        &spec.ideas,
+        "dreams",
+        ".runner",
+        &spec.learnings,
+    ];
     let read = match &job.source {
         None => {
             let folder = vault(ctx.root, &spec.vault_dir).map_err(bad)?;
@@ -141,7 +164,10 @@ pub(super) fn run(
                 return Err(bad(format!("its source {} is not there", path.display())));
             }
             if leave.iter().any(|own| path.starts_with(ctx.root.join(own))) {
-                return Err(bad(format!("its source {} is what runner wrote, or an idea", path.display())));
+                return Err(bad(format!(
+                    "its source {} is what runner wrote, or an idea",
+                    path.display()
+                )));
             }
             notes(ctx.root, ctx.root, &leave, Some(&path)).0
         }
@@ -172,7 +198,11 @@ pub(super) fn run(
         .filter(|(name, _)| !ctx.root.join(name).exists())
         .collect();
     Ok(Product {
-        headline: format!("{} drafts of {count} open points in {} notes", artifacts.len(), read.len()),
+        headline: format!(
+            "{} drafts of {count} open points in {} notes",
+            artifacts.len(),
+            read.len()
+        ),
         artifacts,
         without,
     })
@@ -227,8 +257,12 @@ fn choose(
     };
     let mut chosen: Chosen = Vec::new();
     for one in value["chosen"].as_array().unwrap_or(&Vec::new()) {
-        let at = one["candidate"].as_u64().and_then(|at| usize::try_from(at).ok());
-        let Some(seed) = at.and_then(|at| shown.get(at)) else { continue };
+        let at = one["candidate"]
+            .as_u64()
+            .and_then(|at| usize::try_from(at).ok());
+        let Some(seed) = at.and_then(|at| shown.get(at)) else {
+            continue;
+        };
         if chosen.len() == MOST || chosen.iter().any(|(known, _)| known == seed) {
             continue;
         }
@@ -265,7 +299,11 @@ pub(super) fn slug(title: &str) -> String {
         .take(6)
         .map(|word| word.chars().take(20).collect())
         .collect();
-    if words.is_empty() { "note".to_owned() } else { words.join("-") }
+    if words.is_empty() {
+        "note".to_owned()
+    } else {
+        words.join("-")
+    }
 }
 
 /// A value of front matter, in quotes where it needs them.
@@ -294,15 +332,18 @@ mod tests {
         let text = "---\ntags: x\n---\n# Plan\n\n- [ ] Retry the upload after a reset\n- [x] Done is done already\n\
                     TODO(ann): measure the cache under load\n```\nTODO: in code is no idea\n```\n- [ ] too short\n\
                     > Open question: who may read the archive?\nWe should TODO: this later maybe\n";
-        let found: Vec<(usize, String)> =
-            seeds(&note(text)).into_iter().map(|seed| (seed.line, seed.text)).collect();
+        let found: Vec<(usize, String)> = seeds(&note(text))
+            .into_iter()
+            .map(|seed| (seed.line, seed.text))
+            .collect();
         let expected = [
             (6, "Retry the upload after a reset".to_owned()),
             (8, "measure the cache under load".to_owned()),
             (13, "who may read the archive?".to_owned()),
         ];
         assert_eq!(found, expected);
-        let own = format!("---\n{MARK}: runner curator\n---\n- [ ] Retry the upload after a reset\n");
+        let own =
+            format!("---\n{MARK}: runner curator\n---\n- [ ] Retry the upload after a reset\n");
         assert!(seeds(&note(&own)).is_empty(), "never of what runner wrote");
     }
 
@@ -313,8 +354,10 @@ mod tests {
         let there = [
             "# Uploads\n\nLong words about much else. We want: show the queue depth in the *status* line.\n".to_owned(),
         ];
-        let kept: Vec<String> =
-            fresh(seeds(&note(text)), &there).into_iter().map(|seed| seed.text).collect();
+        let kept: Vec<String> = fresh(seeds(&note(text)), &there)
+            .into_iter()
+            .map(|seed| seed.text)
+            .collect();
         let expected = [
             "Retry the upload after a connection reset",
             "Cache thumbnails on the local disk",

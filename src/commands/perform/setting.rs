@@ -229,6 +229,7 @@ impl<'a> Setting<'a> {
             _ if self.row.origin == Origin::Queue => Streak::default(),
             _ => ledger.streak(self.row.job)?,
         };
+        // A curator's rules stand without a model's words.
         let asks = matches!(self.spec.kind, KindSpec::Dream(_) | KindSpec::Prompt(_));
         let limited = match asks && backend.describe().kind != "builtin" {
             true => {
@@ -358,6 +359,11 @@ impl<'a> Setting<'a> {
                 .collect(),
             KindSpec::Prompt(prompt) => vec![prompt.to.clone()],
             KindSpec::Report => vec![runner_jobs::report::FOLDER.to_owned()],
+            KindSpec::Curator(curator) => vec![
+                curator.worker_dir.clone(),
+                curator.ideas.clone(),
+                curator.learnings.clone(),
+            ],
         }
     }
 

@@ -45,11 +45,17 @@ pub fn check(
     today: Date,
 ) -> Vec<Finding> {
     let all: Vec<Parts> = notes.iter().map(|note| parts(&note.text)).collect();
-    let by_path: HashMap<&str, usize> =
-        notes.iter().enumerate().map(|(at, note)| (note.path.as_str(), at)).collect();
+    let by_path: HashMap<&str, usize> = notes
+        .iter()
+        .enumerate()
+        .map(|(at, note)| (note.path.as_str(), at))
+        .collect();
     let mut by_stem: HashMap<String, Vec<usize>> = HashMap::new();
     for (at, note) in notes.iter().enumerate() {
-        by_stem.entry(stem(&note.path).to_lowercase()).or_default().push(at);
+        by_stem
+            .entry(stem(&note.path).to_lowercase())
+            .or_default()
+            .push(at);
     }
     let room = Room {
         notes,
@@ -151,14 +157,19 @@ impl Room<'_> {
         let names = &self.all[at].anchors;
         let last = anchor.rsplit('#').next().unwrap_or(&anchor);
         if anchor.starts_with('^')
-            || names.iter().any(|name| *name == anchor || *name == slug(last))
+            || names
+                .iter()
+                .any(|name| *name == anchor || *name == slug(last))
         {
             return Ok(target);
         }
         let near = nearest(&slug(last), names.iter().map(String::as_str));
         let near = near.map_or_else(String::new, |near| format!("; did you mean #{near}?"));
         let note = &self.notes[at].path;
-        Err(("broken-anchor", format!("{to}: {note} has no #{anchor}{near}")))
+        Err((
+            "broken-anchor",
+            format!("{to}: {note} has no #{anchor}{near}"),
+        ))
     }
 
     fn wiki(&self, from: usize, path: &str, to: &str) -> Result<Option<usize>, Broken> {
@@ -166,7 +177,10 @@ impl Room<'_> {
         for name in [path, with_md.as_str()] {
             let beside = joined(&self.notes[from].path, name);
             let whole = beside.filter(|it| self.by_path.contains_key(it.as_str()));
-            let known = whole.as_deref().or(Some(name)).and_then(|it| self.by_path.get(it));
+            let known = whole
+                .as_deref()
+                .or(Some(name))
+                .and_then(|it| self.by_path.get(it));
             if let Some(at) = known {
                 return Ok(Some(*at));
             }
@@ -179,7 +193,11 @@ impl Room<'_> {
                 .filter(|at| {
                     let whole = self.notes[*at].path.to_lowercase();
                     let asked = path.to_lowercase();
-                    !path.contains('/') || whole.strip_suffix(".md").unwrap_or(&whole).ends_with(asked.trim_end_matches(".md"))
+                    !path.contains('/')
+                        || whole
+                            .strip_suffix(".md")
+                            .unwrap_or(&whole)
+                            .ends_with(asked.trim_end_matches(".md"))
                 })
                 .collect(),
             None => Vec::new(),
@@ -189,8 +207,10 @@ impl Room<'_> {
             [] if (self.exists)(path) => Ok(None),
             [] => Err(self.broken(&format!("[[{to}]]"), path)),
             several => {
-                let names: Vec<&str> =
-                    several.iter().map(|at| self.notes[*at].path.as_str()).collect();
+                let names: Vec<&str> = several
+                    .iter()
+                    .map(|at| self.notes[*at].path.as_str())
+                    .collect();
                 let message = format!("[[{to}]] may be {}", names.join(" or "));
                 Err(("ambiguous-link", message))
             }
@@ -200,10 +220,19 @@ impl Room<'_> {
     fn broken(&self, to: &str, whole: &str) -> Broken {
         // The one that has the name elsewhere, else one that is written much alike.
         let same = self.by_stem.get(&stem(whole).to_lowercase());
-        let same = same.and_then(|same| same.first()).map(|at| self.notes[*at].path.as_str());
+        let same = same
+            .and_then(|same| same.first())
+            .map(|at| self.notes[*at].path.as_str());
         let near = same.or_else(|| {
-            let few = self.notes.iter().map(|note| note.path.as_str()).take(2_000);
-            nearest(whole, few)
+            let few: Vec<String> = self
+                .notes
+                .iter()
+                .take(2_000)
+                .map(|note| stem(&note.path).to_lowercase())
+                .collect();
+            let near = nearest(&stem(whole).to_lowercase(), few.iter().map(String::as_str))?;
+            let at = few.iter().position(|name| name == near)?;
+            Some(self.notes[at].path.as_str())
         });
         let near = near.map_or_else(String::new, |near| format!("; did you mean {near}?"));
         ("broken-link", format!("{to} leads to no file{near}"))
@@ -221,7 +250,10 @@ fn split(to: &str) -> (&str, Option<&str>) {
 /// `mailto:` and its like; a drive letter is none.
 fn has_scheme(to: &str) -> bool {
     to.split_once(':').is_some_and(|(scheme, _)| {
-        scheme.len() > 1 && scheme.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte))
+        scheme.len() > 1
+            && scheme
+                .bytes()
+                .all(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte))
     })
 }
 
@@ -245,7 +277,9 @@ fn decoded(text: &str) -> String {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let Some((first, behind)) = rest.split_first() {
-        let hex = behind.get(..2).and_then(|hex| std::str::from_utf8(hex).ok());
+        let hex = behind
+            .get(..2)
+            .and_then(|hex| std::str::from_utf8(hex).ok());
         match (first, hex.and_then(|hex| u8::from_str_radix(hex, 16).ok())) {
             (b'%', Some(byte)) => {
                 bytes.push(byte);
@@ -269,7 +303,11 @@ fn titles(notes: &[Note], findings: &mut Vec<Finding>) {
     let mut by_title: BTreeMap<String, Vec<&Note>> = BTreeMap::new();
     for note in notes {
         let title = markdown::title(&note.text, stem(&note.path));
-        let key = title.split_whitespace().collect::<Vec<_>>().join(" ").to_lowercase();
+        let key = title
+            .split_whitespace()
+            .collect::<Vec<_>>()
+            .join(" ")
+            .to_lowercase();
         // Each folder may have its own index.
         if !ROOTS.contains(&stem(&note.path).to_lowercase().as_str()) {
             by_title.entry(key).or_default().push(note);
@@ -296,7 +334,10 @@ fn front(notes: &[Note], findings: &mut Vec<Finding>) {
         return;
     }
     for note in notes.iter().filter(|note| !has(note)) {
-        let message = format!("{count} of {} notes have front matter, this one has not", notes.len());
+        let message = format!(
+            "{count} of {} notes have front matter, this one has not",
+            notes.len()
+        );
         findings.push(found(note, 1, "missing-front-matter", message));
     }
 }

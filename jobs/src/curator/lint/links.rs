@@ -44,7 +44,18 @@ pub(super) fn parts(text: &str) -> Parts {
     for (event, range) in Parser::new_ext(body, options).into_offset_iter() {
         let line = lines.at(begin + range.start);
         match event {
-            Event::Start(Tag::Link { link_type, dest_url, .. } | Tag::Image { link_type, dest_url, .. }) => {
+            Event::Start(
+                Tag::Link {
+                    link_type,
+                    dest_url,
+                    ..
+                }
+                | Tag::Image {
+                    link_type,
+                    dest_url,
+                    ..
+                },
+            ) => {
                 let to = dest_url.into_string();
                 let link = match link_type {
                     LinkType::WikiLink { .. } => Link::Wiki(to),
@@ -122,7 +133,11 @@ struct Lines(Vec<usize>);
 impl Lines {
     fn of(text: &str) -> Self {
         let ends = text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n');
-        Self(std::iter::once(0).chain(ends.map(|(at, _)| at + 1)).collect())
+        Self(
+            std::iter::once(0)
+                .chain(ends.map(|(at, _)| at + 1))
+                .collect(),
+        )
     }
 
     fn at(&self, byte: usize) -> usize {

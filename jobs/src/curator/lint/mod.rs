@@ -78,11 +78,17 @@ pub(super) fn notes(
         .build();
     for entry in walk.flatten() {
         let path = entry.path();
-        let is_note = path.extension().is_some_and(|it| it.eq_ignore_ascii_case("md"));
+        let is_note = path
+            .extension()
+            .is_some_and(|it| it.eq_ignore_ascii_case("md"));
         if !is_note || !entry.file_type().is_some_and(|kind| kind.is_file()) {
             continue;
         }
-        let name = path.strip_prefix(folder).unwrap_or(path).to_string_lossy().into_owned();
+        let name = path
+            .strip_prefix(folder)
+            .unwrap_or(path)
+            .to_string_lossy()
+            .into_owned();
         if entry.metadata().is_ok_and(|data| data.len() > LARGEST) {
             left.push(format!("{name} is longer than {LARGEST} bytes"));
             continue;
@@ -107,7 +113,12 @@ pub(super) fn run(
 ) -> Result<Product, JobError> {
     let folder = vault(ctx.root, &spec.vault_dir)
         .map_err(|why| JobError::failed(Class::Environment, why))?;
-    let (notes, left) = notes(&folder, ctx.root, &[&spec.worker_dir, "dreams", ".runner"], None);
+    let (notes, left) = notes(
+        &folder,
+        ctx.root,
+        &[&spec.worker_dir, "dreams", ".runner"],
+        None,
+    );
     let root = ctx.root.to_owned();
     let vault = folder.clone();
     let there = move |path: &str| root.join(path).exists() || vault.join(path).exists();
@@ -129,10 +140,17 @@ pub(super) fn run(
     text.push(b'\n');
     let base = format!("{}/findings/{}", spec.worker_dir, job.id);
     Ok(Product {
-        headline: format!("{} findings in {} notes: {base}.md", findings.len(), notes.len()),
+        headline: format!(
+            "{} findings in {} notes: {base}.md",
+            findings.len(),
+            notes.len()
+        ),
         artifacts: vec![
             (format!("{base}.json"), text),
-            (format!("{base}.md"), page(&findings, notes.len(), &left).into_bytes()),
+            (
+                format!("{base}.md"),
+                page(&findings, notes.len(), &left).into_bytes(),
+            ),
         ],
         without,
     })
@@ -172,7 +190,10 @@ fn suggest(
             "{}: {}\n{}",
             finding.rule,
             finding.message,
-            line.unwrap_or_default().chars().take(400).collect::<String>()
+            line.unwrap_or_default()
+                .chars()
+                .take(400)
+                .collect::<String>()
         );
         texts.push((format!("finding {at}"), text));
     }
@@ -198,7 +219,9 @@ fn suggest(
         Err(why) => return Ok(Some(format!("without suggestions: {why}"))),
     };
     for one in value["suggestions"].as_array().unwrap_or(&Vec::new()) {
-        let at = one["finding"].as_u64().and_then(|at| usize::try_from(at).ok());
+        let at = one["finding"]
+            .as_u64()
+            .and_then(|at| usize::try_from(at).ok());
         if let (Some(at), Value::String(text)) = (at, &one["text"])
             && at < shown
         {

@@ -174,7 +174,10 @@ impl<R: BufRead> Records<R> {
     /// How many bytes are held now.
     #[cfg(test)]
     pub(super) fn held(&self) -> usize {
-        let block = self.block.as_ref().map_or(0, |block| block.bytes.capacity());
+        let block = self
+            .block
+            .as_ref()
+            .map_or(0, |block| block.bytes.capacity());
         self.line.capacity() + block
     }
 

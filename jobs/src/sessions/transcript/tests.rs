@@ -53,14 +53,13 @@ fn rows_become_events_whatever_the_form_of_their_content() {
 
 #[test]
 fn damage_costs_its_own_lines_and_no_other() {
-    let pretty = serde_json::to_string_pretty(
-        &serde_json::from_str::<serde_json::Value>(USER).unwrap(),
-    )
-    .unwrap();
+    let pretty =
+        serde_json::to_string_pretty(&serde_json::from_str::<serde_json::Value>(USER).unwrap())
+            .unwrap();
     let long = format!("{{\"type\":\"user\",\"x\":\"{}\"}}", "y".repeat(5000));
     let spans = pretty.lines().count() as u64;
     let file = [
-        "\u{feff}".to_owned() + USER,            // read
+        "\u{feff}".to_owned() + USER,             // read
         format!("{USER}{ASSISTANT}"),             // two objects on a line
         "\0\0\0".to_owned(),                      // a hole
         format!("\0\0{USER}"),                    // a hole before an object
@@ -165,7 +164,10 @@ fn fifty_megabytes_with_a_line_of_twenty_pass_in_the_memory_of_a_line() {
         events += 1;
     }
     let tally = transcript.tally();
-    assert!(tally.adds_up() && tally.too_long == 1 && tally.bad == 0, "{tally:?}");
+    assert!(
+        tally.adds_up() && tally.too_long == 1 && tally.bad == 0,
+        "{tally:?}"
+    );
     assert_eq!(tally.long_at, [0]);
     assert_eq!(events, tally.read / 2 * 3);
     let held = transcript.records.held();
