@@ -242,6 +242,7 @@ pub(super) fn run(
     ctx: &mut Context<'_>,
     spec: &CuratorSpec,
     job: &JobFile,
+    made: &[(String, String)],
 ) -> Result<Product, JobError> {
     let bad = |why: String| JobError::failed(Class::Environment, why);
     let Some(source) = &job.source else {
@@ -277,12 +278,15 @@ pub(super) fn run(
     }
     let count = learnings.len();
     let there = notes(&ctx.root.join(&spec.learnings), ctx.root, &[], None).0;
-    let there: Vec<String> = there.into_iter().map(|note| note.text).collect();
+    let mut there: Vec<String> = there.into_iter().map(|note| note.text).collect();
+    there.extend(made.iter().map(|(_, text)| text.clone()));
     let (kept, without) = choose(ctx, job, fresh(learnings, &there))?;
     let mut artifacts: Vec<(String, Vec<u8>)> = kept
         .iter()
         .map(|learning| file(ctx, spec, job, source, learning))
-        .filter(|(name, _)| !ctx.root.join(name).exists())
+        .filter(|(name, _)| {
+            !ctx.root.join(name).exists() && made.iter().all(|(other, _)| other != name)
+        })
         .collect();
     let written = artifacts.len();
     let mut headline = format!(

@@ -95,7 +95,15 @@ pub fn run(ctx: &mut Context<'_>, spec: &CuratorSpec) -> Result<Finished, JobErr
         status.begin(&worker, &claimed.job.id, now);
         ctx.progress
             .step("job files", u64::from(at), u64::from(spec.batch));
-        one(ctx, spec, &worker, &claimed, &mut told)?;
+        if let Err(error) = one(ctx, spec, &worker, &claimed, &mut told) {
+            // Nothing of this run is placed: what it had done waits again.
+            for claimed in &told.claimed {
+                worker
+                    .put_back(claimed, None)
+                    .map_err(|error| io("use", &worker, error))?;
+            }
+            return Err(error);
+        }
         // What came back from a process that died may be what killed it.
         if claimed.job.returned > 0 {
             break;
@@ -159,6 +167,9 @@ struct Told {
     lines: Vec<String>,
     without: Option<String>,
     last_error: Option<String>,
+    /// What is staged: its jobs, and the files of theirs.
+    claimed: Vec<Claimed>,
+    made: Vec<(String, String)>,
 }
 
 /// One claimed file, up to what is staged for it.
@@ -172,8 +183,8 @@ fn one(
     let job = &claimed.job;
     let made = match job.kind {
         Kind::LintWiki => lint::run(ctx, spec, job),
-        Kind::DreamSeed => seed::run(ctx, spec, job),
-        Kind::IngestClaudeSession => ingest::run(ctx, spec, job),
+        Kind::DreamSeed => seed::run(ctx, spec, job, &told.made),
+        Kind::IngestClaudeSession => ingest::run(ctx, spec, job, &told.made),
     };
     match made {
         Ok(product) => {
@@ -182,6 +193,7 @@ fn one(
                 let bytes = String::from_utf8_lossy(bytes);
                 let clean = ctx.redactor.redact(&bytes).into_owned();
                 ctx.scope.stage(target, clean.as_bytes(), Expect::Absent)?;
+                told.made.push((target.clone(), clean));
             }
             let record = claimed.record(&product, ctx.now);
             ctx.scope
@@ -189,6 +201,7 @@ fn one(
             ctx.scope
                 .remove(&worker.below("processing", &job.id), claimed.digest)?;
             told.done += 1;
+            told.claimed.push(claimed.clone());
             told.without = told.without.take().or(without);
             told.lines.push(format!("{}: {}", job.id, product.headline));
             Ok(())

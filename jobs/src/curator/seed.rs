@@ -144,6 +144,7 @@ pub(super) fn run(
     ctx: &mut Context<'_>,
     spec: &CuratorSpec,
     job: &JobFile,
+    made: &[(String, String)],
 ) -> Result<Product, JobError> {
     let bad = |why: String| JobError::failed(Class::Environment, why);
     let leave = [
@@ -172,7 +173,8 @@ pub(super) fn run(
             notes(ctx.root, ctx.root, &leave, Some(&path)).0
         }
     };
-    let there = ideas(&ctx.root.join(&spec.ideas));
+    let mut there = ideas(&ctx.root.join(&spec.ideas));
+    there.extend(made.iter().map(|(_, text)| text.clone()));
     let all: Vec<Seed> = read.iter().flat_map(seeds).collect();
     let count = all.len();
     let open = fresh(all, &there);
@@ -195,7 +197,7 @@ pub(super) fn run(
             );
             (name, text.into_bytes())
         })
-        .filter(|(name, _)| !ctx.root.join(name).exists())
+        .filter(|(name, _)| !ctx.root.join(name).exists() && made.iter().all(|(other, _)| other != name))
         .collect();
     Ok(Product {
         headline: format!(

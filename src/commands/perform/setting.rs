@@ -404,5 +404,11 @@ fn chain<'c>(spec: &JobSpec, here: &'c Here) -> Vec<&'c BackendSpec> {
         return Vec::new();
     };
     let others = first.fallback.iter().filter_map(|name| backends.get(name));
-    std::iter::once(first).chain(others).collect()
+    let mut chain: Vec<&BackendSpec> = std::iter::once(first).chain(others).collect();
+    // What a curator's rules find needs nobody's words; an event is for its target alone.
+    let rules = matches!(&spec.kind, KindSpec::Curator(own) if own.event.is_none());
+    if rules && chain.iter().all(|it| it.kind != "builtin") {
+        chain.extend(backends.values().find(|it| it.kind == "builtin"));
+    }
+    chain
 }
