@@ -144,8 +144,6 @@ pub fn run(
                 settings: vec![
                     ("event".to_owned(), it.event.id.clone()),
                     ("backend".to_owned(), target.clone()),
-                    // Each attempt is a call of the event's own budget.
-                    ("retries".to_owned(), "0".to_owned()),
                 ],
             };
             by_hand::once(home, project, job, None, how)

@@ -1,8 +1,8 @@
 //! `curator work`: runs of the job of kind curator, until there is nothing that may begin.
 //!
 //! ```text
-//! queue empty? ── no ──> one run ── the queue is shorter ──> again
-//!    │ yes                  └── it is not: the hour is full, or the run failed ──> end; watching: wait
+//! queue empty? ── no ──> one run ── more is done or failed ──> again
+//!    │ yes                  └── nothing is: the hour is full, or the run failed ──> end; watching: wait
 //!    └──> end; watching: wait for a file, half a minute, or a signal
 //! ```
 
@@ -72,9 +72,8 @@ pub fn run(
             }
             last = run()?;
             let after = worker.depths();
-            if after.queue + after.processing >= before.queue + before.processing
-                || last == Exit::Cancelled
-            {
+            let moved = after.done + after.failed > before.done + before.failed;
+            if !moved || last == Exit::Cancelled {
                 break;
             }
         }
