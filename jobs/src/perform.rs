@@ -106,6 +106,8 @@ pub fn perform(mut ctx: Context<'_>, spec: &JobSpec) -> Result<Settled, PerformE
         .manifest
         .entries
         .iter()
+        // What is taken away is no artifact.
+        .filter(|entry| entry.staged.is_some())
         .map(|entry| entry.target.to_string())
         .collect();
     match place(ledger, &ready, &summary, now) {

@@ -257,6 +257,66 @@ fn a_session_is_read_chunk_by_chunk_and_ideas_are_seeded_once() {
 }
 
 #[test]
+fn a_worker_that_is_killed_in_the_midst_loses_and_doubles_nothing() {
+    let house = House::with("");
+    // Kills the process of its run, once; the owner of the claim says which one that is.
+    let script = "cat > /dev/null; cd \"$0\"; if [ ! -e killed ]; then touch killed; \
+                  kill -9 $(sed 's/.*\"pid\":\\([0-9]*\\).*/\\1/' .runner/curator/processing/*.owner); fi; \
+                  echo '{\"kept\":[{\"finding\":0,\"title\":\"Ask before a push\"}]}'";
+    let root = house.project().display().to_string();
+    house.configure(&format!(
+        "{JOB}backend = \"model\"\nsandbox = \"off\"\n[backends.model]\ntype = \"command\"\nprogram = \"sh\"\nargs = [\"-c\", {script:?}, {root:?}]\n"
+    ));
+    let line = json!({ "type": "user", "timestamp": "2026-01-02T03:04:05Z", "message": { "content": "Never push to main without asking me first" } });
+    house.write("s.jsonl", format!("{line}\n"));
+    house
+        .run(&[
+            "curator",
+            "enqueue",
+            "--kind",
+            "ingest-claude-session",
+            "--source",
+            "s.jsonl",
+        ])
+        .ends(0);
+    let killed = house.run(&["curator", "work", "--once"]);
+    assert_ne!(killed.code, 0, "{killed:?}");
+    assert!(house.path("killed").exists());
+    let told = house.run(&["curator", "status", "--json"]).ends(0).json();
+    assert_eq!(
+        told["queue"],
+        json!({ "queue": 0, "processing": 1, "done": 0, "failed": 0 })
+    );
+    assert_eq!(
+        (&told["alive"], &told["status"]["state"]),
+        (&json!(false), &json!("working"))
+    );
+    house
+        .run(&["curator", "diagnose"])
+        .ends(1)
+        .says("runner curator work --once");
+    house
+        .run(&["curator", "work"])
+        .ends(0)
+        .says("the process that worked on it died");
+    let done = house.tree(".runner/curator/done");
+    let record: Value = serde_json::from_slice(&done[0].1).unwrap();
+    assert_eq!((done.len(), &record["returned"]), (1, &json!(1)));
+    let learnings = house.tree(".agents/learnings");
+    assert_eq!(learnings.len(), 1, "{learnings:?}");
+    assert!(
+        learnings[0].0.contains("ask-before-a-push"),
+        "{learnings:?}"
+    );
+    // Who had it is swept away with the next claim.
+    let left = house.tree(".runner/curator/processing");
+    assert!(
+        left.iter().all(|(name, _)| name.ends_with(".owner")),
+        "{left:?}"
+    );
+}
+
+#[test]
 fn an_event_runs_as_a_job_until_its_budget_is_gone_and_the_row_says_so() {
     let answer = "{\"note\":\"look at it\",\"raise\":[{\"severity\":\"high\",\"desired_action\":\"more\",\"budget\":1},{\"severity\":\"high\",\"desired_action\":\"and more\",\"budget\":1}]}";
     let house = House::with(&format!(

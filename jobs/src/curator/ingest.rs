@@ -158,8 +158,19 @@ fn about(tool: &str, target: &str) -> String {
         return target.to_owned();
     }
     let last = target.rsplit("&&").next().unwrap_or(target);
-    let words = last.split_whitespace().filter(|word| !word.contains('='));
-    words.take(2).collect::<Vec<_>>().join(" ")
+    let words: Vec<&str> = last
+        .split_whitespace()
+        .filter(|word| !word.contains('='))
+        .collect();
+    // Of these the third word says what is done.
+    let deep = [
+        "gh", "docker", "kubectl", "aws", "gcloud", "npm", "pnpm", "yarn",
+    ];
+    let count = match words.first() {
+        Some(first) if deep.contains(first) => 3,
+        _ => 2,
+    };
+    words.into_iter().take(count).collect::<Vec<_>>().join(" ")
 }
 
 /// The first line that says something.
@@ -522,6 +533,15 @@ mod tests {
             "The user doesn't want to proceed",
         ));
         events.extend(call(9, "e", "git push", false, "ok"));
+        // Another command of the same program mends nothing.
+        events.extend(call(
+            20,
+            "f",
+            "gh pr diff 3 x",
+            true,
+            "accepts at most 1 arg",
+        ));
+        events.extend(call(22, "g", "gh pr view 3", false, "ok"));
         events.push(event(
             11,
             What::Prompt("Never commit to main without asking me. Thanks".into()),

@@ -91,7 +91,11 @@ fn findings(it: &Standing, elsewhere: &dyn Fn(&str) -> Option<&'static str>) -> 
             "[curator] engine {:?} is neither one of the backends nor a kind that this program can ask",
             configured.engine
         );
-        add("wrong", what, "runner backends list".to_owned());
+        add(
+            "wrong",
+            what,
+            "runner config set curator.engine builtin".to_owned(),
+        );
     }
     let endpoint = &configured.endpoint;
     let said = format!(

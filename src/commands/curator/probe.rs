@@ -165,7 +165,7 @@ fn get(host: &str, port: u16, path: &str, until: Duration) -> Result<String, Hea
             Err(error) if error.kind() == std::io::ErrorKind::TimedOut => {
                 last = silent(format!("{address} does not answer"));
             }
-            Err(error) => last = dead(format!("{address}: {error}")),
+            Err(error) => last = dead(format!("{address}: {}", error.kind())),
         }
     }
     let mut stream = stream.ok_or(last)?;

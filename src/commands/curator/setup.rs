@@ -23,11 +23,14 @@ pub fn run(home: &Home, project: &Here, apply: bool, quiet: bool) -> Result<Exit
             show::out(&format!("runner config set {key} '{value}'\n"));
         }
     }
-    let worker = super::worker(project)?;
     if apply {
-        worker
-            .make()
-            .map_err(|error| super::disk(&worker, &error))?;
+        match super::worker(project) {
+            Ok(worker) => worker
+                .make()
+                .map_err(|error| super::disk(&worker, &error))?,
+            // What is set is set; where the folder lies is another matter.
+            Err(failure) => show::complain(&failure.told()),
+        }
         show::say(
             quiet,
             "the queue is worked off by runner tick or runner daemon, and by runner curator work",

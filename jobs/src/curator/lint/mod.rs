@@ -53,7 +53,7 @@ pub fn vault(root: &Path, dir: &str) -> Result<PathBuf, String> {
     // An absolute path stands for itself.
     let path = root.join(dir);
     let path = std::fs::canonicalize(&path)
-        .map_err(|error| format!("there are no notes at {}: {error}", path.display()))?;
+        .map_err(|error| format!("there are no notes at {}: {}", path.display(), error.kind()))?;
     if path.is_dir() {
         Ok(path)
     } else {
