@@ -349,9 +349,10 @@ fn load(worker: &Worker) -> io::Result<Book> {
             over: false,
         };
         let id = standing.event.id.clone();
-        if !events.contains_key(&id) {
-            order.push(id.clone());
-            events.insert(id, standing);
+        // The first of an id is the one that counts.
+        if let std::collections::btree_map::Entry::Vacant(free) = events.entry(id) {
+            order.push(free.key().clone());
+            free.insert(standing);
         }
     }
     for step in steps {

@@ -221,7 +221,7 @@ fn read(ctx: &Context<'_>, path: &Path, start: u64, end: u64) -> Result<Read, Jo
     transcript.skip_to(start).map_err(io)?;
     let runs = ctx.run_dir.parent().map(Path::to_owned);
     let (mut finder, mut own) = (Finder::default(), 0);
-    while let Some(event) = transcript.next() {
+    for event in transcript.by_ref() {
         let event = event.map_err(io)?;
         if ctx.cancel.is_cancelled() {
             let why = "it was asked to end".to_owned();
