@@ -140,6 +140,16 @@ struct Start {
     id: String,
 }
 
+/// What was begun lately.
+#[derive(Debug, Default)]
+struct Starts {
+    list: Vec<Start>,
+    /// Lines that count no more.
+    over: usize,
+    /// Some count from now: that must be kept, or they would count from now for ever.
+    odd: bool,
+}
+
 impl Worker {
     /// The folder `dir` of the project at `root`; it need not be there.
     ///
@@ -241,29 +251,36 @@ impl Worker {
     /// # Errors
     /// The record cannot be read.
     pub fn started_within_hour(&self, now: Timestamp) -> io::Result<u32> {
-        Ok(u32::try_from(self.starts(now)?.len()).unwrap_or(u32::MAX))
+        Ok(u32::try_from(self.starts(now)?.list.len()).unwrap_or(u32::MAX))
     }
 
     /// The starts of the last hour. One that lies ahead, since the clock was set back, counts from now.
-    fn starts(&self, now: Timestamp) -> io::Result<Vec<Start>> {
+    fn starts(&self, now: Timestamp) -> io::Result<Starts> {
+        let mut starts = Starts::default();
         let text = match fs::read(self.path("logs/hour.jsonl")) {
             Ok(text) => text,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(starts),
             Err(error) => return Err(error),
         };
-        let mut starts = Vec::new();
         for line in text
             .split(|byte| *byte == b'\n')
             .filter(|line| !line.is_empty())
         {
             // A line that cannot be read was a start.
-            let mut start = serde_json::from_slice(line).unwrap_or(Start {
-                at: now,
-                id: String::new(),
+            let read = serde_json::from_slice::<Start>(line).ok();
+            let mut start = read.unwrap_or_else(|| {
+                starts.odd = true;
+                Start {
+                    at: now,
+                    id: String::new(),
+                }
             });
+            starts.odd |= start.at > now;
             start.at = start.at.min(now);
             if now.duration_since(start.at) < HOUR {
-                starts.push(start);
+                starts.list.push(start);
+            } else {
+                starts.over += 1;
             }
         }
         Ok(starts)
@@ -444,8 +461,16 @@ impl<'a> Consumer<'a> {
                 continue;
             };
             let mut starts = self.worker.starts(now)?;
-            if starts.len() >= self.cap as usize {
-                let oldest = starts.iter().map(|start| start.at).min().unwrap_or(now);
+            if starts.odd {
+                self.rewrite(&starts.list)?;
+            }
+            if starts.list.len() >= self.cap as usize {
+                let oldest = starts
+                    .list
+                    .iter()
+                    .map(|start| start.at)
+                    .min()
+                    .unwrap_or(now);
                 let until = oldest.saturating_add(HOUR).unwrap_or(now);
                 return Ok(Claim {
                     moved,
@@ -467,7 +492,7 @@ impl<'a> Consumer<'a> {
                     continue;
                 }
             };
-            starts.push(Start {
+            starts.list.push(Start {
                 at: now,
                 id: job.id.clone(),
             });
@@ -492,13 +517,18 @@ impl<'a> Consumer<'a> {
         }
     }
 
-    fn note(&self, starts: &[Start]) -> io::Result<()> {
-        let mut text = Vec::new();
-        for start in starts {
-            serde_json::to_writer(&mut text, start)?;
-            text.push(b'\n');
+    /// Notes the last of them; and all anew once most lines of the file count no more.
+    fn note(&self, starts: &Starts) -> io::Result<()> {
+        if starts.over > starts.list.len() {
+            return self.rewrite(&starts.list);
         }
-        write_atomic(&self.worker.path("logs/hour.jsonl"), &text, 0o644).map_err(|it| it.source)
+        let last = &starts.list[starts.list.len() - 1..];
+        append(&self.worker.path("logs/hour.jsonl"), &lines(last)?)
+    }
+
+    fn rewrite(&self, starts: &[Start]) -> io::Result<()> {
+        let path = self.worker.path("logs/hour.jsonl");
+        write_atomic(&path, &lines(starts)?, 0o644).map_err(|it| it.source)
     }
 
     /// All that wait, in their order; what is no job goes to the failed ones.
@@ -554,6 +584,15 @@ impl<'a> Consumer<'a> {
         });
         Ok(jobs.into())
     }
+}
+
+fn lines(starts: &[Start]) -> io::Result<Vec<u8>> {
+    let mut text = Vec::new();
+    for start in starts {
+        serde_json::to_writer(&mut text, start)?;
+        text.push(b'\n');
+    }
+    Ok(text)
 }
 
 /// The names of job files in a folder, in order; one that is not there is empty.
