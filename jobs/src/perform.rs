@@ -18,7 +18,9 @@ use runner_engine::scope::{Ready, ScopeError};
 
 use crate::lifecycle::{cycle, work};
 use crate::lifecycle::{daydream, publish, rem};
-use crate::{Context, Finished, JobSpec, KindSpec, command, dream, overnight, prompt, report};
+use crate::{
+    Context, Finished, JobSpec, KindSpec, command, curator, dream, overnight, prompt, report,
+};
 
 /// What a run came to, once it is settled.
 #[derive(Clone, Debug, PartialEq)]
@@ -58,6 +60,7 @@ pub fn perform(mut ctx: Context<'_>, spec: &JobSpec) -> Result<Settled, PerformE
         KindSpec::Daydream(own) => daydream::run(&mut ctx, own),
         KindSpec::Cycle(own) => cycle::run(&mut ctx, own, &spec.name),
         KindSpec::Work(own) => work::run(&mut ctx, own),
+        KindSpec::Curator(own) => curator::run(&mut ctx, own),
     };
     let described = ctx.backend.describe();
     let mut summary = Summary {
@@ -131,6 +134,8 @@ pub fn perform(mut ctx: Context<'_>, spec: &JobSpec) -> Result<Settled, PerformE
         .manifest
         .entries
         .iter()
+        // What is taken away is no artifact.
+        .filter(|entry| entry.staged.is_some())
         .map(|entry| entry.target.to_string())
         .collect();
     match place(ledger, &ready, &summary, now) {

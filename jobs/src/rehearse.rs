@@ -15,7 +15,9 @@ use crate::charge::tokens_of;
 use crate::lifecycle::orient::orient;
 use crate::lifecycle::work;
 use crate::lifecycle::{daydream, rem};
-use crate::{Context, JobError, JobSpec, KindSpec, command, dream, overnight, prompt, report};
+use crate::{
+    Context, JobError, JobSpec, KindSpec, command, curator, dream, overnight, prompt, report,
+};
 
 /// What a run would do.
 #[derive(Clone, Debug, Default)]
@@ -117,6 +119,7 @@ pub fn rehearse(mut ctx: Context<'_>, spec: &JobSpec) -> Result<Plan, JobError> 
                 plan.requests.push(priced(&mut ctx, request, 0)?);
             }
         }
+        KindSpec::Curator(own) => plan.notes = curator::rehearse(ctx.root, own),
     }
     Ok(plan)
 }
@@ -206,5 +209,9 @@ fn checks(kind: &KindSpec) -> Vec<String> {
         KindSpec::Daydream(_) => {
             vec!["the answer is text; it is lowercased and cut at 40 words".to_owned()]
         }
+        KindSpec::Curator(_) => vec![
+            "a job file is of a listed kind, and its id is its file's name".to_owned(),
+            "an answer chooses among what rules have found, and adds words".to_owned(),
+        ],
     }
 }

@@ -16,7 +16,7 @@ use crate::lifecycle::cycle::CycleSpec;
 use crate::lifecycle::work::WorkSpec;
 use crate::lifecycle::{daydream::DaydreamSpec, rem::RemSpec};
 use crate::overnight::OvernightSpec;
-use crate::{command::CommandSpec, dream::DreamSpec, prompt::PromptSpec};
+use crate::{command::CommandSpec, curator::CuratorSpec, dream::DreamSpec, prompt::PromptSpec};
 
 /// A job, resolved from the configuration.
 #[derive(Clone, Debug)]
@@ -54,6 +54,8 @@ pub enum KindSpec {
     Cycle(CycleSpec),
     /// An agent at work: wake, audit or plan.
     Work(WorkSpec),
+    /// The curator's queue.
+    Curator(CuratorSpec),
 }
 
 impl KindSpec {
@@ -69,6 +71,7 @@ impl KindSpec {
             Self::Daydream(_) => "daydream",
             Self::Cycle(_) => "lifecycle",
             Self::Work(work) => work.kind.word(),
+            Self::Curator(_) => "curator",
         }
     }
 

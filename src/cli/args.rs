@@ -19,6 +19,7 @@ use runner_engine::outcome::Exit;
 
 pub use super::alerts::AlertsCommand;
 use super::corpus::CorpusCommand;
+pub use super::curator::CuratorCommand;
 pub use super::dream::DreamCommand;
 use super::journal::{HookCommand, JournalCommand};
 pub use super::lifecycle::{BoardCommand, LifecycleCommand};
@@ -439,6 +440,15 @@ pub enum Command {
         /// Also tell of a good tick
         #[arg(long)]
         beat: bool,
+    },
+    /// The local curator: a model that tidies notes by day, from a queue of files
+    #[command(
+        after_help = "Example: runner curator enqueue --kind lint-wiki && runner curator work"
+    )]
+    Curator {
+        /// What to do
+        #[command(subcommand)]
+        command: CuratorCommand,
     },
     /// Whether something may be written: an agent's hook, and questions about paths
     #[command(after_help = "Example: runner guard leak dreams/state.json")]

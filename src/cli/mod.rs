@@ -4,6 +4,7 @@
 pub mod alerts;
 pub mod args;
 pub mod corpus;
+pub mod curator;
 pub mod dream;
 mod failure;
 pub mod journal;

@@ -146,7 +146,7 @@ fn toml(view: &View, origin: bool) -> String {
     text
 }
 
-fn set(
+pub(super) fn set(
     home: &Home,
     here: &Path,
     key: &str,

@@ -25,7 +25,12 @@ use crate::project::{self, Here};
 
 /// Folders that a project has, and whether git is told to ignore them: what runner writes is kept
 /// out of the repository's own business.
-const FOLDERS: &[(&str, bool)] = &[("ideas", false), ("dreams", true), (".runner", true)];
+const FOLDERS: &[(&str, bool)] = &[
+    ("ideas", false),
+    ("dreams", true),
+    (".runner", true),
+    (".runner/curator", false),
+];
 
 /// Makes the repository around `dir` a project; of its own, where `new_id` says so.
 pub fn run(home: &Home, dir: &Path, new_id: bool, quiet: bool) -> Result<Exit, Failure> {

@@ -7,6 +7,7 @@ mod board;
 mod budget;
 mod config;
 mod corpus;
+mod curator;
 mod daemon;
 mod demo;
 mod doctor;
@@ -107,6 +108,7 @@ fn reach(command: &Command) -> Option<Reach> {
         | Command::Dream { .. }
         | Command::Lifecycle { .. }
         | Command::Overnight { .. }
+        | Command::Curator { .. }
         | Command::Tick { .. }
         | Command::Daemon { .. }
         | Command::Perform { .. } => Some(Reach::Run),
@@ -289,6 +291,7 @@ fn dispatch(args: &Args, home: &Home) -> Result<Exit, Failure> {
         Command::Lifecycle { command } => lifecycle::run(home, here, command, manner),
         Command::Overnight { command } => overnight::run(home, here, command, manner),
         Command::Corpus { command } => corpus::run(home, here, command, args.quiet),
+        Command::Curator { command } => curator::run(home, here, command, manner),
     }
 }
 

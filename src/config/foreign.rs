@@ -9,6 +9,7 @@
 //! | `executor`: a program, alone or with its arguments | a command, `[backends.ctxrc]`, which answers |
 //! | `model` | its `model` |
 //! | `mode` | `discipline`, the one there is |
+//! | `local_curator`: a mapping | `curator` |
 //!
 //! YAML is read as events, so that depth costs no stack. What stands outside of the section is
 //! nobody's business here; in it nothing is passed over. Must never guess a type.
@@ -29,7 +30,7 @@ pub const FILE: &str = ".ctxrc";
 /// More than this is no such file, in bytes.
 const LARGEST: usize = 1 << 20;
 
-const KEYS: [&str; 8] = [
+const KEYS: [&str; 9] = [
     "enabled",
     "mode",
     "max",
@@ -38,6 +39,7 @@ const KEYS: [&str; 8] = [
     "model",
     "budget",
     "executor",
+    "local_curator",
 ];
 
 /// What the section says, in our own words.
@@ -148,6 +150,18 @@ fn translate(reader: &Reader<'_>, entries: Vec<Entry>) -> Result<Foreign, Mistak
                 }
                 tokens => add(&["jobs", "dream", "budget", "tokens"], tokens, at, said),
             },
+            "local_curator" => {
+                let Value::Table(settings) = value else {
+                    return wrong("it must be a mapping (key: value)");
+                };
+                for (own, value) in settings {
+                    let found = inner.iter().find(|(name, ..)| *name == own);
+                    let at =
+                        found.map_or(at.clone(), |(_, name, value)| (name.clone(), value.clone()));
+                    let said = format!("dream.local_curator.{own}");
+                    add(&["curator", &own], value, at, said);
+                }
+            }
             "executor" => {
                 let words = words(&value);
                 let Some((program, args)) = words.as_deref().and_then(<[Value]>::split_first)
@@ -341,7 +355,7 @@ impl<'a> Reader<'a> {
             Event::Scalar(text, style, _, None) => {
                 Ok(scalar(&text, style == ScalarStyle::Plain).map(plain))
             }
-            Event::SequenceStart(..) if depth == 0 => {
+            Event::SequenceStart(..) if depth <= 1 => {
                 let mut items = Vec::new();
                 loop {
                     let next = self.next()?;
@@ -349,7 +363,7 @@ impl<'a> Reader<'a> {
                         break;
                     }
                     let at = next.1.clone();
-                    match self.node(said, next, depth + 1)? {
+                    match self.node(said, next, depth + 2)? {
                         Some(node) => items.push(node.value),
                         None => return Err(self.wrong(said, at, "an empty item means nothing")),
                     }

@@ -23,6 +23,7 @@ use runner_text::nearest::nearest;
 use serde::de::DeserializeOwned;
 use toml::{Table, Value};
 
+use super::curator::{self, Curator, CuratorJob};
 use super::cycle;
 use super::keys::{self, Shape};
 use super::notify;
@@ -33,7 +34,7 @@ use super::trigger::{When, trigger};
 use super::walls::{self, Sandbox};
 use super::{Night, overnight, units};
 
-pub(super) const KINDS: [&str; 10] = [
+pub(super) const KINDS: [&str; 11] = [
     "dream",
     "command",
     "prompt",
@@ -44,6 +45,7 @@ pub(super) const KINDS: [&str; 10] = [
     "wake",
     "audit",
     "plan",
+    "curator",
 ];
 
 /// A configured job.
@@ -74,6 +76,8 @@ pub struct Job {
 pub(super) struct Around<'a> {
     /// Where the lifecycle's files are.
     pub(super) lifecycle: &'a Files,
+    /// `[curator]`.
+    pub(super) curator: &'a Curator,
     /// The project's night.
     pub(super) night: &'a Night,
     /// All groups.
@@ -182,6 +186,11 @@ pub(super) fn job(name: &str, mut table: Table, around: &Around<'_>) -> Result<J
             let work = own::<WorkSpec>((&path, word), rest, &known, sources)?;
             KindSpec::Work(WorkSpec { kind, ..work })
         }
+        "curator" => {
+            let own = own::<CuratorJob>((&path, "curator"), rest, &known, sources)?;
+            let own = curator::job(own, around.curator);
+            KindSpec::Curator(own.map_err(|(at, why)| wrong(sources, &key(at), &why))?)
+        }
         _ => KindSpec::Prompt(own::<PromptSpec>((&path, "prompt"), rest, &known, sources)?),
     };
     let mut kind = in_project(kind, around.lifecycle);
@@ -210,7 +219,7 @@ pub(super) fn job(name: &str, mut table: Table, around: &Around<'_>) -> Result<J
         KindSpec::Overnight(own) => {
             overnight::check(own).map_err(|(own, why)| wrong(sources, &key(own), &why))?;
         }
-        KindSpec::Report => {}
+        KindSpec::Report | KindSpec::Curator(_) => {}
         KindSpec::Rem(own) => {
             let agent = own.agent.as_deref().unwrap_or_default();
             cycle::check_names(agent, &own.board)
@@ -258,7 +267,7 @@ pub(super) fn job(name: &str, mut table: Table, around: &Around<'_>) -> Result<J
 fn is_nightly(kind: &KindSpec, when: &When) -> bool {
     let by_day = matches!(
         kind,
-        KindSpec::Command(_) | KindSpec::Prompt(_) | KindSpec::Report
+        KindSpec::Command(_) | KindSpec::Prompt(_) | KindSpec::Report | KindSpec::Curator(_)
     );
     !by_day || matches!(when, When::Night)
 }

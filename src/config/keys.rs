@@ -4,6 +4,7 @@
 //!
 //! It must never be what reads a value: the reader judges, this describes.
 
+mod curator;
 mod policy;
 mod shape;
 mod spending;
@@ -25,6 +26,7 @@ pub(super) fn own_of(kind: &str) -> impl Iterator<Item = &'static str> {
         "lifecycle" => CYCLE,
         "wake" | "audit" | "plan" => WORK,
         "overnight" => OVERNIGHT,
+        "curator" => curator::JOB,
         _ => PROMPT,
     };
     rows.iter().map(|(name, ..)| *name)
@@ -623,6 +625,10 @@ pub(super) const TABLES: &[(&str, &str)] = &[
     ),
     ("jobs", "What is run, by name."),
     (
+        "curator",
+        "The local curator: a model that tidies notes by day, from a queue of files.",
+    ),
+    (
         "pools",
         "What is spent from, over all projects: a subscription, a key, this machine. Only the user's file is asked for this table.",
     ),
@@ -715,6 +721,8 @@ pub(super) fn all() -> Vec<Key> {
     add("jobs.*", CYCLE, &["lifecycle"]);
     add("jobs.*", WORK, &["wake", "audit", "plan"]);
     add("jobs.*", OVERNIGHT, &["overnight"]);
+    add("curator", curator::TABLE, &[]);
+    add("jobs.*", curator::JOB, &["curator"]);
     all
 }
 

@@ -43,7 +43,9 @@ fn values(key: &Key) -> (&'static str, Vec<&'static str>) {
                 "\"me@example.org\"",
                 with(&["\"me\"", "\"\"", "\"-f@x\"", "\"a@b\\nBcc: c@d\""]),
             ),
-            "ideas" | "dreams" | "done" | "specs" => ("\"x\"", with(&["\"../x\"", "\"/x\""])),
+            "ideas" | "dreams" | "done" | "specs" | "learnings" => {
+                ("\"x\"", with(&["\"../x\"", "\"/x\""]))
+            }
             "steps" => (
                 "\"_x\"",
                 with(&["\"x\"", "\"../_x\"", "\".git/_x\"", "\"\""]),
@@ -106,6 +108,10 @@ fn values(key: &Key) -> (&'static str, Vec<&'static str>) {
                 "[\"builtin\", \"builtin\"]",
                 "{}",
             ],
+        ),
+        Shape::Texts if last == "kinds" => (
+            "[\"lint-wiki\"]",
+            vec!["\"lint-wiki\"", "3", "[1]", "{}", "[\"lint-wiky\"]"],
         ),
         Shape::Texts if last == "on" => (
             "[\"failure\"]",
@@ -283,6 +289,10 @@ fn file(key: &Key, name: &str, value: &str) -> (String, usize) {
             header = "jobs.a".to_owned();
             need(&[("kind", "\"overnight\"")]);
         }
+        ("jobs.*", ["curator"]) => {
+            header = "jobs.a".to_owned();
+            need(&[("kind", "\"curator\"")]);
+        }
         ("jobs.*", _) => {
             header = "jobs.a".to_owned();
             need(&[
@@ -453,6 +463,12 @@ fn the_reader_takes_just_the_keys_of_the_table() {
             "jobs.*.",
             "overnight",
         ),
+        (
+            "[jobs.a]\nkind = \"curator\"\n".to_owned(),
+            "jobs.*.",
+            "curator",
+        ),
+        ("[curator]\n".to_owned(), "curator.", ""),
     ];
     for (text, table, kind) in cases {
         let text = format!("{text}{NONSENSE} = 1\n");
@@ -483,7 +499,7 @@ fn uncommented() -> String {
 fn the_default_documents_every_key_and_no_other() {
     let text = uncommented();
     let config = resolved(text.as_bytes()).unwrap();
-    assert_eq!(config.jobs.len(), 10, "one of each kind");
+    assert_eq!(config.jobs.len(), 11, "one of each kind");
     let table: Table = toml::from_str(&text).unwrap();
     let mut found = BTreeSet::new();
     leaves(&table, &mut Vec::new(), &mut found);

@@ -6,6 +6,7 @@
 //! wrongly; only `edit` makes new text, and nothing here writes it.
 
 mod check;
+pub mod curator;
 mod cycle;
 mod edit;
 mod followers;
@@ -90,6 +91,8 @@ pub struct Config {
     pub lifecycle: Files,
     /// The models that the user's `[prices]` names.
     pub priced: std::collections::BTreeSet<String>,
+    /// The local curator.
+    pub curator: curator::Curator,
 }
 
 /// A project's night.
@@ -281,7 +284,7 @@ fn merged(sources: Sources) -> Result<(Table, Sources), Mistake> {
                 return Err(wrong(&sources, name, why));
             }
         }
-        merge(&mut merged, table);
+        merge(&mut merged, curator::under_its_name(table));
     }
     Ok((merged, sources))
 }
@@ -334,7 +337,9 @@ fn resolve(merged: &mut Table, sources: &Sources) -> Result<Config, Mistake> {
     let defaults = top.table("defaults")?.unwrap_or_default();
     let defaults = policy::defaults(defaults, &night.zone, &groups, sources)?;
     let lifecycle = lifecycle::read(top.table("lifecycle")?.unwrap_or_default(), sources)?;
+    let curator = curator::read(top.table("curator")?.unwrap_or_default(), sources)?;
     let around = job::Around {
+        curator: &curator,
         lifecycle: &lifecycle,
         night: &night,
         groups: &groups,
@@ -392,6 +397,7 @@ fn resolve(merged: &mut Table, sources: &Sources) -> Result<Config, Mistake> {
         prices,
         lifecycle,
         priced,
+        curator,
     })
 }
 

@@ -133,5 +133,9 @@ pub fn of_job(root: &Path, spec: &JobSpec, config: &Config) -> (Vec<PathBuf>, Ve
             Vec::new(),
         ),
         KindSpec::Daydream(daydream) => (vec![root.join(&daydream.files.daydreams)], Vec::new()),
+        KindSpec::Curator(curator) => {
+            let write = [&curator.worker_dir, &curator.ideas, &curator.learnings];
+            (write.map(|path| root.join(path)).to_vec(), Vec::new())
+        }
     }
 }

@@ -66,6 +66,7 @@ fn plan(tongue: Tongue) -> Plan {
 
 fn question() -> Request {
     Request {
+        work: None,
         id: "r/1".into(),
         purpose: "test".into(),
         instructions: "Say.".into(),

@@ -236,7 +236,11 @@ impl<'a> Setting<'a> {
             _ if self.row.origin == Origin::Queue => Streak::default(),
             _ => ledger.streak(self.row.job)?,
         };
-        let asks = !matches!(self.spec.kind, KindSpec::Command(_) | KindSpec::Report);
+        // A curator's rules stand without a model's words.
+        let asks = !matches!(
+            self.spec.kind,
+            KindSpec::Command(_) | KindSpec::Report | KindSpec::Curator(_)
+        );
         let limited = match asks && backend.describe().kind != "builtin" {
             true => {
                 let pool = budget::pool(&self.here, backend.name());
@@ -378,6 +382,11 @@ impl<'a> Setting<'a> {
             KindSpec::Cycle(cycle) => vec![newest::folder(&cycle.agent), ".runner".to_owned()],
             // What an audit found lies beside the entry.
             KindSpec::Work(work) => vec![newest::folder(&work.agent)],
+            KindSpec::Curator(curator) => vec![
+                curator.worker_dir.clone(),
+                curator.ideas.clone(),
+                curator.learnings.clone(),
+            ],
         }
     }
 
@@ -421,5 +430,11 @@ fn chain<'c>(spec: &JobSpec, here: &'c Here) -> Vec<&'c BackendSpec> {
         return Vec::new();
     };
     let others = first.fallback.iter().filter_map(|name| backends.get(name));
-    std::iter::once(first).chain(others).collect()
+    let mut chain: Vec<&BackendSpec> = std::iter::once(first).chain(others).collect();
+    // What a curator's rules find needs nobody's words; an event is for its target alone.
+    let rules = matches!(&spec.kind, KindSpec::Curator(own) if own.event.is_none());
+    if rules && chain.iter().all(|it| it.kind != "builtin") {
+        chain.extend(backends.values().find(|it| it.kind == "builtin"));
+    }
+    chain
 }

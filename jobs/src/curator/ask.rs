@@ -1,0 +1,81 @@
+//! A model's words, where there is a model: the answer by rule stands without them.
+
+use runner_backends::{Request, RequestLimits, Source};
+use runner_engine::outcome::Class;
+use runner_text::fence::Fence;
+use serde_json::Value;
+
+use crate::{AskError, Context, JobError};
+
+/// What is asked.
+pub(super) struct Question<'a> {
+    /// What it is for, and names it within the run.
+    pub(super) name: &'a str,
+    /// What to do.
+    pub(super) instructions: &'a str,
+    /// Untrusted texts, each with what it is.
+    pub(super) texts: Vec<(String, String)>,
+    /// The answer by rule.
+    pub(super) rule: Value,
+    /// What may be chosen from.
+    pub(super) offer: Value,
+    /// The form of the answer.
+    pub(super) schema: Value,
+}
+
+/// The answer, or why there is none: then what rules say stands.
+///
+/// # Errors
+/// The run was cancelled, or its ledger cannot be used.
+pub(super) fn words(
+    ctx: &mut Context<'_>,
+    question: Question<'_>,
+) -> Result<Result<Value, String>, JobError> {
+    if ctx.backend_kind() == "builtin" {
+        return Ok(Err("no model is configured for it".to_owned()));
+    }
+    let request = request(ctx, question)?;
+    match ctx.ask(&request, 0) {
+        Ok(reply) => Ok(reply
+            .value
+            .ok_or_else(|| "the answer is not JSON".to_owned())),
+        Err(AskError::Ledger(error)) => Err(error.into()),
+        Err(error) if ctx.cancel.is_cancelled() => Err(error.into()),
+        Err(error) => Ok(Err(ctx.redactor.redact(&error.to_string()).into_owned())),
+    }
+}
+
+pub(super) fn request(ctx: &Context<'_>, question: Question<'_>) -> Result<Request, JobError> {
+    let bodies: Vec<&str> = question
+        .texts
+        .iter()
+        .map(|(_, text)| text.as_str())
+        .collect();
+    let fence = Fence::around(ctx.admitted.seed(), &bodies);
+    let mut sources = Vec::new();
+    for (label, text) in &question.texts {
+        let fenced = fence
+            .wrap(label, text)
+            .map_err(|error| JobError::failed(Class::Internal, error.to_string()))?;
+        sources.push(Source {
+            label: label.clone(),
+            fenced,
+        });
+    }
+    Ok(Request {
+        work: None,
+        id: format!("{}/{}", ctx.admitted.run(), question.name),
+        purpose: "curator".to_owned(),
+        instructions: question.instructions.to_owned(),
+        sources,
+        rule_answer: question.rule,
+        offer: question.offer,
+        schema: Some(question.schema),
+        limits: RequestLimits {
+            max_output_tokens: 2_048,
+            total: ctx.left(),
+            ..RequestLimits::default()
+        },
+        run_dir: Some(ctx.child_dir()),
+    })
+}

@@ -1,0 +1,282 @@
+//! Folds `logs/pending-log-entries/*.txt` into the audit log, oldest first, and clears away what is old.
+//!
+//! ```text
+//! plan ──> shown, or executed: journal ── audit log replaced whole ── entries removed ── journal removed
+//! ```
+//!
+//! A process that dies leaves the journal. It says how long the log is with the entries and what it
+//! holds up to there; so the next plan knows whether they are in it, and either only removes them or
+//! folds them as if nothing had been. What is shown and what is done are one plan, in the same words.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use jiff::{SignedDuration, Timestamp};
+use runner_engine::digest::Digest;
+use runner_engine::files::write_atomic;
+use serde::{Deserialize, Serialize};
+
+use super::queue::{Worker, remove};
+
+const ENTRIES: &str = "logs/pending-log-entries";
+const AUDIT: &str = "logs/audit.md";
+const JOURNAL: &str = "logs/.compacting.json";
+/// A longer entry is left where it is, in bytes.
+const LARGEST: u64 = 1 << 20;
+/// The most entries of one plan.
+const MOST: usize = 10_000;
+
+/// One thing to do.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "do", rename_all = "kebab-case")]
+pub enum Act {
+    /// Append an entry to the audit log and remove its file.
+    Fold {
+        /// Its file's name.
+        entry: String,
+        /// Its length in bytes.
+        bytes: u64,
+    },
+    /// Remove an entry that a compaction which died has folded already.
+    Finish {
+        /// Its file's name.
+        entry: String,
+    },
+    /// Remove a file that is older than is kept.
+    Forget {
+        /// Below the worker's folder.
+        file: String,
+    },
+    /// Leave an entry where it is.
+    Leave {
+        /// Its file's name.
+        entry: String,
+        /// Why.
+        why: String,
+    },
+}
+
+/// What a compaction does.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Plan {
+    /// In this order.
+    pub acts: Vec<Act>,
+    #[serde(skip)]
+    folds: Vec<(String, Vec<u8>)>,
+    #[serde(skip)]
+    finishes: Vec<(String, Digest)>,
+}
+
+impl Plan {
+    /// In words, a line each.
+    pub fn text(&self) -> String {
+        let mut text = String::new();
+        for act in &self.acts {
+            text.push_str(&match act {
+                Act::Fold { entry, bytes } => format!("fold    {entry} ({bytes} bytes)\n"),
+                Act::Finish { entry } => format!("finish  {entry}: it is in the audit log\n"),
+                Act::Forget { file } => format!("forget  {file}\n"),
+                Act::Leave { entry, why } => format!("leave   {entry}: {why}\n"),
+            });
+        }
+        if self.acts.is_empty() {
+            text.push_str("nothing to compact\n");
+        }
+        text
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+struct Journal {
+    /// How long the log is with the entries.
+    length: usize,
+    /// What it holds up to there.
+    digest: String,
+    entries: Vec<(String, String)>,
+}
+
+/// What there is to do. `keep`: how long what is over is kept; none: for ever.
+///
+/// # Errors
+/// The disk refused.
+pub fn plan(worker: &Worker, keep: Option<SignedDuration>, now: Timestamp) -> io::Result<Plan> {
+    let mut plan = Plan::default();
+    let folded = folded(worker)?;
+    let mut found = Vec::new();
+    for name in entries(&worker.path(ENTRIES))? {
+        let path = worker.path(ENTRIES).join(&name);
+        let data = match fs::symlink_metadata(&path) {
+            Ok(data) => data,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            Err(error) => return Err(error),
+        };
+        if !data.is_file() || data.len() > LARGEST {
+            let why = format!("it is no plain file of at most {LARGEST} bytes");
+            plan.acts.push(Act::Leave { entry: name, why });
+            continue;
+        }
+        let bytes = fs::read(&path)?;
+        let digest = Digest::of(&bytes);
+        if folded.contains(&(name.clone(), digest.to_string())) {
+            plan.acts.push(Act::Finish {
+                entry: name.clone(),
+            });
+            plan.finishes.push((name, digest));
+        } else {
+            found.push((data.modified()?, name, bytes));
+        }
+    }
+    found.sort_by(|a, b| (a.0, &a.1).cmp(&(b.0, &b.1)));
+    for (_, entry, bytes) in found.into_iter().take(MOST) {
+        plan.acts.push(Act::Fold {
+            entry: entry.clone(),
+            bytes: bytes.len() as u64,
+        });
+        plan.folds.push((entry, bytes));
+    }
+    if let Some(keep) = keep {
+        for part in ["done", "failed", "findings"] {
+            for name in old(&worker.path(part), keep, now)? {
+                plan.acts.push(Act::Forget {
+                    file: format!("{part}/{name}"),
+                });
+            }
+        }
+    }
+    Ok(plan)
+}
+
+/// Does what the plan says, under the worker's lock, which the caller holds since before the plan was
+/// made. `pause` is called between any two steps; an error of it ends everything there.
+///
+/// # Errors
+/// The disk refused; what was not done is in the next plan.
+pub fn apply(
+    worker: &Worker,
+    plan: &Plan,
+    pause: &mut dyn FnMut() -> io::Result<()>,
+) -> io::Result<()> {
+    let folder = worker.path(ENTRIES);
+    for (name, digest) in &plan.finishes {
+        pause()?;
+        gone(&folder.join(name), *digest)?;
+    }
+    if !plan.finishes.is_empty() || worker.path(JOURNAL).exists() {
+        pause()?;
+        remove(&worker.path(JOURNAL))?;
+    }
+    if !plan.folds.is_empty() {
+        fold(worker, plan, pause)?;
+    }
+    for act in &plan.acts {
+        if let Act::Forget { file } = act {
+            pause()?;
+            remove(&worker.path(file))?;
+        }
+    }
+    Ok(())
+}
+
+fn fold(worker: &Worker, plan: &Plan, pause: &mut dyn FnMut() -> io::Result<()>) -> io::Result<()> {
+    let audit = worker.path(AUDIT);
+    let mut text = match fs::read(&audit) {
+        Ok(text) => text,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            b"# What the curator did\n\n".to_vec()
+        }
+        Err(error) => return Err(error),
+    };
+    for (_, bytes) in &plan.folds {
+        if text.last().is_some_and(|last| *last != b'\n') {
+            text.push(b'\n');
+        }
+        text.extend_from_slice(bytes);
+    }
+    if text.last().is_some_and(|last| *last != b'\n') {
+        text.push(b'\n');
+    }
+    let journal = Journal {
+        length: text.len(),
+        digest: Digest::of(&text).to_string(),
+        entries: plan
+            .folds
+            .iter()
+            .map(|(name, bytes)| (name.clone(), Digest::of(bytes).to_string()))
+            .collect(),
+    };
+    let words = serde_json::to_vec(&journal).expect("string keys only");
+    pause()?;
+    write_atomic(&worker.path(JOURNAL), &words, 0o644).map_err(|it| it.source)?;
+    pause()?;
+    write_atomic(&audit, &text, 0o644).map_err(|it| it.source)?;
+    for (name, bytes) in &plan.folds {
+        pause()?;
+        gone(&worker.path(ENTRIES).join(name), Digest::of(bytes))?;
+    }
+    pause()?;
+    remove(&worker.path(JOURNAL))
+}
+
+/// Removes an entry, if it is still the one that was folded.
+fn gone(path: &Path, digest: Digest) -> io::Result<()> {
+    match fs::read(path) {
+        Ok(bytes) if Digest::of(&bytes) == digest => remove(path),
+        Ok(_) => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+/// The entries that a compaction which died has put into the log, with what they held.
+fn folded(worker: &Worker) -> io::Result<Vec<(String, String)>> {
+    let text = match fs::read(worker.path(JOURNAL)) {
+        Ok(text) => text,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(error),
+    };
+    let Ok(journal) = serde_json::from_slice::<Journal>(&text) else {
+        return Ok(Vec::new());
+    };
+    let audit = fs::read(worker.path(AUDIT)).unwrap_or_default();
+    let is_in = audit
+        .get(..journal.length)
+        .is_some_and(|text| Digest::of(text).to_string() == journal.digest);
+    Ok(if is_in { journal.entries } else { Vec::new() })
+}
+
+fn entries(folder: &Path) -> io::Result<Vec<String>> {
+    let mut names = listed(folder)?;
+    names.retain(|name| name.ends_with(".txt") && !name.starts_with('.'));
+    Ok(names)
+}
+
+fn listed(folder: &Path) -> io::Result<Vec<String>> {
+    let entries = match fs::read_dir(folder) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(error),
+    };
+    let mut names = Vec::new();
+    for entry in entries {
+        names.extend(entry?.file_name().into_string().ok());
+    }
+    names.sort();
+    Ok(names)
+}
+
+/// Plain files that have not changed for so long.
+fn old(folder: &Path, keep: SignedDuration, now: Timestamp) -> io::Result<Vec<String>> {
+    let mut names = listed(folder)?;
+    names.retain(|name| {
+        let Ok(data) = fs::symlink_metadata(folder.join(name)) else {
+            return false;
+        };
+        let changed = data
+            .modified()
+            .ok()
+            .and_then(|at| Timestamp::try_from(at).ok());
+        data.is_file() && changed.is_some_and(|at| now.duration_since(at) > keep)
+    });
+    Ok(names)
+}

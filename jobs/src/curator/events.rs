@@ -1,0 +1,421 @@
+//! Events that somebody should look at, and what may be spent on each.
+//!
+//! `events/pending.jsonl` is only ever appended to: what was raised. `events/ledger.jsonl` is every
+//! step since, and the sum of an event's rows is what it has left.
+//!
+//! ```text
+//! raised{budget} ── ask: −1, before the model is asked ──> told{note}
+//!    │                 └─ raise: −b; a new event with b, and this one as its parent
+//!    ├─ ack, by a person ──> over
+//!    └─ nothing left ──> refused, and the row says so
+//! ```
+//!
+//! A child's budget is taken from its parent's before the child is there. So all calls that come of
+//! one event are at most its first budget, whatever models answer and however processes die. Must
+//! never give anything back.
+
+use std::collections::BTreeMap;
+use std::io;
+
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+use runner_engine::digest::Digest;
+use serde::{Deserialize, Serialize};
+
+use super::queue::{Worker, append};
+
+/// The longest text of an event.
+const TEXT: usize = 2_000;
+/// The most that one event may spend, in model calls.
+pub const MOST: u32 = 1_000;
+/// A file of events that is longer is not read, in bytes.
+const LARGEST: u64 = 64 << 20;
+
+/// How bad it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Severity {
+    /// Nothing need be done.
+    Info,
+    /// Somebody should know.
+    Warn,
+    /// Somebody should act.
+    High,
+    /// Now.
+    Critical,
+}
+
+impl Severity {
+    /// All of them.
+    pub const ALL: [&str; 4] = ["info", "warn", "high", "critical"];
+
+    /// Of its word.
+    pub fn of(word: &str) -> Option<Self> {
+        serde_json::from_value(word.into()).ok()
+    }
+}
+
+/// One line of `events/pending.jsonl`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Event {
+    /// 1.
+    pub schema_version: u32,
+    /// `20060102T150405Z-event-8hex`.
+    pub id: String,
+    /// When it was raised.
+    pub created_at: Timestamp,
+    /// Who raised it.
+    pub source: String,
+    /// How bad it is.
+    pub severity: Severity,
+    /// What should be done.
+    pub desired_action: String,
+    /// Who should do it: the name of a backend, or a person.
+    pub escalation_target: String,
+    /// In model calls.
+    pub budget: u32,
+    /// More.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
+    /// `needs-review`.
+    pub status: String,
+}
+
+/// One line of `events/ledger.jsonl`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Step {
+    /// When.
+    pub at: Timestamp,
+    /// The event.
+    pub event: String,
+    /// The event that it was raised from.
+    #[serde(default)]
+    pub parent: Option<String>,
+    /// `raised`, `ask`, `told`, `raise`, `ack`, `refused`.
+    pub action: String,
+    /// What it had.
+    pub budget_before: u32,
+    /// What it has.
+    pub budget_after: u32,
+    /// What came of it.
+    pub outcome: String,
+}
+
+/// An event with what has become of it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Standing {
+    /// As it was raised.
+    #[serde(flatten)]
+    pub event: Event,
+    /// What it has left.
+    pub left: u32,
+    /// The last step's action and outcome.
+    pub last: Option<(String, String)>,
+    /// A person has said that it is over.
+    pub over: bool,
+}
+
+/// Why an event cannot be raised or handled.
+#[derive(Debug, thiserror::Error)]
+pub enum EventError {
+    /// Nothing is left.
+    #[error("event {0} has no budget left; nothing runs")]
+    Spent(String),
+    /// There is none of this name.
+    #[error("there is no event {0:?}")]
+    NoSuch(String),
+    /// It is over.
+    #[error("event {0} is over: it was acknowledged")]
+    Over(String),
+    /// What was given makes no event.
+    #[error("{0}")]
+    Bad(String),
+    /// A file could not be read or written.
+    #[error("the events cannot be used: {0}")]
+    Io(#[from] io::Error),
+}
+
+/// What is to be raised.
+#[derive(Clone, Debug)]
+pub struct Wish {
+    /// Who raises it.
+    pub source: String,
+    /// How bad it is.
+    pub severity: Severity,
+    /// What should be done.
+    pub desired_action: String,
+    /// Who should do it.
+    pub escalation_target: String,
+    /// In model calls.
+    pub budget: u32,
+    /// More.
+    pub note: Option<String>,
+}
+
+/// Raises an event: with a budget of its own, or from its parent's.
+///
+/// # Errors
+/// A text is missing or too long, the parent has too little left, or the disk refused.
+pub fn raise(
+    worker: &Worker,
+    wish: Wish,
+    parent: Option<&str>,
+    now: Timestamp,
+) -> Result<Event, EventError> {
+    let texts = [
+        ("source", &wish.source),
+        ("desired-action", &wish.desired_action),
+        ("escalation-target", &wish.escalation_target),
+    ];
+    for (name, text) in texts {
+        if text.trim().is_empty() || text.len() > TEXT {
+            return Err(EventError::Bad(format!(
+                "{name} must have between 1 and {TEXT} bytes"
+            )));
+        }
+    }
+    if wish.note.as_ref().is_some_and(|note| note.len() > TEXT) {
+        return Err(EventError::Bad(format!("a note has at most {TEXT} bytes")));
+    }
+    if wish.budget > MOST {
+        return Err(EventError::Bad(format!(
+            "a budget of {} calls is more than {MOST}",
+            wish.budget
+        )));
+    }
+    worker.make()?;
+    let _held = worker.lock()?;
+    let at = now.to_zoned(TimeZone::UTC).strftime("%Y%m%dT%H%M%SZ");
+    let hex = Digest::of(ulid::Ulid::new().to_string().as_bytes()).short();
+    let event = Event {
+        schema_version: 1,
+        id: format!("{at}-event-{}", &hex[..8]),
+        created_at: now,
+        source: wish.source,
+        severity: wish.severity,
+        desired_action: wish.desired_action,
+        escalation_target: wish.escalation_target,
+        budget: wish.budget,
+        note: wish.note,
+        status: "needs-review".to_owned(),
+    };
+    if let Some(parent) = parent {
+        let standing = find(&load(worker)?, parent)?;
+        let before = standing.left;
+        let enough = before
+            .checked_sub(event.budget)
+            .filter(|_| event.budget > 0);
+        let Some(after) = enough else {
+            let outcome = format!(
+                "refused: an event with {} calls, and {before} are left",
+                event.budget
+            );
+            note(
+                worker,
+                &step(now, parent, None, "refused", (before, before), &outcome),
+            )?;
+            return Err(EventError::Spent(parent.to_owned()));
+        };
+        // Taken first: whoever dies in between has lost it, never doubled it.
+        let outcome = format!("raises {}", event.id);
+        note(
+            worker,
+            &step(now, parent, None, "raise", (before, after), &outcome),
+        )?;
+    }
+    let mut line = serde_json::to_vec(&event).expect("string keys only");
+    line.push(b'\n');
+    append(&worker.path("events/pending.jsonl"), &line)?;
+    let first = step(
+        now,
+        &event.id,
+        parent,
+        "raised",
+        (0, event.budget),
+        "needs-review",
+    );
+    note(worker, &first)?;
+    Ok(event)
+}
+
+/// Takes one call from an event, before the call is made; says what is left after it.
+///
+/// # Errors
+/// Nothing is left, it is over, there is none, or the disk refused. That nothing is left is noted.
+pub fn spend(worker: &Worker, id: &str, now: Timestamp) -> Result<u32, EventError> {
+    let _held = worker.lock()?;
+    let standing = find(&load(worker)?, id)?;
+    if standing.over {
+        return Err(EventError::Over(id.to_owned()));
+    }
+    let Some(after) = standing.left.checked_sub(1) else {
+        note(
+            worker,
+            &step(
+                now,
+                id,
+                None,
+                "refused",
+                (0, 0),
+                "no budget is left; nothing runs",
+            ),
+        )?;
+        return Err(EventError::Spent(id.to_owned()));
+    };
+    note(
+        worker,
+        &step(
+            now,
+            id,
+            None,
+            "ask",
+            (standing.left, after),
+            "a model is asked",
+        ),
+    )?;
+    Ok(after)
+}
+
+/// Notes what came of something, without spending.
+///
+/// # Errors
+/// There is none of this name, or the disk refused.
+pub fn tell(
+    worker: &Worker,
+    id: &str,
+    action: &str,
+    outcome: &str,
+    now: Timestamp,
+) -> Result<(), EventError> {
+    let _held = worker.lock()?;
+    let left = find(&load(worker)?, id)?.left;
+    let outcome: String = outcome.chars().take(TEXT).collect();
+    note(worker, &step(now, id, None, action, (left, left), &outcome))?;
+    Ok(())
+}
+
+/// All events with what has become of them, in order; and how many lines could not be read.
+///
+/// # Errors
+/// The disk refused.
+pub fn all(worker: &Worker) -> io::Result<(Vec<Standing>, u64)> {
+    let Book { events, bad } = load(worker)?;
+    Ok((events, bad))
+}
+
+/// The event of this id, or of an unambiguous beginning or end of one.
+///
+/// # Errors
+/// There is none, or several.
+pub fn named(events: &[Standing], id: &str) -> Result<Standing, EventError> {
+    let fits = |it: &&Standing| it.event.id.starts_with(id) || it.event.id.ends_with(id);
+    let found: Vec<&Standing> = events.iter().filter(fits).collect();
+    match found.as_slice() {
+        [one] => Ok((*one).clone()),
+        [] => Err(EventError::NoSuch(id.to_owned())),
+        several => {
+            let exact = several.iter().find(|it| it.event.id == id);
+            exact
+                .map(|it| (**it).clone())
+                .ok_or_else(|| EventError::Bad(format!("{id:?} may be {} events", several.len())))
+        }
+    }
+}
+
+struct Book {
+    events: Vec<Standing>,
+    bad: u64,
+}
+
+fn find(book: &Book, id: &str) -> Result<Standing, EventError> {
+    let found = book.events.iter().find(|it| it.event.id == id);
+    found
+        .cloned()
+        .ok_or_else(|| EventError::NoSuch(id.to_owned()))
+}
+
+fn load(worker: &Worker) -> io::Result<Book> {
+    let (raised, mut bad) = lines::<Event>(worker, "events/pending.jsonl")?;
+    let (steps, worse) = lines::<Step>(worker, "events/ledger.jsonl")?;
+    bad += worse;
+    let mut order = Vec::new();
+    let mut events: BTreeMap<String, Standing> = BTreeMap::new();
+    for mut event in raised {
+        event.budget = event.budget.min(MOST);
+        let standing = Standing {
+            left: event.budget,
+            event,
+            last: None,
+            over: false,
+        };
+        let id = standing.event.id.clone();
+        // The first of an id is the one that counts.
+        if let std::collections::btree_map::Entry::Vacant(free) = events.entry(id) {
+            order.push(free.key().clone());
+            free.insert(standing);
+        }
+    }
+    for step in steps {
+        let Some(standing) = events.get_mut(&step.event) else {
+            continue;
+        };
+        // Nothing is ever given back, whatever a row says.
+        standing.left = standing.left.min(step.budget_after);
+        standing.over |= step.action == "ack";
+        standing.last = Some((step.action, step.outcome));
+    }
+    let events = order.iter().filter_map(|id| events.remove(id)).collect();
+    Ok(Book { events, bad })
+}
+
+fn lines<T: serde::de::DeserializeOwned>(worker: &Worker, part: &str) -> io::Result<(Vec<T>, u64)> {
+    let path = worker.path(part);
+    let text = match std::fs::symlink_metadata(&path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok((Vec::new(), 0)),
+        Err(error) => return Err(error),
+        Ok(data) if !data.is_file() || data.len() > LARGEST => {
+            let why = format!(
+                "{} is no plain file of at most {LARGEST} bytes",
+                path.display()
+            );
+            return Err(io::Error::other(why));
+        }
+        Ok(_) => std::fs::read(&path)?,
+    };
+    let (mut found, mut bad) = (Vec::new(), 0);
+    for line in text
+        .split(|byte| *byte == b'\n')
+        .filter(|line| !line.is_empty())
+    {
+        match serde_json::from_slice(line) {
+            Ok(one) => found.push(one),
+            Err(_) => bad += 1,
+        }
+    }
+    Ok((found, bad))
+}
+
+fn step(
+    at: Timestamp,
+    event: &str,
+    parent: Option<&str>,
+    action: &str,
+    (budget_before, budget_after): (u32, u32),
+    outcome: &str,
+) -> Step {
+    Step {
+        at,
+        event: event.to_owned(),
+        parent: parent.map(str::to_owned),
+        action: action.to_owned(),
+        budget_before,
+        budget_after,
+        outcome: outcome.to_owned(),
+    }
+}
+
+fn note(worker: &Worker, step: &Step) -> io::Result<()> {
+    let mut line = serde_json::to_vec(step).expect("string keys only");
+    line.push(b'\n');
+    append(&worker.path("events/ledger.jsonl"), &line)
+}

@@ -1,0 +1,203 @@
+//! One file of the queue.
+//!
+//! Any program may have written it: it is judged, and nothing in it names where something is written.
+
+use std::fmt;
+
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+use serde::{Deserialize, Serialize};
+
+/// A longer file is no job, in bytes.
+pub const LARGEST: u64 = 64 * 1024;
+/// The most attempts that a file may ask for.
+const RETRIES: u32 = 10;
+
+/// What is to be done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Kind {
+    /// Look through the notes for what is broken.
+    LintWiki,
+    /// Draft ideas from what notes leave open.
+    DreamSeed,
+    /// Take learnings from a transcript.
+    IngestClaudeSession,
+}
+
+impl Kind {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::LintWiki, Self::DreamSeed, Self::IngestClaudeSession];
+
+    /// Its word.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::LintWiki => "lint-wiki",
+            Self::DreamSeed => "dream-seed",
+            Self::IngestClaudeSession => "ingest-claude-session",
+        }
+    }
+
+    /// The kind of this word.
+    pub fn of(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.word() == word)
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.word())
+    }
+}
+
+/// What a job is about.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Source {
+    /// A file: absolute, or below the project's root.
+    pub path: String,
+    /// The first line, from 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub chunk_start: Option<u64>,
+    /// The last line.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub chunk_end: Option<u64>,
+}
+
+/// A job file. The last four fields are ours: what the contract does not name has a default.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct JobFile {
+    /// `20060102T150405Z-kind-8hex`; the file's name without its ending.
+    pub id: String,
+    /// What is to be done.
+    pub kind: Kind,
+    /// When it was asked for.
+    pub created_at: Timestamp,
+    /// How often it is tried again.
+    #[serde(default = "one")]
+    pub max_retries: u32,
+    /// What it is about.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<Source>,
+    /// Higher goes first.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub priority: i32,
+    /// How often it was tried and failed.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub attempts: u32,
+    /// How often it came back from a process that died.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub returned: u32,
+    /// Why it failed the last time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_error: Option<String>,
+}
+
+fn one() -> u32 {
+    1
+}
+
+fn is_zero<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
+}
+
+impl JobFile {
+    /// A fresh one. `hex` are its last eight characters.
+    pub fn new(kind: Kind, source: Option<Source>, hex: &str, now: Timestamp) -> Self {
+        let at = now
+            .to_zoned(TimeZone::UTC)
+            .strftime("%Y%m%dT%H%M%SZ")
+            .to_string();
+        Self {
+            id: format!("{at}-{kind}-{hex}"),
+            kind,
+            created_at: now,
+            max_retries: 1,
+            source,
+            priority: 0,
+            attempts: 0,
+            returned: 0,
+            last_error: None,
+        }
+    }
+
+    /// Judges the content of the file `name`.
+    ///
+    /// # Errors
+    /// Why it is no job, in words.
+    pub fn read(name: &str, bytes: &[u8], kinds: &[Kind]) -> Result<Self, String> {
+        let value: serde_json::Value =
+            serde_json::from_slice(bytes).map_err(|error| format!("it is not JSON: {error}"))?;
+        let word = value["kind"].as_str().unwrap_or_default();
+        let listed = || {
+            kinds
+                .iter()
+                .map(|kind| kind.word())
+                .collect::<Vec<_>>()
+                .join(", ")
+        };
+        match Kind::of(word) {
+            None => return Err(format!("there is no kind {word:?} ({})", listed())),
+            Some(kind) if !kinds.contains(&kind) => {
+                return Err(format!(
+                    "the kind {word:?} is not among those of [curator] ({})",
+                    listed()
+                ));
+            }
+            Some(_) => {}
+        }
+        let mut job: Self =
+            serde_json::from_value(value).map_err(|error| format!("it is no job: {error}"))?;
+        if !good_id(&job.id, job.kind) {
+            return Err(format!(
+                "its id {:?} is not of the form 20060102T150405Z-{}-8hex",
+                job.id, job.kind
+            ));
+        }
+        if name.strip_suffix(".json") != Some(job.id.as_str()) {
+            return Err(format!(
+                "its id is {:?}, which is not its file's name",
+                job.id
+            ));
+        }
+        if let Some(source) = &job.source {
+            if source.path.is_empty() || source.path.contains('\0') {
+                return Err("its source has no path".to_owned());
+            }
+            if let (Some(start), Some(end)) = (source.chunk_start, source.chunk_end)
+                && end < start
+            {
+                return Err(format!("its chunk ends ({end}) before it starts ({start})"));
+            }
+        }
+        job.max_retries = job.max_retries.min(RETRIES);
+        Ok(job)
+    }
+
+    /// Its text.
+    pub fn text(&self) -> Vec<u8> {
+        let mut text = serde_json::to_vec_pretty(self).expect("a job has string keys only");
+        text.push(b'\n');
+        text
+    }
+
+    /// The last eight characters of its id.
+    pub fn hex(&self) -> &str {
+        self.id.rsplit('-').next().unwrap_or(&self.id)
+    }
+}
+
+fn good_id(id: &str, kind: Kind) -> bool {
+    let Some((at, rest)) = id.split_once('-') else {
+        return false;
+    };
+    let form = at.bytes().enumerate().all(|(place, byte)| match place {
+        8 => byte == b'T',
+        15 => byte == b'Z',
+        _ => byte.is_ascii_digit(),
+    });
+    let hex = rest
+        .strip_prefix(kind.word())
+        .and_then(|rest| rest.strip_prefix('-'));
+    let is_hex = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
+    form && at.len() == 16 && hex.is_some_and(|hex| hex.len() == 8 && hex.bytes().all(is_hex))
+}

@@ -1,0 +1,392 @@
+//! The rules. Pure: notes and what exists go in, findings come out, in order of file and line.
+//!
+//! | rule | finds |
+//! | --- | --- |
+//! | `broken-link` | a relative or wiki link to no file |
+//! | `broken-anchor` | `#…` that no heading or id of the note has |
+//! | `ambiguous-link` | a wiki link that several notes answer to |
+//! | `duplicate-title` | two notes of one title |
+//! | `missing-front-matter` | none, where at least half of the notes have it |
+//! | `orphan` | no note leads to it, and it is no index |
+//! | `stale-claim` | a path in code that is not there; a date that a note names for itself and that has passed |
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use jiff::civil::Date;
+use runner_text::nearest::nearest;
+use runner_text::{front_matter, markdown};
+
+use super::Finding;
+use super::links::{Link, Parts, parts, slug};
+
+/// After so many days "as of" is a claim about the past.
+const STALE_DAYS: i32 = 180;
+/// Names of notes that nothing need lead to.
+const ROOTS: [&str; 5] = ["readme", "index", "home", "changelog", "contributing"];
+/// Endings of what is a path in code.
+const ENDINGS: [&str; 14] = [
+    "rs", "toml", "md", "json", "py", "ts", "js", "go", "sh", "sql", "yml", "yaml", "c", "org",
+];
+
+/// One note.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Note {
+    /// Below the vault, with slashes.
+    pub path: String,
+    /// Its text.
+    pub text: String,
+}
+
+/// What is wrong with the notes. `exists` knows the vault's files, `there` also the project's.
+pub fn check(
+    notes: &[Note],
+    exists: &dyn Fn(&str) -> bool,
+    there: &dyn Fn(&str) -> bool,
+    today: Date,
+) -> Vec<Finding> {
+    let all: Vec<Parts> = notes.iter().map(|note| parts(&note.text)).collect();
+    let by_path: HashMap<&str, usize> = notes
+        .iter()
+        .enumerate()
+        .map(|(at, note)| (note.path.as_str(), at))
+        .collect();
+    let mut by_stem: HashMap<String, Vec<usize>> = HashMap::new();
+    for (at, note) in notes.iter().enumerate() {
+        by_stem
+            .entry(stem(&note.path).to_lowercase())
+            .or_default()
+            .push(at);
+    }
+    let room = Room {
+        notes,
+        all: &all,
+        by_path,
+        by_stem,
+        exists,
+    };
+    let mut findings = Vec::new();
+    let mut led_to = BTreeSet::new();
+    for (at, note) in notes.iter().enumerate() {
+        for (link, line) in &all[at].links {
+            match room.follow(at, link) {
+                Ok(Some(target)) if target != at => {
+                    led_to.insert(target);
+                }
+                Ok(_) => {}
+                Err((rule, message)) => findings.push(found(note, *line, rule, message)),
+            }
+        }
+        stale(note, &all[at], there, today, &mut findings);
+    }
+    titles(notes, &mut findings);
+    front(notes, &mut findings);
+    if notes.len() > 1 {
+        for (at, note) in notes.iter().enumerate() {
+            let name = stem(&note.path).to_lowercase();
+            if !led_to.contains(&at) && !ROOTS.contains(&name.as_str()) {
+                let message = "no other note leads to it".to_owned();
+                findings.push(found(note, 1, "orphan", message));
+            }
+        }
+    }
+    findings.sort();
+    findings.dedup();
+    findings
+}
+
+fn found(note: &Note, line: usize, rule: &'static str, message: String) -> Finding {
+    Finding {
+        file: note.path.clone(),
+        line,
+        rule,
+        message,
+        suggestion: None,
+    }
+}
+
+struct Room<'a> {
+    notes: &'a [Note],
+    all: &'a [Parts],
+    by_path: HashMap<&'a str, usize>,
+    by_stem: HashMap<String, Vec<usize>>,
+    exists: &'a dyn Fn(&str) -> bool,
+}
+
+type Broken = (&'static str, String);
+
+impl Room<'_> {
+    /// The note that a link leads to, if it is one.
+    fn follow(&self, from: usize, link: &Link) -> Result<Option<usize>, Broken> {
+        let (target, anchor, to) = match link {
+            Link::Plain(to) => {
+                if to.is_empty() || to.contains("://") || has_scheme(to) || to.starts_with('/') {
+                    return Ok(None);
+                }
+                let (path, anchor) = split(to);
+                let path = decoded(path.split('?').next().unwrap_or(path));
+                if path.is_empty() {
+                    (Some(from), anchor, to)
+                } else {
+                    let whole = joined(&self.notes[from].path, &path);
+                    match whole {
+                        // Outside of the vault nothing is claimed.
+                        None => return Ok(None),
+                        Some(whole) => match self.by_path.get(whole.as_str()) {
+                            Some(at) => (Some(*at), anchor, to),
+                            None if (self.exists)(&whole) => return Ok(None),
+                            None => return Err(self.broken(to, &whole)),
+                        },
+                    }
+                }
+            }
+            Link::Wiki(to) => {
+                let (path, anchor) = split(to);
+                let path = path.split('|').next().unwrap_or(path).trim();
+                if path.is_empty() {
+                    (Some(from), anchor, to)
+                } else {
+                    (self.wiki(from, path, to)?, anchor, to)
+                }
+            }
+        };
+        let (Some(at), Some(anchor)) = (target, anchor) else {
+            return Ok(target);
+        };
+        let anchor = decoded(anchor.split('|').next().unwrap_or(anchor));
+        // A wiki names headings by their words, and blocks by a caret.
+        let names = &self.all[at].anchors;
+        let last = anchor.rsplit('#').next().unwrap_or(&anchor);
+        if anchor.starts_with('^')
+            || names
+                .iter()
+                .any(|name| *name == anchor || *name == slug(last))
+        {
+            return Ok(target);
+        }
+        let near = nearest(&slug(last), names.iter().map(String::as_str));
+        let near = near.map_or_else(String::new, |near| format!("; did you mean #{near}?"));
+        let note = &self.notes[at].path;
+        Err((
+            "broken-anchor",
+            format!("{to}: {note} has no #{anchor}{near}"),
+        ))
+    }
+
+    fn wiki(&self, from: usize, path: &str, to: &str) -> Result<Option<usize>, Broken> {
+        let with_md = format!("{path}.md");
+        for name in [path, with_md.as_str()] {
+            let beside = joined(&self.notes[from].path, name);
+            let whole = beside.filter(|it| self.by_path.contains_key(it.as_str()));
+            let known = whole
+                .as_deref()
+                .or(Some(name))
+                .and_then(|it| self.by_path.get(it));
+            if let Some(at) = known {
+                return Ok(Some(*at));
+            }
+        }
+        let name = stem(path).to_lowercase();
+        let same: Vec<usize> = match self.by_stem.get(&name) {
+            Some(same) => same
+                .iter()
+                .copied()
+                .filter(|at| {
+                    let whole = self.notes[*at].path.to_lowercase();
+                    let asked = path.to_lowercase();
+                    !path.contains('/')
+                        || whole
+                            .strip_suffix(".md")
+                            .unwrap_or(&whole)
+                            .ends_with(asked.trim_end_matches(".md"))
+                })
+                .collect(),
+            None => Vec::new(),
+        };
+        match same.as_slice() {
+            [at] => Ok(Some(*at)),
+            [] if (self.exists)(path) => Ok(None),
+            [] => Err(self.broken(&format!("[[{to}]]"), path)),
+            several => {
+                let names: Vec<&str> = several
+                    .iter()
+                    .map(|at| self.notes[*at].path.as_str())
+                    .collect();
+                let message = format!("[[{to}]] may be {}", names.join(" or "));
+                Err(("ambiguous-link", message))
+            }
+        }
+    }
+
+    fn broken(&self, to: &str, whole: &str) -> Broken {
+        // The one that has the name elsewhere, else one that is written much alike.
+        let same = self.by_stem.get(&stem(whole).to_lowercase());
+        let same = same
+            .and_then(|same| same.first())
+            .map(|at| self.notes[*at].path.as_str());
+        let near = same.or_else(|| {
+            let few: Vec<String> = self
+                .notes
+                .iter()
+                .take(2_000)
+                .map(|note| stem(&note.path).to_lowercase())
+                .collect();
+            let near = nearest(&stem(whole).to_lowercase(), few.iter().map(String::as_str))?;
+            let at = few.iter().position(|name| name == near)?;
+            Some(self.notes[at].path.as_str())
+        });
+        let near = near.map_or_else(String::new, |near| format!("; did you mean {near}?"));
+        ("broken-link", format!("{to} leads to no file{near}"))
+    }
+}
+
+fn split(to: &str) -> (&str, Option<&str>) {
+    match to.split_once('#') {
+        Some((path, anchor)) if !anchor.is_empty() => (path, Some(anchor)),
+        Some((path, _)) => (path, None),
+        None => (to, None),
+    }
+}
+
+/// `mailto:` and its like; a drive letter is none.
+fn has_scheme(to: &str) -> bool {
+    to.split_once(':').is_some_and(|(scheme, _)| {
+        scheme.len() > 1
+            && scheme
+                .bytes()
+                .all(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte))
+    })
+}
+
+/// `to`, as seen from the note `from`; none where it leads out of the vault.
+fn joined(from: &str, to: &str) -> Option<String> {
+    let mut parts: Vec<&str> = from.split('/').collect();
+    parts.pop();
+    for part in to.split('/') {
+        match part {
+            "" | "." => {}
+            ".." => {
+                parts.pop()?;
+            }
+            part => parts.push(part),
+        }
+    }
+    Some(parts.join("/"))
+}
+
+fn decoded(text: &str) -> String {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((first, behind)) = rest.split_first() {
+        let hex = behind
+            .get(..2)
+            .and_then(|hex| std::str::from_utf8(hex).ok());
+        match (first, hex.and_then(|hex| u8::from_str_radix(hex, 16).ok())) {
+            (b'%', Some(byte)) => {
+                bytes.push(byte);
+                rest = &behind[2..];
+            }
+            _ => {
+                bytes.push(*first);
+                rest = behind;
+            }
+        }
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+fn stem(path: &str) -> &str {
+    let name = path.rsplit('/').next().unwrap_or(path);
+    name.strip_suffix(".md").unwrap_or(name)
+}
+
+fn titles(notes: &[Note], findings: &mut Vec<Finding>) {
+    let mut by_title: BTreeMap<String, Vec<&Note>> = BTreeMap::new();
+    for note in notes {
+        let title = markdown::title(&note.text, stem(&note.path));
+        let key = title
+            .split_whitespace()
+            .collect::<Vec<_>>()
+            .join(" ")
+            .to_lowercase();
+        // Each folder may have its own index.
+        if !ROOTS.contains(&stem(&note.path).to_lowercase().as_str()) {
+            by_title.entry(key).or_default().push(note);
+        }
+    }
+    for same in by_title.values().filter(|same| same.len() > 1) {
+        for note in same {
+            let others: Vec<&str> = same
+                .iter()
+                .filter(|other| other.path != note.path)
+                .map(|other| other.path.as_str())
+                .take(3)
+                .collect();
+            let message = format!("{} has the same title", others.join(", "));
+            findings.push(found(note, 1, "duplicate-title", message));
+        }
+    }
+}
+
+fn front(notes: &[Note], findings: &mut Vec<Finding>) {
+    let has = |note: &&Note| front_matter::split(&note.text).front().is_some();
+    let count = notes.iter().filter(has).count();
+    if count == 0 || count * 2 < notes.len() {
+        return;
+    }
+    for note in notes.iter().filter(|note| !has(note)) {
+        let message = format!(
+            "{count} of {} notes have front matter, this one has not",
+            notes.len()
+        );
+        findings.push(found(note, 1, "missing-front-matter", message));
+    }
+}
+
+fn stale(
+    note: &Note,
+    parts: &Parts,
+    there: &dyn Fn(&str) -> bool,
+    today: Date,
+    findings: &mut Vec<Finding>,
+) {
+    for (code, line) in &parts.code {
+        let path = code.split([':', '#']).next().unwrap_or(code);
+        let ending = path.rsplit_once('.').map_or("", |(_, ending)| ending);
+        let plain = path.contains('/')
+            && !path.starts_with(['/', '~', '-', '$', '.'])
+            && !path.contains([' ', '*', '<', '{', '$', '(', '…'])
+            && !path.contains("..")
+            && ENDINGS.contains(&ending);
+        // Only of a folder that is there it can be said that something is gone from it.
+        let first = path.split('/').next().unwrap_or(path);
+        if plain && there(first) && !there(path) {
+            let message = format!("{path} is not there");
+            findings.push(found(note, *line, "stale-claim", message));
+        }
+    }
+    for (words, line) in &parts.text {
+        let lower = words.to_lowercase();
+        for cue in ["as of ", "last verified ", "last checked "] {
+            let Some(at) = lower.find(cue) else { continue };
+            let date = lower.get(at + cue.len()..at + cue.len() + 10);
+            if let Some(date) = date.and_then(|date| date.parse::<Date>().ok())
+                && days(date, today) > STALE_DAYS
+            {
+                let message = format!("{cue}{date} was {} days ago", days(date, today));
+                findings.push(found(note, *line, "stale-claim", message));
+            }
+        }
+    }
+    let document = front_matter::split(&note.text);
+    for key in ["review_by", "expires", "valid_until"] {
+        let date = document.get(key).and_then(|date| date.parse::<Date>().ok());
+        if let Some(date) = date.filter(|date| *date < today) {
+            let message = format!("its {key}, {date}, has passed");
+            findings.push(found(note, 1, "stale-claim", message));
+        }
+    }
+}
+
+fn days(from: Date, to: Date) -> i32 {
+    (to - from).get_days()
+}

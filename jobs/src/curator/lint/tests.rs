@@ -1,0 +1,104 @@
+//! A small vault with each fault once, and what is right beside it.
+
+use jiff::civil::date;
+
+use super::*;
+
+fn note(path: &str, text: &str) -> Note {
+    Note {
+        path: path.to_owned(),
+        text: text.to_owned(),
+    }
+}
+
+fn told(notes: &[Note], files: &[&str]) -> Vec<String> {
+    let exists = |path: &str| files.contains(&path) || notes.iter().any(|note| note.path == path);
+    check(notes, &exists, &exists, date(2026, 11, 22))
+        .iter()
+        .map(|it| format!("{}:{} {} {}", it.file, it.line, it.rule, it.message))
+        .collect()
+}
+
+#[test]
+fn each_fault_is_found_at_its_line_and_what_is_right_is_not() {
+    let notes = [
+        note(
+            "index.md",
+            "# Index\n\n[a](guide/a.md) [b](b.md#second-part) [[Plan]] [[plan#First step|x]]\n\
+             [web](https://example.org/x.md) [mail](mailto:a@b.c) ![p](img/p.png)\n\
+             `[code](none.md)`\n\n```\n[[Nowhere]]\n```\n[up](../outside.md) [here](#index)\n",
+        ),
+        note(
+            "guide/a.md",
+            "# Alpha\n\nSee [gone](gone.md),\nand [b](../b.md#thrid-part).\n\n[[Plam]] and [[c]]\n\
+             [[d]]\n",
+        ),
+        note(
+            "b.md",
+            "---\ntags: x\n---\n# Beta\n\n## Second part\n## Third `part`\n## Second part\n[dup](#second-part-1)\n[b](b%2Emd)\n",
+        ),
+        note(
+            "Plan.md",
+            "# Plan\n\n## First step\n[c](c.md) [d](x/d.md) [e](y/d.md)\n",
+        ),
+        note(
+            "c.md",
+            "# Alpha\n\nAs of 2026-01-02 all is well. `src/gone.rs:3`, `src/here.rs`\n",
+        ),
+        note("x/d.md", "---\nexpires: 2026-01-01\n---\n# D one\n"),
+        note("y/d.md", "# D two\n"),
+        note("lonely.md", "# Lonely\n"),
+    ];
+    let told = told(&notes, &["img/p.png", "src", "src/here.rs"]);
+    let expected = [
+        "c.md:1 duplicate-title guide/a.md has the same title",
+        "c.md:3 stale-claim as of 2026-01-02 was 324 days ago",
+        "c.md:3 stale-claim src/gone.rs is not there",
+        "guide/a.md:1 duplicate-title c.md has the same title",
+        "guide/a.md:3 broken-link gone.md leads to no file",
+        "guide/a.md:4 broken-anchor ../b.md#thrid-part: b.md has no #thrid-part; did you mean #third-part?",
+        "guide/a.md:6 broken-link [[Plam]] leads to no file; did you mean Plan.md?",
+        "guide/a.md:7 ambiguous-link [[d]] may be x/d.md or y/d.md",
+        "lonely.md:1 orphan no other note leads to it",
+        "x/d.md:1 stale-claim its expires, 2026-01-01, has passed",
+    ];
+    assert_eq!(told, expected);
+}
+
+#[test]
+fn front_matter_is_missed_only_where_it_is_the_custom() {
+    let with = |name: &str| note(name, "---\ntitle: x\n---\n[r](README.md)");
+    let bare = note("README.md", "# Read me\n");
+    let many = [with("a.md"), bare.clone()];
+    let told_many = told(&many, &[]);
+    assert!(
+        told_many
+            .iter()
+            .any(|it| it.starts_with("README.md:1 missing-front-matter")),
+        "{told_many:?}"
+    );
+    let few = [
+        with("a.md"),
+        bare,
+        note("b.md", "# B\n"),
+        note("c.md", "# C\n"),
+    ];
+    assert!(!told(&few, &[]).iter().any(|it| it.contains("missing")));
+}
+
+#[test]
+fn what_a_model_says_is_one_line() {
+    assert_eq!(one_line("a\n\n# b\u{1b}[31m  c"), "a # b[31m c");
+    assert_eq!(one_line(&"x".repeat(900)).len(), 300);
+}
+
+proptest::proptest! {
+    #[test]
+    fn no_text_makes_it_panic(text in "(\\[\\[|\\]\\]|#|\\(|\\)|`|\\||%|[a-c./ \n:é-])*") {
+        let notes = [note("a.md", &text), note("b/c.md", &text)];
+        let lines = text.lines().count().max(1);
+        for finding in check(&notes, &|_| false, &|_| true, date(2026, 1, 1)) {
+            proptest::prop_assert!(finding.line >= 1 && finding.line <= lines + 1);
+        }
+    }
+}

@@ -1,0 +1,245 @@
+//! The curator: a local model that keeps notes tidy by day, from a queue of files.
+//!
+//! The queue is the interface: any program may drop a job file into `queue/`. One run of a job of kind
+//! `curator` handles up to a batch of them. So each run has a row in `runs`, spends from the accounts
+//! and appears in the report, with a line for each file; and no table mirrors what the files own. An
+//! occurrence for each file was weighed: it would keep every file twice, in the folder and in the
+//! ledger, and the two could differ.
+//!
+//! ```text
+//!              claim: start noted in hour.jsonl, owner beside, rename
+//! queue/ID ─────────────────────────────────> processing/ID
+//!    ^                                           │  │  │
+//!    │   owner dead, the first time; retry left  │  │  └─ work fails ──────> failed/ID + reason
+//!    └───────────────────────────────────────────┘  └─ work done: one placement puts the artifacts and
+//!                                                      done/ID, and removes processing/ID
+//! ```
+//!
+//! The placement makes "done" and its artifacts one step: a process that dies leaves either all or
+//! nothing, and what is in `done/` is never done again. A model only words what rules have found, so a
+//! model that does not answer costs words and no job. Must never edit a note; what it writes are
+//! findings, drafts and learnings, each in a file of its own.
+
+pub mod ask;
+pub mod compact;
+pub mod events;
+pub mod handle;
+pub mod ingest;
+pub mod job;
+pub mod lint;
+pub mod queue;
+pub mod seed;
+pub mod spec;
+pub mod standing;
+
+use runner_engine::causes::whole;
+use runner_engine::outcome::Class;
+use runner_engine::owner::Owner;
+use runner_engine::scope::Expect;
+use serde_json::json;
+
+use crate::{Context, Finished, JobError};
+use job::Kind;
+pub use job::{JobFile, Source};
+use queue::{Claim, Claimed, Consumer, Moved, Worker};
+pub use spec::CuratorSpec;
+use standing::{State, Status};
+
+/// What one job file came to.
+#[derive(Debug, Default)]
+pub struct Product {
+    /// Files of the project, with their content; none of them is there yet.
+    pub artifacts: Vec<(String, Vec<u8>)>,
+    /// One line for people.
+    pub headline: String,
+    /// Why it is less than it could be: what a model would have added.
+    pub without: Option<String>,
+}
+
+/// Handles the files that are waiting.
+///
+/// # Errors
+/// There is nothing to do, the worker's folder cannot be used, or the run was cancelled. A file that
+/// cannot be handled is no error of the run.
+pub fn run(ctx: &mut Context<'_>, spec: &CuratorSpec) -> Result<Finished, JobError> {
+    let worker = Worker::of(ctx.root, &spec.worker_dir)
+        .map_err(|why| JobError::failed(Class::Environment, why))?;
+    worker.make().map_err(|error| io("make", &worker, error))?;
+    if let Some(event) = &spec.event {
+        return handle::run(ctx, &worker, event);
+    }
+    let mut told = Told::default();
+    let mut status = Status::new(Owner::me(), ctx.now);
+    let mut consumer = Consumer::new(&worker, spec);
+    let mut capped = None;
+    for at in 0..spec.batch {
+        if ctx.cancel.is_cancelled() {
+            break;
+        }
+        let now = ctx.wall();
+        let Claim { moved, found } = consumer
+            .claim(now, at == 0)
+            .map_err(|error| io("use", &worker, error))?;
+        for Moved { name, to, why } in moved {
+            told.failed += u64::from(to == "failed");
+            told.lines.push(format!("{name} -> {to}: {why}"));
+        }
+        let claimed = match found {
+            queue::Found::Claimed(claimed) => claimed,
+            queue::Found::Empty => break,
+            queue::Found::Capped { until } => {
+                capped = Some(until);
+                break;
+            }
+        };
+        status.begin(&worker, &claimed.job.id, now);
+        ctx.progress
+            .step("job files", u64::from(at), u64::from(spec.batch));
+        if let Err(error) = one(ctx, spec, &worker, &claimed, &mut told) {
+            // Nothing of this run is placed: what it had done waits again.
+            for claimed in &told.claimed {
+                worker
+                    .put_back(claimed, None)
+                    .map_err(|error| io("use", &worker, error))?;
+            }
+            return Err(error);
+        }
+        // What came back from a process that died may be what killed it.
+        if claimed.job.returned > 0 {
+            break;
+        }
+    }
+    let now = ctx.wall();
+    status.done_this_hour = worker.started_within_hour(now).unwrap_or_default();
+    status.last_error.clone_from(&told.last_error);
+    status.set(&worker, State::Idle, now);
+    let _told_in_the_run_too = standing::audit(&worker, now, &told.lines);
+    if told.lines.is_empty() {
+        let why = match capped {
+            Some(until) => format!(
+                "{} jobs begun within an hour are all that hourly_cap allows; the next may begin at {until}",
+                spec.hourly_cap
+            ),
+            None => "the queue is empty".to_owned(),
+        };
+        return Err(JobError::Nothing(why));
+    }
+    let mut finished = Finished {
+        headline: format!(
+            "{} done, {} failed, {} put back",
+            told.done, told.failed, told.back
+        ),
+        lines: told.lines,
+        ..Finished::default()
+    };
+    for (name, count) in [
+        ("done", told.done),
+        ("failed", told.failed),
+        ("put_back", told.back),
+    ] {
+        finished.facts.insert(name.to_owned(), json!(count));
+    }
+    finished.degraded = match (told.failed, told.without) {
+        (0, without) => without,
+        (failed, _) => Some(format!("{failed} job files failed")),
+    };
+    Ok(finished)
+}
+
+/// What a run would find waiting, in words; changes nothing.
+pub fn rehearse(root: &std::path::Path, spec: &CuratorSpec) -> Vec<String> {
+    match Worker::of(root, &spec.worker_dir) {
+        Ok(worker) => vec![format!(
+            "{} job files wait; at most {} are handled in one run and {} within an hour",
+            worker.depths().queue,
+            spec.batch,
+            spec.hourly_cap
+        )],
+        Err(why) => vec![why],
+    }
+}
+
+#[derive(Default)]
+struct Told {
+    done: u64,
+    failed: u64,
+    back: u64,
+    lines: Vec<String>,
+    without: Option<String>,
+    last_error: Option<String>,
+    /// What is staged: its jobs, and the files of theirs.
+    claimed: Vec<Claimed>,
+    made: Vec<(String, String)>,
+}
+
+/// One claimed file, up to what is staged for it.
+fn one(
+    ctx: &mut Context<'_>,
+    spec: &CuratorSpec,
+    worker: &Worker,
+    claimed: &Claimed,
+    told: &mut Told,
+) -> Result<(), JobError> {
+    let job = &claimed.job;
+    let made = match job.kind {
+        Kind::LintWiki => lint::run(ctx, spec, job),
+        Kind::DreamSeed => seed::run(ctx, spec, job, &told.made),
+        Kind::IngestClaudeSession => ingest::run(ctx, spec, job, &told.made),
+    };
+    match made {
+        Ok(product) => {
+            let without = product.without.clone();
+            for (target, bytes) in &product.artifacts {
+                let bytes = String::from_utf8_lossy(bytes);
+                let clean = ctx.redactor.redact(&bytes).into_owned();
+                ctx.scope.stage(target, clean.as_bytes(), Expect::Absent)?;
+                told.made.push((target.clone(), clean));
+            }
+            let record = claimed.record(&product, ctx.now);
+            ctx.scope
+                .stage(&worker.below("done", &job.id), &record, Expect::Absent)?;
+            ctx.scope
+                .remove(&worker.below("processing", &job.id), claimed.digest)?;
+            told.done += 1;
+            told.claimed.push(claimed.clone());
+            told.without = told.without.take().or(without);
+            told.lines.push(format!("{}: {}", job.id, product.headline));
+            Ok(())
+        }
+        Err(
+            error @ (JobError::Cancelled { .. } | JobError::TimedOut { .. } | JobError::Ledger(_)),
+        ) => {
+            worker
+                .put_back(claimed, None)
+                .map_err(|error| io("use", worker, error))?;
+            Err(error)
+        }
+        Err(error) => {
+            let why = ctx.redactor.redact(&whole(&error)).into_owned();
+            told.last_error = Some(format!("{}: {why}", job.id));
+            // What the file asks for does not mend itself; a disk may.
+            let again = matches!(error, JobError::Io { .. }) && job.attempts < job.max_retries;
+            let done = if again {
+                told.back += 1;
+                told.lines.push(format!("{} -> queue: {why}", job.id));
+                worker.put_back(claimed, Some(&why))
+            } else {
+                told.failed += 1;
+                told.lines.push(format!("{} -> failed: {why}", job.id));
+                worker.fail(claimed, &why, ctx.now)
+            };
+            done.map_err(|error| io("use", worker, error))
+        }
+    }
+}
+
+fn io(doing: &'static str, worker: &Worker, source: std::io::Error) -> JobError {
+    JobError::Io {
+        doing,
+        path: worker.folder().to_owned(),
+        source,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,39 @@
+//! The settings of `[curator]`, and of a job of this kind.
+
+use super::job::Kind;
+
+/// What a curator works on, and how much.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CuratorSpec {
+    /// Its folder with the queue, below the project's root.
+    pub worker_dir: String,
+    /// Where the notes are: below the root, or an absolute path that is only read.
+    pub vault_dir: String,
+    /// Where drafts of ideas go.
+    pub ideas: String,
+    /// Where learnings go.
+    pub learnings: String,
+    /// The most job files begun in any 60 minutes.
+    pub hourly_cap: u32,
+    /// The kinds that are handled.
+    pub kinds: Vec<Kind>,
+    /// The most job files of one run.
+    pub batch: u32,
+    /// Not the queue but this event is handled.
+    pub event: Option<String>,
+}
+
+impl Default for CuratorSpec {
+    fn default() -> Self {
+        Self {
+            worker_dir: ".runner/curator".to_owned(),
+            vault_dir: "docs".to_owned(),
+            ideas: "ideas".to_owned(),
+            learnings: ".agents/learnings".to_owned(),
+            hourly_cap: 20,
+            kinds: Kind::ALL.to_vec(),
+            batch: 5,
+            event: None,
+        }
+    }
+}

@@ -1,0 +1,625 @@
+//! The queue, its cap, the events' budgets and the compaction, against crowds and deaths.
+#![allow(
+    clippy::disallowed_methods,
+    reason = "a test reads its scale and seed from the environment"
+)]
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{self, Write as _};
+use std::path::Path;
+use std::sync::Mutex;
+use std::thread;
+
+use jiff::{SignedDuration, Timestamp};
+
+use super::events::{self, EventError, Severity, Wish};
+use super::queue::{Claim, Found};
+use super::*;
+
+fn now() -> Timestamp {
+    "2026-11-22T10:00:00Z".parse().unwrap()
+}
+
+fn after(minutes: i64) -> Timestamp {
+    now()
+        .saturating_add(SignedDuration::from_mins(minutes))
+        .unwrap()
+}
+
+fn scaled(count: usize) -> usize {
+    let scale: f64 = std::env::var("RUNNER_TEST_SCALE")
+        .ok()
+        .and_then(|scale| scale.parse().ok())
+        .unwrap_or(1.0);
+    #[allow(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        clippy::cast_precision_loss
+    )]
+    let scaled = (count as f64 * scale).ceil() as usize;
+    scaled.max(1)
+}
+
+fn tell(line: &str) {
+    let _closed = writeln!(io::stderr(), "{line}");
+}
+
+struct Dice(u64);
+
+impl Dice {
+    fn new(test: &str) -> Self {
+        let seed = std::env::var("RUNNER_TEST_SEED")
+            .ok()
+            .and_then(|seed| seed.parse().ok())
+            .unwrap_or_else(|| u64::from(std::process::id()) * 7919);
+        tell(&format!("{test}: RUNNER_TEST_SEED={seed}"));
+        Self(seed)
+    }
+
+    fn roll(&mut self, below: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (z ^ (z >> 31)) % below
+    }
+}
+
+fn place() -> (tempfile::TempDir, Worker) {
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path().canonicalize().unwrap();
+    let worker = Worker::of(&root, ".runner/curator").unwrap();
+    worker.make().unwrap();
+    (folder, worker)
+}
+
+fn spec(cap: u32) -> CuratorSpec {
+    CuratorSpec {
+        hourly_cap: cap,
+        ..CuratorSpec::default()
+    }
+}
+
+fn names(worker: &Worker, part: &str) -> Vec<String> {
+    let entries = fs::read_dir(worker.path(part)).unwrap();
+    let mut names: Vec<String> = entries
+        .map(|it| it.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    names
+}
+
+fn claimed(claim: Claim) -> Option<Claimed> {
+    match claim.found {
+        Found::Claimed(claimed) => Some(*claimed),
+        _ => None,
+    }
+}
+
+/// What a placement does at the end of a job.
+fn finish(worker: &Worker, claimed: &Claimed) {
+    let name = format!("{}.json", claimed.job.id);
+    let record = claimed.record(&Product::default(), now());
+    let done = worker.path("done").join(&name);
+    assert!(!done.exists(), "{name} is done twice");
+    fs::write(done, record).unwrap();
+    fs::remove_file(worker.path("processing").join(&name)).unwrap();
+}
+
+/// Makes the owner of a claim one that died.
+fn kill(worker: &Worker, id: &str) {
+    let path = worker.path("processing").join(format!("{id}.owner"));
+    let text = fs::read_to_string(&path).unwrap();
+    let mut value: serde_json::Value = serde_json::from_str(&text).unwrap();
+    value["start"] = json!(1);
+    fs::write(path, value.to_string()).unwrap();
+}
+
+#[test]
+fn ten_consumers_do_each_job_once_whoever_of_them_dies() {
+    let (_folder, worker) = place();
+    let count = scaled(300);
+    for at in 0..count {
+        let at = i64::try_from(at).unwrap();
+        worker.enqueue(Kind::LintWiki, None, 0, after(-at)).unwrap();
+    }
+    let seed = Dice::new("consumers").0;
+    let begun = runner_engine::time::boot_time();
+    let claims: Mutex<BTreeMap<String, u32>> = Mutex::default();
+    let work = |number: u64| {
+        let mut dice = Dice(seed ^ number);
+        let spec = spec(u32::MAX);
+        loop {
+            // A run begins.
+            let mut consumer = Consumer::new(&worker, &spec);
+            let mut any = false;
+            for at in 0..20 {
+                let Some(claimed) = claimed(consumer.claim(now(), at == 0).unwrap()) else {
+                    break;
+                };
+                any = true;
+                *claims
+                    .lock()
+                    .unwrap()
+                    .entry(claimed.job.id.clone())
+                    .or_default() += 1;
+                if dice.roll(10) == 0 {
+                    // It dies at work: and with it the whole run.
+                    kill(&worker, &claimed.job.id);
+                    break;
+                }
+                finish(&worker, &claimed);
+            }
+            if !any {
+                break;
+            }
+        }
+    };
+    thread::scope(|scope| {
+        for number in 0..10 {
+            scope.spawn(move || work(number));
+        }
+    });
+    // What the last ones left is settled by whoever comes next.
+    work(99);
+    let (done, failed) = (names(&worker, "done").len(), names(&worker, "failed").len());
+    assert_eq!(done + failed / 2, count);
+    assert_eq!(failed % 2, 0, "each has its reason");
+    assert!(names(&worker, "queue").is_empty());
+    assert!(
+        names(&worker, "processing")
+            .iter()
+            .all(|name| name.ends_with(".owner"))
+    );
+    for (id, claims) in claims.into_inner().unwrap() {
+        assert!(claims <= 2, "{id} was claimed {claims} times");
+    }
+    let took = runner_engine::time::boot_time() - begun;
+    tell(&format!(
+        "consumers: {count} jobs, {failed} files of failed ones, {took:?}"
+    ));
+}
+
+#[test]
+fn no_hour_begins_more_than_the_cap_over_restarts_and_a_clock_that_is_set_back() {
+    let (_folder, worker) = place();
+    for _ in 0..60 {
+        worker.enqueue(Kind::LintWiki, None, 0, now()).unwrap();
+    }
+    let spec = spec(7);
+    let mut dice = Dice::new("cap");
+    let (mut starts, mut at) = (Vec::new(), 0);
+    while starts.len() < 60 {
+        // Each claim is a restart.
+        let mut consumer = Consumer::new(&worker, &spec);
+        match consumer.claim(after(at), true).unwrap().found {
+            Found::Claimed(claimed) => {
+                starts.push(at);
+                finish(&worker, &claimed);
+            }
+            Found::Capped { until } => {
+                assert!(until > after(at) && until <= after(at + 60));
+                at += i64::try_from(dice.roll(13)).unwrap() + 1;
+            }
+            Found::Empty => panic!("{} of 60", starts.len()),
+        }
+    }
+    for from in 0..at {
+        let within = starts
+            .iter()
+            .filter(|at| (from..from + 60).contains(*at))
+            .count();
+        assert!(within <= 7, "{within} in the hour from minute {from}");
+    }
+    // Set back by a day, it waits for an hour and not for a day.
+    for _ in 0..2 {
+        worker.enqueue(Kind::LintWiki, None, 0, now()).unwrap();
+    }
+    let full = worker.started_within_hour(after(at)).unwrap();
+    let back = worker.started_within_hour(after(at - 1440)).unwrap();
+    assert_eq!(full, back);
+    let again = |minute| {
+        Consumer::new(&worker, &spec)
+            .claim(after(at - 1440 + minute), true)
+            .unwrap()
+            .found
+    };
+    let mut first = again(0);
+    while let Found::Claimed(claimed) = first {
+        finish(&worker, &claimed);
+        worker.enqueue(Kind::LintWiki, None, 0, now()).unwrap();
+        first = again(0);
+    }
+    assert!(matches!(first, Found::Capped { .. }), "{first:?}");
+    let later = again(60);
+    assert!(matches!(later, Found::Claimed(_)), "{later:?}");
+    let text = fs::read_to_string(worker.path("logs/hour.jsonl")).unwrap();
+    assert!(text.lines().count() <= 16, "{text}");
+}
+
+#[test]
+fn higher_goes_first_then_older() {
+    let (_folder, worker) = place();
+    let mut wanted = Vec::new();
+    for (priority, minute) in [(0, 5), (5, 9), (0, 1), (-1, 0), (5, 2)] {
+        let job = worker
+            .enqueue(Kind::LintWiki, None, priority, after(minute))
+            .unwrap();
+        wanted.push(((-priority, minute), job.id));
+    }
+    wanted.sort();
+    let spec = spec(99);
+    let mut consumer = Consumer::new(&worker, &spec);
+    let mut got = Vec::new();
+    while let Some(claimed) = claimed(consumer.claim(after(10), got.is_empty()).unwrap()) {
+        got.push(claimed.job.id);
+    }
+    let wanted: Vec<String> = wanted.into_iter().map(|(_, id)| id).collect();
+    assert_eq!(got, wanted);
+}
+
+/// Looks at the queue long after its files were written; gives back the reasons by name.
+fn rejected(worker: &Worker, spec: &CuratorSpec) -> BTreeMap<String, String> {
+    let mut consumer = Consumer::new(worker, spec);
+    let late = "2099-01-01T00:00:00Z".parse().unwrap();
+    let Claim { moved, found } = consumer.claim(late, true).unwrap();
+    assert!(
+        matches!(found, Found::Claimed(_)),
+        "the worker lives on: {found:?}"
+    );
+    for one in &moved {
+        let stem = one.name.trim_end_matches(".json");
+        let reason = worker.path("failed").join(format!("{stem}.reason.txt"));
+        assert!(fs::read_to_string(reason).unwrap().contains(&one.why));
+    }
+    moved.into_iter().map(|one| (one.name, one.why)).collect()
+}
+
+#[test]
+fn each_bad_file_goes_to_the_failed_with_its_reason_and_the_rest_is_worked_on() {
+    let good = "20260102T030405Z-lint-wiki-0123abcd";
+    let text = |id: &str, kind: &str, more: &str| {
+        format!(
+            "{{\"id\":\"{id}\",\"kind\":\"{kind}\",\"created_at\":\"2026-01-02T03:04:05Z\"{more}}}"
+        )
+    };
+    let cases: Vec<(&str, Vec<u8>, &str)> = vec![
+        ("noise", b"\x00\xffnot json".to_vec(), "not JSON"),
+        ("half", b"{\"id\": \"20260".to_vec(), "not JSON"),
+        ("list", b"[1]".to_vec(), "no kind"),
+        (
+            "kind",
+            text(good, "rm-rf", "").into_bytes(),
+            "there is no kind \"rm-rf\" (lint-wiki)",
+        ),
+        (
+            "unlisted",
+            text(good, "dream-seed", "").into_bytes(),
+            "not among those",
+        ),
+        (
+            "climbs",
+            text("../../../etc/x", "lint-wiki", "").into_bytes(),
+            "not of the form",
+        ),
+        (
+            "other",
+            text(good, "lint-wiki", "").into_bytes(),
+            "not its file's name",
+        ),
+        ("large", vec![b' '; 70_000], "has 70000 bytes"),
+        (
+            good,
+            text(
+                good,
+                "lint-wiki",
+                ",\"source\":{\"path\":\"x\",\"chunk_start\":9,\"chunk_end\":2}",
+            )
+            .into_bytes(),
+            "ends (2) before it starts",
+        ),
+    ];
+    let listed = CuratorSpec {
+        kinds: vec![Kind::LintWiki],
+        ..CuratorSpec::default()
+    };
+    for (name, bytes, why) in cases {
+        let (_folder, worker) = place();
+        worker.enqueue(Kind::LintWiki, None, 0, now()).unwrap();
+        fs::write(worker.path("queue").join(format!("{name}.json")), &bytes).unwrap();
+        let moved = rejected(&worker, &listed);
+        let told = &moved[&format!("{name}.json")];
+        assert!(told.contains(why), "{name}: {told}");
+        assert_eq!(
+            fs::read(worker.path("failed").join(format!("{name}.json"))).unwrap(),
+            bytes
+        );
+    }
+    // What is no file at all.
+    let (folder, worker) = place();
+    worker.enqueue(Kind::LintWiki, None, 0, now()).unwrap();
+    let secret = folder.path().join("secret");
+    fs::write(&secret, "keep").unwrap();
+    std::os::unix::fs::symlink(&secret, worker.path("queue/link.json")).unwrap();
+    fs::create_dir(worker.path("queue/folder.json")).unwrap();
+    let moved = rejected(&worker, &listed);
+    assert!(moved.values().all(|why| why.contains("no plain file")) && moved.len() == 2);
+    assert_eq!(fs::read_to_string(secret).unwrap(), "keep");
+}
+
+#[test]
+fn a_file_that_is_still_written_is_left_alone_and_then_judged() {
+    let (_folder, worker) = place();
+    let path = worker.path("queue/20260102T030405Z-lint-wiki-0123abcd.json");
+    fs::write(&path, "{\"id\":\"2026").unwrap();
+    let written = Timestamp::try_from(fs::metadata(&path).unwrap().modified().unwrap()).unwrap();
+    let spec = spec(9);
+    let seconds = |n| {
+        written
+            .saturating_add(SignedDuration::from_secs(n))
+            .unwrap()
+    };
+    let claim = Consumer::new(&worker, &spec)
+        .claim(seconds(3), true)
+        .unwrap();
+    assert!(claim.moved.is_empty() && matches!(claim.found, Found::Empty));
+    assert!(path.exists());
+    let claim = Consumer::new(&worker, &spec)
+        .claim(seconds(30), true)
+        .unwrap();
+    assert_eq!(claim.moved[0].to, "failed");
+    assert!(!path.exists());
+}
+
+#[test]
+fn a_job_of_a_dead_owner_comes_back_once_and_one_that_was_done_is_not_done_again() {
+    let (_folder, worker) = place();
+    let job = worker.enqueue(Kind::DreamSeed, None, 0, now()).unwrap();
+    let spec = spec(99);
+    let take = || Consumer::new(&worker, &spec).claim(now(), true).unwrap();
+    assert!(claimed(take()).is_some());
+    assert!(claimed(take()).is_none(), "its owner lives");
+    kill(&worker, &job.id);
+    let again = take();
+    assert_eq!(again.moved[0].to, "queue");
+    assert_eq!(claimed(again).unwrap().job.returned, 1);
+    kill(&worker, &job.id);
+    let third = take();
+    assert_eq!(third.moved[0].to, "failed");
+    assert!(third.moved[0].why.contains("second time"));
+    assert!(names(&worker, "processing").is_empty());
+
+    // It was placed, and the process died before it could say so: done stays done.
+    let job = worker.enqueue(Kind::DreamSeed, None, 0, now()).unwrap();
+    assert!(claimed(take()).is_some());
+    fs::write(worker.path("done").join(format!("{}.json", job.id)), "{}").unwrap();
+    kill(&worker, &job.id);
+    let last = take();
+    assert!(last.moved.is_empty() && claimed(last).is_none());
+    assert!(names(&worker, "processing").is_empty());
+    // And the same file once more is no new job.
+    fs::write(
+        worker.path("queue").join(format!("{}.json", job.id)),
+        job.text(),
+    )
+    .unwrap();
+    assert!(take().moved[0].why.contains("done before"));
+}
+
+#[test]
+fn windows_paths_are_named_for_what_they_are_and_make_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    for dir in ["D:\\dream", "\\\\host\\share", "d:x"] {
+        assert!(
+            Worker::of(folder.path(), dir)
+                .unwrap_err()
+                .contains("Windows")
+        );
+        assert!(
+            lint::vault(folder.path(), dir)
+                .unwrap_err()
+                .contains("Windows")
+        );
+    }
+    assert!(Worker::of(folder.path(), "../x").is_err());
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+}
+
+fn wish(budget: u32) -> Wish {
+    Wish {
+        source: "test".into(),
+        severity: Severity::High,
+        desired_action: "look".into(),
+        escalation_target: "model".into(),
+        budget,
+        note: None,
+    }
+}
+
+#[test]
+fn a_model_that_answers_every_event_with_two_more_ends_at_the_first_budget() {
+    for budget in [0, 1, 2, 7, 40] {
+        let (_folder, worker) = place();
+        let first = events::raise(&worker, wish(budget), None, now()).unwrap();
+        let (mut calls, mut rounds) = (0, 0);
+        let mut open = vec![first.id.clone()];
+        while let Some(id) = open.pop() {
+            rounds += 1;
+            match events::spend(&worker, &id, now()) {
+                Ok(left) => {
+                    calls += 1;
+                    // Half each, more than there is, and nothing at all.
+                    for want in [left.div_ceil(2), left / 2, left + 1, 0] {
+                        if let Ok(child) = events::raise(&worker, wish(want), Some(&id), now()) {
+                            open.push(child.id);
+                        }
+                    }
+                    open.push(id);
+                }
+                Err(EventError::Spent(_)) => {}
+                Err(error) => panic!("{error}"),
+            }
+            assert!(rounds < 1_000, "it goes on for ever");
+        }
+        assert_eq!(calls, budget);
+        let (all, bad) = events::all(&worker).unwrap();
+        assert_eq!(bad, 0);
+        assert!(all.iter().all(|it| it.left == 0), "loops end at zero");
+        let last = all[0].last.clone().unwrap();
+        assert_eq!(last.0, "refused", "and say so: {last:?}");
+    }
+}
+
+#[test]
+fn a_torn_or_forged_row_gives_nothing_back() {
+    let (_folder, worker) = place();
+    let event = events::raise(&worker, wish(3), None, now()).unwrap();
+    assert_eq!(events::spend(&worker, &event.id, now()).unwrap(), 2);
+    let ledger = worker.path("events/ledger.jsonl");
+    let mut file = fs::OpenOptions::new().append(true).open(&ledger).unwrap();
+    let forged = format!(
+        "{{\"at\":\"2026-11-22T10:00:00Z\",\"event\":\"{}\",\"action\":\"raised\",\"budget_before\":0,\"budget_after\":900,\"outcome\":\"\"}}\n{{\"at\":\"20",
+        event.id
+    );
+    file.write_all(forged.as_bytes()).unwrap();
+    assert_eq!(events::spend(&worker, &event.id, now()).unwrap(), 1);
+    assert_eq!(events::all(&worker).unwrap().1, 1);
+    events::tell(&worker, &event.id, "ack", "seen", now()).unwrap();
+    assert!(matches!(
+        events::spend(&worker, &event.id, now()),
+        Err(EventError::Over(_))
+    ));
+    for bad in [
+        wish(events::MOST + 1),
+        Wish {
+            source: " ".into(),
+            ..wish(1)
+        },
+    ] {
+        assert!(matches!(
+            events::raise(&worker, bad, None, now()),
+            Err(EventError::Bad(_))
+        ));
+    }
+}
+
+/// Every file of a folder.
+fn tree(folder: &Path) -> BTreeMap<String, Vec<u8>> {
+    let mut found = BTreeMap::new();
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            found.extend(tree(&path));
+        } else {
+            found.insert(path.display().to_string(), fs::read(&path).unwrap());
+        }
+    }
+    found
+}
+
+#[test]
+fn what_a_compaction_shows_is_what_it_does_and_a_death_loses_and_doubles_nothing() {
+    let mut dice = Dice::new("compaction");
+    let (cases, begun) = (scaled(200), runner_engine::time::boot_time());
+    let mut deaths = 0;
+    for case in 0..cases {
+        let (_folder, worker) = place();
+        if dice.roll(2) == 0 {
+            fs::write(worker.path("logs/audit.md"), "# old\n\n- first").unwrap();
+        }
+        let count = dice.roll(6);
+        let mut words = Vec::new();
+        for at in 0..count {
+            // Some have the same words, some no line end, some the same moment.
+            let word = format!("entry {}.", dice.roll(3));
+            let text = format!(
+                "{word}{}",
+                ["", "\n", "\n\n"][usize::try_from(dice.roll(3)).unwrap()]
+            );
+            let path = worker
+                .path("logs/pending-log-entries")
+                .join(format!("e{at}.txt"));
+            fs::write(&path, text).unwrap();
+            let file = fs::File::options().write(true).open(&path).unwrap();
+            let second = std::time::Duration::from_secs(dice.roll(3));
+            file.set_modified(std::time::UNIX_EPOCH + second).unwrap();
+            words.push(word);
+        }
+        let mut late = None;
+        loop {
+            let before = tree(worker.folder());
+            let shown = compact::plan(&worker, None, now()).unwrap();
+            assert_eq!(tree(worker.folder()), before, "a look changes nothing");
+            let done = compact::plan(&worker, None, now()).unwrap();
+            assert_eq!(shown.text(), done.text());
+            let mut left = dice.roll(12);
+            let mut pause = || {
+                left = left
+                    .checked_sub(1)
+                    .ok_or_else(|| io::Error::other("dies here"))?;
+                Ok(())
+            };
+            if compact::apply(&worker, &done, &mut pause).is_ok() {
+                break;
+            }
+            deaths += 1;
+            // Meanwhile the worker writes on, and another entry comes.
+            if late.is_none() && dice.roll(3) == 0 {
+                standing::audit(&worker, now(), &["meanwhile".to_owned()]).unwrap();
+                let path = worker.path("logs/pending-log-entries/late.txt");
+                fs::write(path, "late one.").unwrap();
+                late = Some(());
+                words.push("late one.".to_owned());
+            }
+        }
+        while !compact::plan(&worker, None, now()).unwrap().acts.is_empty() {
+            let plan = compact::plan(&worker, None, now()).unwrap();
+            compact::apply(&worker, &plan, &mut || Ok(())).unwrap();
+        }
+        let log = fs::read_to_string(worker.path("logs/audit.md")).unwrap_or_default();
+        for word in &words {
+            let wanted = words.iter().filter(|other| *other == word).count();
+            assert_eq!(
+                log.matches(word.as_str()).count(),
+                wanted,
+                "case {case}: {word} in {log}"
+            );
+        }
+        assert_eq!(
+            log.matches("meanwhile").count(),
+            usize::from(late.is_some()),
+            "case {case}"
+        );
+        assert!(names(&worker, "logs/pending-log-entries").is_empty());
+        assert!(!worker.path("logs/.compacting.json").exists());
+    }
+    let took = runner_engine::time::boot_time() - begun;
+    tell(&format!(
+        "compaction: {cases} cases, {deaths} deaths, {took:?}"
+    ));
+}
+
+#[test]
+fn what_is_over_is_forgotten_after_its_time_and_what_waits_never() {
+    let (_folder, worker) = place();
+    for part in ["done", "failed", "findings", "queue"] {
+        fs::write(worker.path(part).join("a.json"), "{}").unwrap();
+    }
+    let keep = Some(SignedDuration::from_hours(24));
+    let future = "2099-01-01T00:00:00Z".parse().unwrap();
+    let plan = compact::plan(&worker, keep, future).unwrap();
+    assert_eq!(
+        plan.text(),
+        "forget  done/a.json\nforget  failed/a.json\nforget  findings/a.json\n"
+    );
+    assert!(
+        compact::plan(&worker, None, future)
+            .unwrap()
+            .acts
+            .is_empty()
+    );
+    compact::apply(&worker, &plan, &mut || Ok(())).unwrap();
+    assert_eq!(names(&worker, "queue"), ["a.json"]);
+    assert!(names(&worker, "done").is_empty());
+}

@@ -1,0 +1,427 @@
+//! JSON objects out of a file of lines that many programs and crashes have had their hands in.
+//!
+//! ```text
+//!            whole object(s)                      ┌─ a line that is an object by itself: resync
+//! line ──────────────────────────> ready          │
+//!   │ begins one and does not end it ──> block ───┼─ depth 0 again: ready
+//!   │                                             └─ too long, end of file: bad, torn
+//!   └ none to be found ──> bad
+//! ```
+//!
+//! Must never hold more than one line and one block of the allowed length.
+
+use std::collections::VecDeque;
+use std::io::{self, BufRead};
+
+use serde_json::value::RawValue;
+
+/// A longer line is passed over unparsed, and so is a longer object over several lines.
+pub const MAX_LINE: usize = 8 << 20;
+/// Of so many long lines it is said where they begin.
+const PLACES: usize = 100;
+/// How often an object is looked for behind nonsense, in one line.
+const TRIES: usize = 8;
+
+/// Between two lines of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// The next line, from 1.
+    pub line: u64,
+    /// Where it begins, in bytes.
+    pub offset: u64,
+}
+
+impl Default for Place {
+    fn default() -> Self {
+        Self { line: 1, offset: 0 }
+    }
+}
+
+/// Lines, each under one heading.
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
+pub struct Tally {
+    /// All of them.
+    pub lines: u64,
+    /// At least one object of the program's was read from it, or it is part of one.
+    pub read: u64,
+    /// JSON, and none of the program's rows.
+    pub foreign: u64,
+    /// Nothing but white space and NUL.
+    pub blank: u64,
+    /// No JSON object could be made of it.
+    pub bad: u64,
+    /// Longer than is read.
+    pub too_long: u64,
+    /// At the end of the file and not finished: it may still be written.
+    pub torn: u64,
+    /// NUL bytes, which file systems leave where a write was lost. No heading: they lie in lines.
+    pub nuls: u64,
+    /// Where the first long lines begin, in bytes.
+    pub long_at: Vec<u64>,
+}
+
+impl Tally {
+    /// Whether every line is under one heading.
+    pub fn adds_up(&self) -> bool {
+        let sum = self.read + self.foreign + self.blank + self.bad + self.too_long + self.torn;
+        sum == self.lines
+    }
+}
+
+/// One JSON object, or other value, as it stands in the file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Record {
+    /// The line in which it begins.
+    pub line: u64,
+    /// Its text.
+    pub json: String,
+    /// How many lines are counted as read for it: those that no earlier record of theirs counts.
+    counts: u64,
+}
+
+/// An object that goes over several lines.
+#[derive(Debug)]
+struct Block {
+    begins: Place,
+    /// Its lines that are not counted yet.
+    lines: u64,
+    bytes: Vec<u8>,
+    scan: Scan,
+}
+
+/// How deep in braces a text is.
+#[derive(Clone, Copy, Debug, Default)]
+struct Scan {
+    depth: u64,
+    string: bool,
+    escaped: bool,
+}
+
+impl Scan {
+    fn over(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            match (self.string, byte) {
+                (true, _) if self.escaped => self.escaped = false,
+                (true, b'\\') => self.escaped = true,
+                (_, b'"') => self.string = !self.string,
+                (false, b'{' | b'[') => self.depth += 1,
+                (false, b'}' | b']') => self.depth = self.depth.saturating_sub(1),
+                _ => {}
+            }
+        }
+    }
+
+    fn closed(self) -> bool {
+        self.depth == 0 && !self.string
+    }
+}
+
+/// The records of a reader.
+#[derive(Debug)]
+pub struct Records<R> {
+    reader: R,
+    cap: usize,
+    at: Place,
+    last: u64,
+    line: Vec<u8>,
+    block: Option<Block>,
+    ready: VecDeque<Record>,
+    tally: Tally,
+    /// Lines that the last record given out counts.
+    given: u64,
+    /// Where a torn end begins.
+    torn: Option<Place>,
+    ended: bool,
+}
+
+impl<R: BufRead> Records<R> {
+    /// Reads from where `reader` stands, which is at `from`.
+    pub fn new(reader: R, from: Place, cap: usize) -> Self {
+        Self {
+            reader,
+            cap,
+            at: from,
+            last: u64::MAX,
+            line: Vec::new(),
+            block: None,
+            ready: VecDeque::new(),
+            tally: Tally::default(),
+            given: 0,
+            torn: None,
+            ended: false,
+        }
+    }
+
+    pub(super) fn stop_after(&mut self, line: u64) {
+        self.last = line;
+    }
+
+    pub(super) fn skip_to(&mut self, line: u64) -> io::Result<()> {
+        while self.at.line < line {
+            let before = self.at;
+            let (length, ended) = self.take(false)?;
+            if !ended {
+                // The file is shorter than that.
+                self.at = before;
+                self.at.offset += length;
+                self.ended = true;
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// How many bytes are held now.
+    #[cfg(test)]
+    pub(super) fn held(&self) -> usize {
+        let block = self
+            .block
+            .as_ref()
+            .map_or(0, |block| block.bytes.capacity());
+        self.line.capacity() + block
+    }
+
+    /// What was met so far.
+    pub fn tally(&self) -> &Tally {
+        &self.tally
+    }
+
+    /// Where a later reader may go on.
+    pub fn place(&self) -> Place {
+        self.torn
+            .or(self.block.as_ref().map(|block| block.begins))
+            .unwrap_or(self.at)
+    }
+
+    /// The last record is none of the program's.
+    pub(super) fn note_foreign(&mut self) {
+        self.tally.read -= self.given;
+        self.tally.foreign += self.given;
+        self.given = 0;
+    }
+
+    /// Takes one line off the reader, kept where it is to be; says how long it is without its end,
+    /// and whether it has one.
+    fn take(&mut self, keep: bool) -> io::Result<(u64, bool)> {
+        self.line.clear();
+        let mut length = 0;
+        loop {
+            let chunk = match self.reader.fill_buf() {
+                Ok(chunk) => chunk,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => return Err(error),
+            };
+            let stop = memchr::memchr(b'\n', chunk);
+            let part = &chunk[..stop.unwrap_or(chunk.len())];
+            let ended = stop.is_some();
+            let empty = chunk.is_empty();
+            let room = (self.cap + 1).saturating_sub(self.line.len());
+            if keep {
+                self.line.extend_from_slice(&part[..part.len().min(room)]);
+            }
+            length += part.len() as u64;
+            let used = part.len() + usize::from(ended);
+            self.reader.consume(used);
+            self.at.offset += used as u64;
+            if ended || empty {
+                self.at.line += u64::from(ended || length > 0);
+                return Ok((length, ended));
+            }
+        }
+    }
+
+    /// Gives up a block: its lines are bad.
+    fn drop_block(&mut self) {
+        if let Some(block) = self.block.take() {
+            self.tally.bad += block.lines;
+        }
+    }
+
+    /// Looks at the line that was taken; `begins` is where it does.
+    fn look(&mut self, begins: Place, length: u64, ended: bool) {
+        self.tally.lines += 1;
+        if length > self.cap as u64 {
+            self.drop_block();
+            self.tally.too_long += 1;
+            if self.tally.long_at.len() < PLACES {
+                self.tally.long_at.push(begins.offset);
+            }
+            return;
+        }
+        let mut line = std::mem::take(&mut self.line);
+        for byte in &mut line {
+            if *byte == 0 {
+                *byte = b' ';
+                self.tally.nuls += 1;
+            }
+        }
+        if begins.offset == 0 && line.starts_with(b"\xef\xbb\xbf") {
+            line[..3].fill(b' ');
+        }
+        self.sort(begins, &line, ended);
+        line.clear();
+        self.line = line;
+    }
+
+    fn sort(&mut self, begins: Place, line: &[u8], ended: bool) {
+        let blank = line.iter().all(u8::is_ascii_whitespace);
+        match self.block.take() {
+            None if blank => self.tally.blank += 1,
+            None => self.alone(begins, line, ended),
+            Some(block) => self.within(block, begins, line, ended),
+        }
+    }
+
+    /// A line while an object is open.
+    fn within(&mut self, mut block: Block, begins: Place, line: &[u8], ended: bool) {
+        let resync = line.first() == Some(&b'{') && whole(line).is_some_and(|all| !all.is_empty());
+        if resync || block.bytes.len() + line.len() >= self.cap {
+            self.tally.bad += block.lines;
+            self.alone(begins, line, ended);
+            return;
+        }
+        block.bytes.push(b'\n');
+        block.scan.over(b"\n");
+        block.bytes.extend_from_slice(line);
+        block.scan.over(line);
+        block.lines += 1;
+        if !block.scan.closed() {
+            self.block = Some(block);
+            return;
+        }
+        match whole(&block.bytes) {
+            Some(values) if !values.is_empty() => {
+                let mut counts = block.lines;
+                for json in values {
+                    self.ready.push_back(Record {
+                        line: block.begins.line,
+                        json,
+                        counts: std::mem::take(&mut counts),
+                    });
+                }
+            }
+            _ => self.tally.bad += block.lines,
+        }
+    }
+
+    /// A line by itself.
+    fn alone(&mut self, begins: Place, line: &[u8], ended: bool) {
+        let mut counts = 1;
+        let mut rest = line;
+        for _ in 0..TRIES {
+            let Found { values, open, bad } = found(rest);
+            for json in values {
+                self.ready.push_back(Record {
+                    line: begins.line,
+                    json,
+                    counts: std::mem::take(&mut counts),
+                });
+            }
+            if let Some(open) = open {
+                let mut scan = Scan::default();
+                scan.over(&rest[open..]);
+                self.block = Some(Block {
+                    begins,
+                    lines: counts,
+                    bytes: rest[open..].to_vec(),
+                    scan,
+                });
+                return;
+            }
+            // Behind nonsense there may be an object.
+            let Some(bad) = bad else { break };
+            let behind = rest.get(bad + 1..).unwrap_or_default();
+            match behind.windows(2).position(|two| two == b"{\"") {
+                Some(at) => rest = &behind[at..],
+                None => break,
+            }
+        }
+        if counts == 1 {
+            if ended {
+                self.tally.bad += 1;
+            } else {
+                self.tally.torn += 1;
+                self.torn = Some(begins);
+            }
+        }
+    }
+}
+
+/// What of a text is JSON.
+struct Found {
+    values: Vec<String>,
+    /// An object begins here that does not end.
+    open: Option<usize>,
+    /// What begins here is no JSON.
+    bad: Option<usize>,
+}
+
+fn found(text: &[u8]) -> Found {
+    let mut stream = serde_json::Deserializer::from_slice(text).into_iter::<&RawValue>();
+    let mut values = Vec::new();
+    loop {
+        let at = stream.byte_offset();
+        match stream.next() {
+            None => {
+                return Found {
+                    values,
+                    open: None,
+                    bad: None,
+                };
+            }
+            Some(Ok(value)) => values.push(value.get().to_owned()),
+            Some(Err(error)) => {
+                let skip = text[at..]
+                    .iter()
+                    .take_while(|byte| byte.is_ascii_whitespace())
+                    .count();
+                let at = at + skip;
+                let opens = error.is_eof() && text.get(at) == Some(&b'{');
+                return Found {
+                    values,
+                    open: opens.then_some(at),
+                    bad: (!opens).then_some(at),
+                };
+            }
+        }
+    }
+}
+
+/// The values of a text that is nothing but JSON.
+fn whole(text: &[u8]) -> Option<Vec<String>> {
+    let found = found(text);
+    (found.open.is_none() && found.bad.is_none()).then_some(found.values)
+}
+
+impl<R: BufRead> Iterator for Records<R> {
+    type Item = io::Result<Record>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            if let Some(record) = self.ready.pop_front() {
+                self.given = record.counts;
+                self.tally.read += record.counts;
+                return Some(Ok(record));
+            }
+            if self.ended || self.at.line > self.last {
+                if let Some(block) = self.block.take() {
+                    self.tally.torn += block.lines;
+                    self.torn = Some(block.begins);
+                }
+                return None;
+            }
+            let begins = self.at;
+            match self.take(true) {
+                Err(error) => {
+                    self.ended = true;
+                    return Some(Err(error));
+                }
+                Ok((0, false)) => self.ended = true,
+                Ok((length, ended)) => {
+                    self.ended = !ended;
+                    self.look(begins, length, ended);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,256 @@
+//! One row of a transcript as events.
+//!
+//! Only what is needed is read: everything else in a row is stepped over without a tree. Versions
+//! differ in whether content is text or a list of blocks; both are read. Must never let the size of a
+//! row decide how many events are made of it.
+
+use std::fmt;
+
+use jiff::Timestamp;
+use serde::de::{IgnoredAny, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer};
+
+use super::{Event, What};
+
+/// Blocks of one message that are looked at.
+const BLOCKS: usize = 1000;
+/// The longest text of an event, in bytes; the rest is cut off.
+const TEXT: usize = 64 * 1024;
+
+#[derive(Deserialize)]
+struct Row {
+    #[serde(rename = "type")]
+    kind: String,
+    #[serde(default, deserialize_with = "lenient")]
+    timestamp: Option<String>,
+    #[serde(default, deserialize_with = "lenient")]
+    cwd: Option<String>,
+    #[serde(default, rename = "isSidechain", deserialize_with = "lenient")]
+    sidechain: Option<bool>,
+    #[serde(default, rename = "isMeta", deserialize_with = "lenient")]
+    meta: Option<bool>,
+    #[serde(default, rename = "isCompactSummary", deserialize_with = "lenient")]
+    compact: Option<bool>,
+    #[serde(default, deserialize_with = "lenient")]
+    summary: Option<String>,
+    #[serde(default, deserialize_with = "lenient")]
+    message: Option<Message>,
+}
+
+#[derive(Default, Deserialize)]
+struct Message {
+    #[serde(default)]
+    content: Content,
+}
+
+/// Text, or blocks.
+#[derive(Default)]
+struct Content(Vec<Block>);
+
+#[derive(Default, Deserialize)]
+struct Block {
+    #[serde(default, rename = "type", deserialize_with = "lenient")]
+    kind: Option<String>,
+    #[serde(default, deserialize_with = "lenient")]
+    text: Option<String>,
+    #[serde(default, deserialize_with = "lenient")]
+    id: Option<String>,
+    #[serde(default, deserialize_with = "lenient")]
+    name: Option<String>,
+    #[serde(default, deserialize_with = "lenient")]
+    input: Option<Input>,
+    #[serde(default, deserialize_with = "lenient")]
+    tool_use_id: Option<String>,
+    #[serde(default, deserialize_with = "lenient")]
+    is_error: Option<bool>,
+    #[serde(default)]
+    content: Content,
+}
+
+/// What a tool is used on, under the names that tools have for it.
+#[derive(Default, Deserialize)]
+struct Input {
+    #[serde(default, deserialize_with = "lenient")]
+    file_path: Option<String>,
+    #[serde(default, deserialize_with = "lenient")]
+    notebook_path: Option<String>,
+    #[serde(default, deserialize_with = "lenient")]
+    command: Option<String>,
+    #[serde(default, deserialize_with = "lenient")]
+    pattern: Option<String>,
+    #[serde(default, deserialize_with = "lenient")]
+    path: Option<String>,
+    #[serde(default, deserialize_with = "lenient")]
+    url: Option<String>,
+    #[serde(default, deserialize_with = "lenient")]
+    query: Option<String>,
+    #[serde(default, deserialize_with = "lenient")]
+    description: Option<String>,
+}
+
+/// A value of the expected form, or none: one odd field costs no row.
+fn lenient<'de, D: Deserializer<'de>, T: Deserialize<'de>>(from: D) -> Result<Option<T>, D::Error> {
+    let raw = <&serde_json::value::RawValue>::deserialize(from)?;
+    Ok(serde_json::from_str(raw.get()).ok())
+}
+
+impl<'de> Deserialize<'de> for Content {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        struct Either;
+        impl<'de> Visitor<'de> for Either {
+            type Value = Content;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("text or blocks")
+            }
+
+            fn visit_str<E>(self, text: &str) -> Result<Content, E> {
+                Ok(Content(vec![Block {
+                    kind: Some("text".to_owned()),
+                    text: Some(cut(text)),
+                    ..Block::default()
+                }]))
+            }
+
+            fn visit_unit<E>(self) -> Result<Content, E> {
+                Ok(Content::default())
+            }
+
+            fn visit_bool<E>(self, _: bool) -> Result<Content, E> {
+                Ok(Content::default())
+            }
+
+            fn visit_i64<E>(self, _: i64) -> Result<Content, E> {
+                Ok(Content::default())
+            }
+
+            fn visit_u64<E>(self, _: u64) -> Result<Content, E> {
+                Ok(Content::default())
+            }
+
+            fn visit_f64<E>(self, _: f64) -> Result<Content, E> {
+                Ok(Content::default())
+            }
+
+            fn visit_map<A: serde::de::MapAccess<'de>>(
+                self,
+                mut map: A,
+            ) -> Result<Content, A::Error> {
+                while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
+                Ok(Content::default())
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Content, A::Error> {
+                let mut blocks = Vec::new();
+                while blocks.len() < BLOCKS {
+                    match seq.next_element::<&serde_json::value::RawValue>()? {
+                        Some(raw) => blocks.extend(serde_json::from_str::<Block>(raw.get()).ok()),
+                        None => return Ok(Content(blocks)),
+                    }
+                }
+                while seq.next_element::<IgnoredAny>()?.is_some() {}
+                Ok(Content(blocks))
+            }
+        }
+        from.deserialize_any(Either)
+    }
+}
+
+impl Content {
+    fn text(self) -> String {
+        let mut whole = String::new();
+        for block in self.0 {
+            let text = block.text.unwrap_or_default();
+            if !whole.is_empty() && !text.is_empty() {
+                whole.push('\n');
+            }
+            whole.push_str(&text);
+            if whole.len() > TEXT {
+                break;
+            }
+        }
+        cut(&whole)
+    }
+}
+
+fn cut(text: &str) -> String {
+    let mut end = text.len().min(TEXT);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    text[..end].to_owned()
+}
+
+/// The events of a row; `None` for what is no row of the program's.
+pub(super) fn events(line: u64, json: &str) -> Option<Vec<Event>> {
+    let row: Row = serde_json::from_str(json).ok()?;
+    let known = row.message.is_some()
+        || row.summary.is_some()
+        || row.timestamp.is_some()
+        || row.kind.contains('-');
+    if !known {
+        return None;
+    }
+    let at: Option<Timestamp> = row.timestamp.as_deref().and_then(|at| at.parse().ok());
+    let event = |what| Event {
+        line,
+        at,
+        cwd: row.cwd.clone(),
+        sidechain: row.sidechain.unwrap_or(false),
+        what,
+    };
+    let person = row.kind == "user" && !row.meta.unwrap_or(false);
+    let mut events = Vec::new();
+    match row.kind.as_str() {
+        "user" | "assistant" => {
+            if row.compact.unwrap_or(false) {
+                let text = row.message.map(|it| it.content.text()).unwrap_or_default();
+                return Some(vec![event(What::Summary(text))]);
+            }
+            let blocks = row.message.map(|it| it.content.0).unwrap_or_default();
+            for block in blocks {
+                let what = match block.kind.as_deref() {
+                    Some("text") => {
+                        let text = cut(&block.text.unwrap_or_default());
+                        match (row.kind.as_str(), person) {
+                            ("assistant", _) => What::Answer(text),
+                            (_, true) => What::Prompt(text),
+                            _ => What::Other("meta".to_owned()),
+                        }
+                    }
+                    Some("tool_use") => What::Call {
+                        id: block.id.unwrap_or_default(),
+                        tool: block.name.unwrap_or_default(),
+                        target: block.input.unwrap_or_default().target(),
+                    },
+                    Some("tool_result") => What::Outcome {
+                        id: block.tool_use_id.unwrap_or_default(),
+                        failed: block.is_error.unwrap_or(false),
+                        text: block.content.text(),
+                    },
+                    other => What::Other(other.unwrap_or("block").to_owned()),
+                };
+                events.push(event(what));
+            }
+        }
+        "summary" => events.push(event(What::Summary(cut(&row.summary.unwrap_or_default())))),
+        other => events.push(event(What::Other(cut(other)))),
+    }
+    Some(events)
+}
+
+impl Input {
+    fn target(self) -> String {
+        let first = [
+            self.file_path,
+            self.notebook_path,
+            self.command,
+            self.pattern,
+            self.path,
+            self.url,
+            self.query,
+            self.description,
+        ];
+        cut(&first.into_iter().flatten().next().unwrap_or_default())
+    }
+}

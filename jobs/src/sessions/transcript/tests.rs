@@ -1,0 +1,222 @@
+//! Lines of every kind, damaged in every way that was seen, and a file of 50 MB in little memory.
+
+use std::io::{self, BufRead, BufReader, Read};
+
+use proptest::prelude::*;
+
+use super::*;
+
+const USER: &str = r#"{"type":"user","timestamp":"2026-01-02T03:04:05Z","cwd":"/p","message":{"role":"user","content":"Please mend it"}}"#;
+const ASSISTANT: &str = r#"{"type":"assistant","timestamp":"2026-01-02T03:04:06Z","message":{"content":[{"type":"text","text":"Done."},{"type":"tool_use","id":"t1","name":"Edit","input":{"file_path":"src/a.rs","old_string":"x"}}]}}"#;
+const RESULT: &str = r#"{"type":"user","timestamp":"2026-01-02T03:04:07Z","isSidechain":true,"message":{"content":[{"type":"tool_result","tool_use_id":"t1","is_error":true,"content":[{"type":"text","text":"no such file"}]}]}}"#;
+
+fn read(bytes: &[u8]) -> (Vec<Event>, Tally, Place) {
+    let mut transcript = Transcript::with_cap(bytes, Place::default(), 4096);
+    let events: Vec<Event> = transcript.by_ref().map(Result::unwrap).collect();
+    let tally = transcript.tally().clone();
+    assert!(tally.adds_up(), "{tally:?}");
+    (events, tally, transcript.place())
+}
+
+#[test]
+fn rows_become_events_whatever_the_form_of_their_content() {
+    let file = format!(
+        "{USER}\n{ASSISTANT}\n{RESULT}\n{{\"type\":\"summary\",\"summary\":\"A mend\",\"leafUuid\":\"x\"}}\n{{\"type\":\"file-history-snapshot\",\"snapshot\":{{}}}}\n"
+    );
+    let (events, tally, place) = read(file.as_bytes());
+    let what: Vec<&What> = events.iter().map(|event| &event.what).collect();
+    assert_eq!(*what[0], What::Prompt("Please mend it".into()));
+    assert_eq!(*what[1], What::Answer("Done.".into()));
+    assert_eq!(
+        *what[2],
+        What::Call {
+            id: "t1".into(),
+            tool: "Edit".into(),
+            target: "src/a.rs".into()
+        }
+    );
+    assert_eq!(
+        *what[3],
+        What::Outcome {
+            id: "t1".into(),
+            failed: true,
+            text: "no such file".into()
+        }
+    );
+    assert_eq!(*what[4], What::Summary("A mend".into()));
+    assert_eq!(*what[5], What::Other("file-history-snapshot".into()));
+    assert_eq!((events[0].line, events[3].line), (1, 3));
+    assert!(events[3].sidechain && events[0].cwd.as_deref() == Some("/p"));
+    assert_eq!((tally.read, tally.lines), (5, 5));
+    assert_eq!((place.line, place.offset), (6, file.len() as u64));
+}
+
+#[test]
+fn damage_costs_its_own_lines_and_no_other() {
+    let pretty =
+        serde_json::to_string_pretty(&serde_json::from_str::<serde_json::Value>(USER).unwrap())
+            .unwrap();
+    let long = format!("{{\"type\":\"user\",\"x\":\"{}\"}}", "y".repeat(5000));
+    let spans = pretty.lines().count() as u64;
+    let file = [
+        "\u{feff}".to_owned() + USER,             // read
+        format!("{USER}{ASSISTANT}"),             // two objects on a line
+        "\0\0\0".to_owned(),                      // a hole
+        format!("\0\0{USER}"),                    // a hole before an object
+        long,                                     // too long
+        "not json".to_owned(),                    // bad
+        pretty,                                   // one object over lines
+        "{\"type\":\"user\",\"mess".to_owned(),   // torn in the midst
+        USER.to_owned(),                          // and resynchronised
+        format!("nonsense {USER}"),               // behind nonsense
+        "[1,2,3]".to_owned(),                     // foreign
+        "{\"ts\":1,\"detail\":\"x\"}".to_owned(), // foreign
+        String::new(),
+        "{\"type\":\"user\",\"timestamp\":\"2026".to_owned(), // torn at the end
+    ]
+    .join("\n");
+    let (events, tally, place) = read(file.as_bytes());
+    let prompts = events
+        .iter()
+        .filter(|event| matches!(event.what, What::Prompt(_)))
+        .count();
+    assert_eq!(prompts, 6);
+    assert_eq!(tally.read, 5 + spans);
+    assert_eq!((tally.too_long, tally.bad, tally.torn), (1, 2, 1));
+    assert_eq!((tally.foreign, tally.blank, tally.nuls), (2, 2, 5));
+    assert_eq!(tally.long_at.len(), 1);
+    let rest = &file.as_bytes()[usize::try_from(place.offset).unwrap()..];
+    assert!(rest.starts_with(b"{\"type\":\"user\",\"timestamp\":\"2026"));
+    assert_eq!(place.line, tally.lines);
+}
+
+#[test]
+fn chunks_give_what_the_whole_gives_and_a_torn_end_is_read_once_it_is_whole() {
+    let file: String = (0..40)
+        .map(|at| USER.replace("mend it", &format!("mend {at}")) + "\n")
+        .collect();
+    let (whole, ..) = read(file.as_bytes());
+    let mut parts = Vec::new();
+    for from in (1..=40).step_by(7) {
+        let mut chunk = Transcript::new(file.as_bytes(), Place::default()).until(from + 6);
+        chunk.skip_to(from).unwrap();
+        parts.extend(chunk.by_ref().map(Result::unwrap));
+        assert!(chunk.tally().adds_up() && chunk.tally().lines <= 7);
+    }
+    assert_eq!(parts, whole);
+
+    let cut = file.len() - 30;
+    let (mut events, _, place) = read(&file.as_bytes()[..cut]);
+    assert_eq!(events.len(), 39);
+    let rest = &file.as_bytes()[usize::try_from(place.offset).unwrap()..];
+    events.extend(Transcript::new(rest, place).map(Result::unwrap));
+    assert_eq!(events, whole);
+    let mut beyond = Transcript::new(file.as_bytes(), Place::default());
+    beyond.skip_to(100).unwrap();
+    assert!(beyond.next().is_none());
+}
+
+/// Gives rows again and again, with one line that is far too long, and counts what is asked of it.
+struct Endless {
+    left: u64,
+    long: u64,
+    piece: Vec<u8>,
+    at: usize,
+}
+
+impl Read for Endless {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if self.at == self.piece.len() {
+            if self.left == 0 {
+                return Ok(0);
+            }
+            self.at = 0;
+            if self.long > 0 {
+                self.long = self.long.saturating_sub(1 << 20);
+                self.piece = vec![b'x'; 1 << 20];
+                if self.long == 0 {
+                    self.piece.push(b'\n');
+                }
+            } else {
+                self.piece = format!("{ASSISTANT}\n{RESULT}\n").into_bytes();
+            }
+            self.left = self.left.saturating_sub(self.piece.len() as u64);
+        }
+        let count = buffer.len().min(self.piece.len() - self.at);
+        buffer[..count].copy_from_slice(&self.piece[self.at..self.at + count]);
+        self.at += count;
+        Ok(count)
+    }
+}
+
+#[test]
+fn fifty_megabytes_with_a_line_of_twenty_pass_in_the_memory_of_a_line() {
+    let source = Endless {
+        left: 50 << 20,
+        long: 20 << 20,
+        piece: Vec::new(),
+        at: 0,
+    };
+    let mut transcript = Transcript::new(BufReader::new(source), Place::default());
+    let mut events = 0;
+    for event in transcript.by_ref() {
+        event.unwrap();
+        events += 1;
+    }
+    let tally = transcript.tally();
+    assert!(
+        tally.adds_up() && tally.too_long == 1 && tally.bad == 0,
+        "{tally:?}"
+    );
+    assert_eq!(tally.long_at, [0]);
+    assert_eq!(events, tally.read / 2 * 3);
+    let held = transcript.records.held();
+    // What grows does so by doubling.
+    assert!(held <= 2 * MAX_LINE, "{held} bytes are held");
+}
+
+#[test]
+fn a_reader_that_fails_says_so_and_ends() {
+    struct Broken;
+    impl Read for Broken {
+        fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
+            Err(io::Error::other("gone"))
+        }
+    }
+    let mut transcript = Transcript::new(BufReader::new(Broken), Place::default());
+    assert!(transcript.next().unwrap().is_err());
+    assert!(transcript.next().is_none());
+}
+
+proptest! {
+    #[test]
+    fn whatever_the_bytes_every_line_is_counted_once(
+        pieces in prop::collection::vec(prop_oneof![
+            Just(USER.as_bytes().to_vec()), Just(ASSISTANT.as_bytes().to_vec()), Just(b"\n".to_vec()),
+            Just(b"\0".to_vec()), Just(b"{".to_vec()), Just(b"}".to_vec()), Just(b"\"".to_vec()),
+            Just(b"{\"type\":\"user\"".to_vec()), prop::collection::vec(any::<u8>(), 0..6),
+        ], 0..20),
+        cap in 1_usize..400,
+    ) {
+        let bytes = pieces.concat();
+        let mut small = Transcript::with_cap(BufReader::with_capacity(3, &bytes[..]), Place::default(), cap);
+        let a: Vec<Event> = small.by_ref().map(Result::unwrap).collect();
+        let mut large = Transcript::with_cap(&bytes[..], Place::default(), cap);
+        let b: Vec<Event> = large.by_ref().map(Result::unwrap).collect();
+        prop_assert_eq!(a, b);
+        prop_assert_eq!(small.tally(), large.tally());
+        prop_assert!(large.tally().adds_up(), "{:?}", large.tally());
+        let lines = bytes.lines_of();
+        prop_assert_eq!(large.tally().lines, lines);
+    }
+}
+
+trait Lines {
+    fn lines_of(&self) -> u64;
+}
+
+impl Lines for Vec<u8> {
+    fn lines_of(&self) -> u64 {
+        BufRead::split(&self[..], b'\n').count() as u64
+    }
+}

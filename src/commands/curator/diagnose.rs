@@ -1,0 +1,171 @@
+//! What keeps the curator from working, each with the command that mends it.
+
+use runner_engine::outcome::Exit;
+use runner_jobs::curator::queue::is_windows;
+use serde::Serialize;
+
+use super::model::{Standing, gather};
+use super::probe::{Health, probe};
+use super::text::health;
+use crate::cli::args::Listing;
+use crate::cli::{Failure, safe, show};
+use crate::home::Home;
+use crate::project::Here;
+
+/// Where an engine is looked for besides: its own port, and a usual second one.
+const USUAL: [&str; 2] = ["http://127.0.0.1:11434", "http://127.0.0.1:11435"];
+
+/// One finding.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Finding {
+    /// `wrong`: it does not work; `note`: it works with less.
+    pub level: &'static str,
+    /// What, in words.
+    pub what: String,
+    /// The command.
+    pub mend: String,
+}
+
+/// Prints them.
+pub fn run(home: &Home, project: &Here, listing: Listing) -> Result<Exit, Failure> {
+    let standing = gather(project, home.wall()?);
+    let elsewhere = |model: &str| {
+        let other = USUAL
+            .into_iter()
+            .filter(|it| *it != standing.configured.endpoint);
+        other
+            .map(|endpoint| (endpoint, probe(endpoint, model)))
+            .find(|(_, health)| {
+                matches!(health, Health::Ready { .. } | Health::ModelMissing { .. })
+            })
+            .map(|(endpoint, _)| endpoint)
+    };
+    let found = findings(&standing, &elsewhere);
+    if listing.json {
+        show::json(&found);
+    } else if found.is_empty() {
+        show::out("the curator is whole\n");
+    } else {
+        for one in &found {
+            show::out(&format!(
+                "{:<6} {}\n  to mend it: {}\n",
+                one.level,
+                safe::line(&one.what),
+                one.mend
+            ));
+        }
+    }
+    let wrong = found.iter().any(|one| one.level == "wrong");
+    Ok(if wrong { Exit::Failed } else { Exit::Done })
+}
+
+fn findings(it: &Standing, elsewhere: &dyn Fn(&str) -> Option<&'static str>) -> Vec<Finding> {
+    let mut found = Vec::new();
+    let mut add = |level, what: String, mend: String| found.push(Finding { level, what, mend });
+    let configured = &it.configured;
+    if configured.job.is_none() {
+        let what = "no job of kind curator works off the queue".to_owned();
+        add("wrong", what, "runner curator setup --apply".to_owned());
+    } else if !configured.enabled {
+        let job = configured.job.as_deref().unwrap_or_default();
+        add(
+            "wrong",
+            format!("the job {job} is not enabled"),
+            format!("runner config set jobs.{job}.enabled true"),
+        );
+    }
+    let folder = |path: &str, key: &str, usual: &str| match is_windows(path) {
+        true => format!("runner config set curator.{key} {usual}"),
+        false => format!("mkdir -p {path}"),
+    };
+    if let Some(why) = &it.worker.folder.why {
+        let mend = folder(&it.worker.folder.path, "worker_dir", ".runner/curator");
+        add("wrong", format!("the worker's folder: {why}"), mend);
+    }
+    if let Some(why) = &it.vault.why {
+        let mend = folder(&it.vault.path, "vault_dir", ".");
+        add("wrong", format!("the notes: {why}"), mend);
+    }
+    if !configured.engine_known {
+        let what = format!(
+            "[curator] engine {:?} is neither one of the backends nor a kind that this program can ask",
+            configured.engine
+        );
+        add(
+            "wrong",
+            what,
+            "runner config set curator.engine builtin".to_owned(),
+        );
+    }
+    let endpoint = &configured.endpoint;
+    let said = format!(
+        "{} at {endpoint}: {}",
+        configured.engine,
+        health(&it.health)
+    );
+    match &it.health {
+        Health::Ready { .. } => {}
+        Health::ModelMissing { .. } => {
+            add("note", said, format!("ollama pull {}", configured.model));
+        }
+        Health::NotAsked { .. } if configured.engine != "ollama" => {}
+        Health::NotAsked { .. } => {
+            add(
+                "note",
+                said,
+                format!("runner config set curator.endpoint {}", USUAL[0]),
+            );
+        }
+        Health::Dead { .. } | Health::Silent { .. } | Health::Stranger { .. } => {
+            let mend = match (elsewhere(&configured.model), &it.health) {
+                (Some(other), _) => format!("runner config set curator.endpoint {other}"),
+                (None, Health::Stranger { .. }) => {
+                    let other = USUAL
+                        .into_iter()
+                        .find(|it| it != endpoint)
+                        .unwrap_or(USUAL[0]);
+                    let place = other.trim_start_matches("http://");
+                    format!(
+                        "OLLAMA_HOST={place} ollama serve & runner config set curator.endpoint {other}"
+                    )
+                }
+                (None, Health::Silent { .. }) => format!("curl -m 5 {endpoint}/api/version"),
+                (None, _) => "ollama serve".to_owned(),
+            };
+            add(
+                "note",
+                format!("{said}; rules work without a model's words"),
+                mend,
+            );
+        }
+    }
+    let state = it
+        .status
+        .as_ref()
+        .and_then(|status| status["state"].as_str());
+    if state == Some("working") && !it.alive {
+        let pid = it
+            .status
+            .as_ref()
+            .map(|status| status["pid"].clone())
+            .unwrap_or_default();
+        let what = format!("the worker's process {pid} is gone, and its status says that it works");
+        add("wrong", what, "runner curator work --once".to_owned());
+    }
+    if it.queue.failed > 0 {
+        let what = format!(
+            "{} job files failed; the reason lies beside each",
+            it.queue.failed
+        );
+        let mend = format!("cat {}/failed/*.reason.txt", it.worker.folder.path);
+        add("note", what, mend);
+    }
+    if !it.bridge.supported {
+        let what = format!(
+            "no bridge to OpenClaw or Morai: {}; it is unsupported here until one is",
+            it.bridge.why
+        );
+        add("note", what, "command -v openclaw oc-ask".to_owned());
+    }
+    found
+}

@@ -1,0 +1,167 @@
+//! Events: raised, looked at, ended, handed to a model.
+
+use runner_engine::outcome::Exit;
+use runner_jobs::curator::events::{self as book, EventError, Severity, Standing, Wish};
+
+use super::{disk, model, worker};
+use crate::cli::args::Listing;
+use crate::cli::curator::{EventsCommand, Level};
+use crate::cli::{Failure, safe, show};
+use crate::commands::run as by_hand;
+use crate::drive::Manner;
+use crate::home::{self, Home};
+use crate::project::Here;
+
+/// A word of the command line.
+pub fn severity(level: Level) -> Severity {
+    match level {
+        Level::Info => Severity::Info,
+        Level::Warn => Severity::Warn,
+        Level::High => Severity::High,
+        Level::Critical => Severity::Critical,
+    }
+}
+
+fn failure(project: &Here, error: EventError) -> Failure {
+    match error {
+        EventError::Io(error) => match worker(project) {
+            Ok(worker) => disk(&worker, &error),
+            Err(failure) => failure,
+        },
+        EventError::Bad(why) => Failure::usage(why),
+        EventError::NoSuch(_) => {
+            Failure::data(error.to_string()).mend("runner curator events --all")
+        }
+        EventError::Spent(_) | EventError::Over(_) => Failure::refused(error.to_string())
+            .mend("runner curator event   (a new one has a budget of its own)"),
+    }
+}
+
+/// Raises one.
+pub fn raise(
+    home: &Home,
+    project: &Here,
+    wish: Wish,
+    quiet: bool,
+    listing: Listing,
+) -> Result<Exit, Failure> {
+    let worker = worker(project)?;
+    let event = book::raise(&worker, wish, None, home.wall()?);
+    let event = event.map_err(|error| failure(project, error))?;
+    match listing.json {
+        true => show::json(&event),
+        false => show::say(quiet, &format!("{} needs review", event.id)),
+    }
+    Ok(Exit::Done)
+}
+
+/// Looks at events, ends one, hands one over.
+pub fn run(
+    home: &Home,
+    project: &Here,
+    command: Option<&EventsCommand>,
+    every: bool,
+    manner: Manner,
+    listing: Listing,
+) -> Result<Exit, Failure> {
+    let worker = worker(project)?;
+    let (all, bad) = book::all(&worker).map_err(|error| disk(&worker, &error))?;
+    if bad > 0 {
+        show::complain(&format!(
+            "{bad} lines of events could not be read and are passed over"
+        ));
+    }
+    let named = |id: &str| book::named(&all, id).map_err(|error| failure(project, error));
+    match command {
+        None => {
+            let shown: Vec<&Standing> = all.iter().filter(|it| every || !it.over).collect();
+            if listing.json {
+                show::json(&shown);
+            } else if shown.is_empty() {
+                show::say(manner.quiet, "no event needs review");
+            } else {
+                let rows: String = shown.iter().map(|it| row(it)).collect();
+                show::out(&rows);
+            }
+            Ok(Exit::Done)
+        }
+        Some(EventsCommand::Show { event, listing }) => {
+            let it = named(event)?;
+            if listing.json {
+                show::json(&it);
+                return Ok(Exit::Done);
+            }
+            let mut page = row(&it);
+            if let Some(note) = &it.event.note {
+                page.push_str(&format!("  note: {}\n", safe::line(note)));
+            }
+            if let Some((action, outcome)) = &it.last {
+                page.push_str(&format!("  last: {action}: {}\n", safe::line(outcome)));
+            }
+            show::out(&page);
+            Ok(Exit::Done)
+        }
+        Some(EventsCommand::Ack { event, note }) => {
+            let it = named(event)?;
+            let said = format!(
+                "by {}: {}",
+                home::person(),
+                note.as_deref().unwrap_or("seen")
+            );
+            book::tell(&worker, &it.event.id, "ack", &said, home.wall()?)
+                .map_err(|error| failure(project, error))?;
+            show::say(manner.quiet, &format!("{} is over", it.event.id));
+            Ok(Exit::Done)
+        }
+        Some(EventsCommand::Escalate { event, listing }) => {
+            let it = named(event)?;
+            if it.over {
+                return Err(failure(project, EventError::Over(it.event.id)));
+            }
+            let target = &it.event.escalation_target;
+            if !project.config.backends.contains_key(target) {
+                let known: Vec<&str> = project.config.backends.keys().map(String::as_str).collect();
+                return Err(Failure::data(format!(
+                    "{target:?} is none of the backends ({}): the event waits for a person",
+                    known.join(", ")
+                ))
+                .mend(format!("runner curator events ack {}", it.event.id)));
+            }
+            let job = model::job_of(project).ok_or_else(super::work::no_job)?;
+            if it.left == 0 {
+                // The row says so, and no run is made.
+                let spent = book::spend(&worker, &it.event.id, home.wall()?);
+                return Err(match spent {
+                    Err(error) => failure(project, error),
+                    Ok(_) => Failure::internal("an event with nothing left was spent from"),
+                });
+            }
+            let how = by_hand::How {
+                manner,
+                listing: *listing,
+                follow: false,
+                deferral_is_normal: false,
+                settings: vec![
+                    ("event".to_owned(), it.event.id.clone()),
+                    ("backend".to_owned(), target.clone()),
+                ],
+            };
+            by_hand::once(home, project, job, None, how)
+        }
+    }
+}
+
+fn row(it: &Standing) -> String {
+    let word = serde_json::to_value(it.event.severity).unwrap_or_default();
+    let state = if it.over { "over" } else { "needs review" };
+    format!(
+        "{}  {:<8}  {} of {} calls left  {state}  {} -> {}: {}\n",
+        it.event.id,
+        word.as_str().unwrap_or_default(),
+        it.left,
+        it.event.budget,
+        safe::line(&it.event.source),
+        safe::line(&it.event.escalation_target),
+        safe::line(&it.event.desired_action)
+    )
+}

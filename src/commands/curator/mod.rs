@@ -1,0 +1,206 @@
+//! `runner curator`: looks at the local curator, feeds its queue, works it off.
+//!
+//! The work itself is runs of the job of kind `curator`; nothing here handles a job file. Must never
+//! wait for an engine longer than the two seconds that a look may take.
+
+mod diagnose;
+mod events;
+mod model;
+mod probe;
+mod setup;
+mod text;
+mod work;
+
+use std::io;
+use std::path::Path;
+
+use runner_engine::outcome::Exit;
+use runner_jobs::curator::queue::Worker;
+use runner_jobs::curator::{Source, compact};
+use serde_json::json;
+
+use crate::cli::args::Listing;
+use crate::cli::curator::CuratorCommand;
+use crate::cli::{Failure, show};
+use crate::config::curator::kind as kind_of;
+use crate::drive::Manner;
+use crate::home::Home;
+use crate::project::Here;
+
+const SCHEMA: &str = include_str!("../../../config/schemas/curator-status.schema.json");
+
+/// Carries out one of its commands.
+pub fn run(
+    home: &Home,
+    here: &Path,
+    command: &CuratorCommand,
+    manner: Manner,
+) -> Result<Exit, Failure> {
+    if let CuratorCommand::Status { schema: true, .. } = command {
+        show::out(SCHEMA);
+        return Ok(Exit::Done);
+    }
+    let project = Here::load(home, here)?;
+    match command {
+        CuratorCommand::Status { listing, .. } => {
+            let standing = model::gather(&project, home.wall()?);
+            match listing.json {
+                true => show::json(&standing),
+                false => show::out(&text::text(&standing)),
+            }
+            Ok(Exit::Done)
+        }
+        CuratorCommand::Diagnose { listing } => diagnose::run(home, &project, *listing),
+        CuratorCommand::Enqueue {
+            kind,
+            source,
+            chunk_start,
+            chunk_end,
+            priority,
+            listing,
+        } => {
+            let source = match source {
+                None => None,
+                Some(path) => Some(Source {
+                    path: named(home, path)?,
+                    chunk_start: *chunk_start,
+                    chunk_end: *chunk_end,
+                }),
+            };
+            enqueue(
+                home,
+                &project,
+                kind,
+                source,
+                *priority,
+                manner.quiet,
+                *listing,
+            )
+        }
+        CuratorCommand::Work {
+            once,
+            watch,
+            listing,
+        } => work::run(home, &project, (*once, *watch), manner, *listing),
+        CuratorCommand::Compact { how, listing } => compact(home, &project, how.apply, *listing),
+        CuratorCommand::Event {
+            source,
+            severity,
+            desired_action,
+            escalation_target,
+            budget,
+            note,
+            listing,
+        } => {
+            let wish = runner_jobs::curator::events::Wish {
+                source: source.clone(),
+                severity: events::severity(*severity),
+                desired_action: desired_action.clone(),
+                escalation_target: escalation_target.clone(),
+                budget: *budget,
+                note: note.clone(),
+            };
+            events::raise(home, &project, wish, manner.quiet, *listing)
+        }
+        CuratorCommand::Events {
+            command,
+            all,
+            listing,
+        } => events::run(home, &project, command.as_ref(), *all, manner, *listing),
+        CuratorCommand::Setup { apply } => setup::run(home, &project, *apply, manner.quiet),
+    }
+}
+
+/// The worker's folder.
+fn worker(project: &Here) -> Result<Worker, Failure> {
+    let dir = &project.config.curator.spec.worker_dir;
+    Worker::of(&project.root, dir).map_err(|why| {
+        Failure::configuration(why).mend("runner config set curator.worker_dir .runner/curator")
+    })
+}
+
+fn disk(worker: &Worker, error: &io::Error) -> Failure {
+    let folder = worker.folder().display();
+    Failure::cannot_write(format!(
+        "the worker's folder {folder} cannot be used: {error}"
+    ))
+    .mend(format!("ls -ld {folder}"))
+}
+
+/// A path that means the same from everywhere.
+fn named(home: &Home, path: &Path) -> Result<String, Failure> {
+    let whole = std::fs::canonicalize(home.here.join(path))
+        .map_err(|error| Failure::data(format!("--source {}: {error}", path.display())))?;
+    whole.to_str().map(str::to_owned).ok_or_else(|| {
+        Failure::data(format!(
+            "--source {}: the path must be UTF-8",
+            whole.display()
+        ))
+    })
+}
+
+fn enqueue(
+    home: &Home,
+    project: &Here,
+    kind: &str,
+    source: Option<Source>,
+    priority: i32,
+    quiet: bool,
+    listing: Listing,
+) -> Result<Exit, Failure> {
+    let listed = &project.config.curator.spec.kinds;
+    let known = kind_of(kind).map_err(|why| Failure::usage(format!("--kind: {why}")))?;
+    if !listed.contains(&known) {
+        let words: Vec<&str> = listed.iter().map(|kind| kind.word()).collect();
+        return Err(Failure::usage(format!(
+            "--kind {kind}: [curator] kinds lists only {}",
+            words.join(", ")
+        ))
+        .mend("runner config show curator.kinds"));
+    }
+    if known == runner_jobs::curator::job::Kind::IngestClaudeSession && source.is_none() {
+        return Err(Failure::usage(format!(
+            "--kind {kind} needs a --source: the transcript"
+        )));
+    }
+    if let Some(source) = &source
+        && let (Some(start), Some(end)) = (source.chunk_start, source.chunk_end)
+        && end < start
+    {
+        return Err(Failure::usage(format!(
+            "--chunk-end {end} comes before --chunk-start {start}"
+        )));
+    }
+    let worker = worker(project)?;
+    let job = worker
+        .enqueue(known, source, priority, home.wall()?)
+        .map_err(|error| disk(&worker, &error))?;
+    if listing.json {
+        show::json(&job);
+    } else {
+        show::say(quiet, &format!("{} waits", job.id));
+        if model::job_of(project).is_none() {
+            show::complain(
+                "no job works off the queue\n  to mend it: runner curator setup --apply",
+            );
+        }
+    }
+    Ok(Exit::Done)
+}
+
+fn compact(home: &Home, project: &Here, apply: bool, listing: Listing) -> Result<Exit, Failure> {
+    let worker = worker(project)?;
+    let broken = |error: io::Error| disk(&worker, &error);
+    worker.make().map_err(broken)?;
+    let _held = worker.lock().map_err(broken)?;
+    let keep = project.config.curator.keep;
+    let plan = compact::plan(&worker, keep, home.wall()?).map_err(broken)?;
+    if apply {
+        compact::apply(&worker, &plan, &mut || Ok(())).map_err(broken)?;
+    }
+    match listing.json {
+        true => show::json(&json!({ "acts": plan.acts })),
+        false => show::out(&plan.text()),
+    }
+    Ok(Exit::Done)
+}

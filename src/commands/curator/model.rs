@@ -1,0 +1,194 @@
+//! How the curator stands: what `curator status --json` prints. Gathered without a model call.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use jiff::Timestamp;
+use runner_backends::registry::KINDS;
+use runner_engine::process::find_program;
+use runner_jobs::KindSpec;
+use runner_jobs::curator::lint::vault;
+use runner_jobs::curator::queue::{Depths, Worker};
+use runner_jobs::curator::standing::Status;
+use serde::Serialize;
+use serde_json::Value;
+
+use super::probe::{Health, probe};
+use crate::home;
+use crate::project::Here;
+
+/// Programs that an event may be handed to.
+const RUNNERS: [&str; 2] = ["claude", "codex"];
+/// Programs that bridge to other agents' hosts.
+pub const BRIDGES: [&str; 2] = ["openclaw", "oc-ask"];
+
+/// How it stands.
+#[derive(Clone, Debug, Serialize)]
+pub struct Standing {
+    /// 1.
+    pub schema_version: u32,
+    /// When it was looked.
+    pub at: Timestamp,
+    /// What is configured.
+    pub configured: Configured,
+    /// What answers at its address.
+    pub health: Health,
+    /// Its folder.
+    pub worker: WorkerStanding,
+    /// The notes.
+    pub vault: Folder,
+    /// How many files are where.
+    pub queue: Depths,
+    /// How many more may begin before an hour has passed.
+    pub left_this_hour: Option<u32>,
+    /// What the worker says in `logs/status.json`.
+    pub status: Option<Value>,
+    /// Whether the process that said so is there.
+    pub alive: bool,
+    /// Programs that an event may be handed to, by name.
+    pub runners: BTreeMap<&'static str, Option<String>>,
+    /// The bridge to another agents' host, if there is one.
+    pub bridge: Bridge,
+}
+
+/// What is configured.
+#[derive(Clone, Debug, Serialize)]
+pub struct Configured {
+    /// What the model runs in.
+    pub engine: String,
+    /// The model.
+    pub model: String,
+    /// Where it listens.
+    pub endpoint: String,
+    /// The job that works off the queue.
+    pub job: Option<String>,
+    /// What makes it due.
+    pub enabled: bool,
+    /// Who adds words.
+    pub backend: Option<String>,
+    /// The most in any 60 minutes.
+    pub hourly_cap: u32,
+    /// What is handled.
+    pub kinds: Vec<&'static str>,
+    /// Whether this program can ask the engine.
+    pub engine_known: bool,
+}
+
+/// A folder.
+#[derive(Clone, Debug, Serialize)]
+pub struct Folder {
+    /// As it is configured.
+    pub path: String,
+    /// Whether it can be used.
+    pub usable: bool,
+    /// Why not.
+    pub why: Option<String>,
+}
+
+/// The worker's folder.
+#[derive(Clone, Debug, Serialize)]
+pub struct WorkerStanding {
+    /// The folder.
+    #[serde(flatten)]
+    pub folder: Folder,
+}
+
+/// A bridge.
+#[derive(Clone, Debug, Serialize)]
+pub struct Bridge {
+    /// Whether there is one.
+    pub supported: bool,
+    /// Where, or what is missing.
+    pub why: String,
+}
+
+/// The job of kind curator: the one of that name, or the first.
+pub fn job_of(here: &Here) -> Option<&str> {
+    let is = |job: &crate::config::Job| matches!(job.spec.kind, KindSpec::Curator(_));
+    let jobs = &here.config.jobs;
+    if jobs.get("curator").is_some_and(is) {
+        return Some("curator");
+    }
+    jobs.iter()
+        .find(|(_, job)| is(job))
+        .map(|(name, _)| name.as_str())
+}
+
+/// Looks at all of it.
+pub fn gather(here: &Here, now: Timestamp) -> Standing {
+    let curator = &here.config.curator;
+    let spec = &curator.spec;
+    let job = job_of(here);
+    let configured_job = job.and_then(|name| here.config.jobs.get(name));
+    let engine_known = KINDS.contains(&curator.engine.as_str())
+        || here.config.backends.contains_key(&curator.engine);
+    let health = match curator.engine.as_str() {
+        "ollama" => probe(&curator.endpoint, &curator.model),
+        other => Health::NotAsked {
+            why: format!("{other} is looked at by `runner backends check {other}`"),
+        },
+    };
+    let worker = Worker::of(&here.root, &spec.worker_dir);
+    let there = worker.as_ref().is_ok_and(|worker| worker.folder().is_dir());
+    let why = match &worker {
+        Err(why) => Some(why.clone()),
+        Ok(worker) if !there => Some(format!("{} is not there", worker.folder().display())),
+        Ok(_) => None,
+    };
+    let notes = vault(&here.root, &spec.vault_dir).err();
+    let said = worker.as_ref().ok().and_then(Status::read);
+    let started = worker
+        .as_ref()
+        .ok()
+        .and_then(|it| it.started_within_hour(now).ok());
+    let path = home::child_environment();
+    let path = path.get("PATH").map_or("", String::as_str);
+    let find = |name: &str| {
+        let found = find_program(Path::new(name), &here.root, path).ok();
+        found.map(|found| found.display().to_string())
+    };
+    let bridge = BRIDGES.iter().find_map(|name| find(name));
+    Standing {
+        schema_version: 1,
+        at: now,
+        configured: Configured {
+            engine: curator.engine.clone(),
+            model: curator.model.clone(),
+            endpoint: curator.endpoint.clone(),
+            job: job.map(str::to_owned),
+            enabled: configured_job.is_some_and(|job| job.enabled),
+            backend: configured_job.map(|job| job.spec.backend.clone()),
+            hourly_cap: spec.hourly_cap,
+            kinds: spec.kinds.iter().map(|kind| kind.word()).collect(),
+            engine_known,
+        },
+        health,
+        worker: WorkerStanding {
+            folder: Folder {
+                path: spec.worker_dir.clone(),
+                usable: why.is_none(),
+                why,
+            },
+        },
+        vault: Folder {
+            path: spec.vault_dir.clone(),
+            usable: notes.is_none(),
+            why: notes,
+        },
+        queue: worker.as_ref().map(Worker::depths).unwrap_or_default(),
+        left_this_hour: started.map(|started| spec.hourly_cap.saturating_sub(started)),
+        alive: said.as_ref().is_some_and(Status::is_alive),
+        status: said.and_then(|said| serde_json::to_value(said).ok()),
+        runners: RUNNERS.iter().map(|name| (*name, find(name))).collect(),
+        bridge: match bridge {
+            Some(found) => Bridge {
+                supported: true,
+                why: found,
+            },
+            None => Bridge {
+                supported: false,
+                why: format!("neither {} is in PATH", BRIDGES.join(" nor ")),
+            },
+        },
+    }
+}

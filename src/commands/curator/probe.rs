@@ -1,0 +1,272 @@
+//! What answers at an engine's address, within a deadline of its own.
+//!
+//! Two questions of plain HTTP on a thread that nobody waits for longer than the deadline: an address
+//! that cannot be resolved, a host that drops packets and a service that never ends its answer all cost
+//! the same. Must never send anything but these two questions, and never follow where an answer points.
+
+use std::io::{Read as _, Write as _};
+use std::net::{TcpStream, ToSocketAddrs as _};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use runner_engine::time::boot_time;
+use serde::Serialize;
+use serde_json::Value;
+
+/// Both questions together.
+pub const DEADLINE: Duration = Duration::from_millis(1_500);
+/// The longest answer that is read, in bytes.
+const LARGEST: u64 = 4 << 20;
+
+/// What was found.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "state", rename_all = "kebab-case")]
+pub enum Health {
+    /// It answers, and has the model.
+    Ready {
+        /// Its version.
+        version: String,
+    },
+    /// It answers, and does not have the model.
+    ModelMissing {
+        /// Its version.
+        version: String,
+        /// What it has.
+        models: Vec<String>,
+    },
+    /// Nothing listens there.
+    Dead {
+        /// The system's words.
+        why: String,
+    },
+    /// Nobody answers, neither yes nor no.
+    Silent {
+        /// How far it came.
+        why: String,
+    },
+    /// Something else listens there.
+    Stranger {
+        /// What it said.
+        why: String,
+    },
+    /// It was not asked.
+    NotAsked {
+        /// Why.
+        why: String,
+    },
+}
+
+/// Asks the engine at `endpoint` whether it has `model`.
+pub fn probe(endpoint: &str, model: &str) -> Health {
+    let (host, port) = match address(endpoint) {
+        Ok(address) => address,
+        Err(why) => return Health::NotAsked { why },
+    };
+    let (tell, told) = mpsc::channel();
+    let model = model.to_owned();
+    let asks = thread::Builder::new().spawn(move || {
+        let _nobody_waits_any_more = tell.send(ask(&host, port, &model));
+    });
+    if let Err(error) = asks {
+        let why = format!("cannot ask: {error}");
+        return Health::NotAsked { why };
+    }
+    told.recv_timeout(DEADLINE)
+        .unwrap_or_else(|_| Health::Silent {
+            why: format!("no answer within {} ms", DEADLINE.as_millis()),
+        })
+}
+
+/// Host and port of `http://host[:port]`.
+fn address(endpoint: &str) -> Result<(String, u16), String> {
+    let rest = endpoint
+        .strip_prefix("http://")
+        .ok_or_else(|| format!("{endpoint:?} is no address that begins with http://"))?;
+    let rest = rest.split(['/', '?', '#']).next().unwrap_or(rest);
+    if rest.contains('@') {
+        return Err("an address with a name and a password in it is not asked".to_owned());
+    }
+    let (host, port) = match rest.rsplit_once(':') {
+        Some((host, port)) if !port.contains(']') => {
+            let port = port.parse().map_err(|_| format!("{port:?} is no port"))?;
+            (host, port)
+        }
+        _ => (rest, 80),
+    };
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    if host.is_empty() || !host.bytes().all(|byte| byte.is_ascii_graphic()) {
+        return Err(format!("{endpoint:?} names no host"));
+    }
+    Ok((host.to_owned(), port))
+}
+
+fn ask(host: &str, port: u16, model: &str) -> Health {
+    let until = boot_time() + DEADLINE;
+    let stranger = |why: String| Health::Stranger { why };
+    let version = match get(host, port, "/api/version", until) {
+        Err(health) => return health,
+        Ok(text) => match serde_json::from_str::<Value>(&text).map(|it| it["version"].clone()) {
+            Ok(Value::String(version)) => version,
+            _ => {
+                return stranger(format!(
+                    "its answer is not that of Ollama: {}",
+                    brief(&text)
+                ));
+            }
+        },
+    };
+    let tags = match get(host, port, "/api/tags", until) {
+        Err(health) => return health,
+        Ok(text) => text,
+    };
+    let tags: Value = match serde_json::from_str(&tags) {
+        Ok(tags) => tags,
+        Err(_) => return stranger(format!("its list of models is no JSON: {}", brief(&tags))),
+    };
+    let names = tags["models"].as_array().into_iter().flatten();
+    let models: Vec<String> = names
+        .filter_map(|it| it["name"].as_str().or(it["model"].as_str()))
+        .map(|name| name.chars().take(200).collect())
+        .collect();
+    // Without a tag, the latest is meant.
+    let whole = if model.contains(':') {
+        model.to_owned()
+    } else {
+        format!("{model}:latest")
+    };
+    if models.iter().any(|name| *name == whole || *name == model) {
+        Health::Ready { version }
+    } else {
+        Health::ModelMissing { version, models }
+    }
+}
+
+/// One answer's body.
+fn get(host: &str, port: u16, path: &str, until: Duration) -> Result<String, Health> {
+    let silent = |why: String| Health::Silent { why };
+    let left = || {
+        until
+            .saturating_sub(boot_time())
+            .max(Duration::from_millis(1))
+    };
+    let dead = |why: String| Health::Dead { why };
+    let addresses = (host, port)
+        .to_socket_addrs()
+        .map_err(|error| dead(format!("{host} cannot be found: {error}")))?;
+    let mut last = dead(format!("{host} has no address"));
+    let mut stream = None;
+    for address in addresses {
+        match TcpStream::connect_timeout(&address, left()) {
+            Ok(open) => {
+                stream = Some(open);
+                break;
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::TimedOut => {
+                last = silent(format!("{address} does not answer"));
+            }
+            Err(error) => last = dead(format!("{address}: {}", error.kind())),
+        }
+    }
+    let mut stream = stream.ok_or(last)?;
+    let spoken = |error: std::io::Error| match error.kind() {
+        std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut => Health::Silent {
+            why: "it takes the question and does not answer".to_owned(),
+        },
+        _ => Health::Stranger {
+            why: format!("it hangs up: {error}"),
+        },
+    };
+    let _set = stream.set_write_timeout(Some(left()));
+    let question = format!(
+        "GET {path} HTTP/1.0\r\nHost: {host}:{port}\r\nAccept: application/json\r\nConnection: close\r\n\r\n"
+    );
+    stream.write_all(question.as_bytes()).map_err(spoken)?;
+    let mut bytes = Vec::new();
+    let mut piece = [0; 16 * 1024];
+    let body = loop {
+        if boot_time() >= until {
+            return Err(Health::Silent {
+                why: "its answer does not end".to_owned(),
+            });
+        }
+        let _set = stream.set_read_timeout(Some(left()));
+        let count = stream.read(&mut piece).map_err(spoken)?;
+        bytes.extend_from_slice(&piece[..count]);
+        let text = String::from_utf8_lossy(&bytes);
+        let ended = count == 0;
+        if bytes.len() as u64 > LARGEST
+            || ended && !text.starts_with("HTTP/1.")
+            || bytes.len() > 12 && !text.starts_with("HTTP/1.")
+        {
+            return Err(Health::Stranger {
+                why: match text.is_empty() {
+                    true => "it hangs up without a word".to_owned(),
+                    false => format!("it does not speak HTTP: {}", brief(&text)),
+                },
+            });
+        }
+        let Some((head, body)) = text.split_once("\r\n\r\n") else {
+            if ended {
+                return Err(Health::Stranger {
+                    why: format!("half an answer: {}", brief(&text)),
+                });
+            }
+            continue;
+        };
+        let length = head.lines().find_map(|line| {
+            let (name, value) = line.split_once(':')?;
+            let is = name.eq_ignore_ascii_case("content-length");
+            is.then(|| value.trim().parse::<usize>().ok()).flatten()
+        });
+        let status = head.split_whitespace().nth(1).unwrap_or_default();
+        if status != "200" {
+            return Err(Health::Stranger {
+                why: format!(
+                    "it answers {path} with {}",
+                    brief(head.lines().next().unwrap_or(head))
+                ),
+            });
+        }
+        if ended || length.is_some_and(|length| body.len() >= length) {
+            break body.to_owned();
+        }
+    };
+    Ok(body)
+}
+
+fn brief(text: &str) -> String {
+    let words: String = text
+        .chars()
+        .take(80)
+        .map(|c| if c.is_control() { ' ' } else { c })
+        .collect();
+    format!("{:?}", words.trim())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_taken_apart_or_refused_in_words() {
+        assert_eq!(
+            address("http://127.0.0.1:11434"),
+            Ok(("127.0.0.1".into(), 11_434))
+        );
+        assert_eq!(address("http://localhost/x"), Ok(("localhost".into(), 80)));
+        assert_eq!(address("http://[::1]:9/"), Ok(("::1".into(), 9)));
+        for bad in [
+            "",
+            "https://x",
+            "http://",
+            "http://x:y",
+            "http://a:b@h",
+            "D:\\x",
+            "http://a b",
+        ] {
+            assert!(address(bad).is_err(), "{bad}");
+            assert!(matches!(probe(bad, "m"), Health::NotAsked { .. }));
+        }
+    }
+}

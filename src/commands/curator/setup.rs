@@ -1,0 +1,68 @@
+//! What makes the curator run: settings, shown and then written one by one as `config set` does.
+
+use runner_backends::registry::KINDS;
+use runner_engine::outcome::Exit;
+
+use super::model::job_of;
+use crate::cli::{Failure, show};
+use crate::commands::config;
+use crate::home::Home;
+use crate::project::Here;
+
+/// Shows the settings, or writes them.
+pub fn run(home: &Home, project: &Here, apply: bool, quiet: bool) -> Result<Exit, Failure> {
+    let wanted = settings(project);
+    if wanted.is_empty() {
+        show::out("the curator is set up: runner curator status\n");
+        return Ok(Exit::Done);
+    }
+    for (key, value) in &wanted {
+        if apply {
+            config::set(home, &project.root, key, value, false, quiet)?;
+        } else {
+            show::out(&format!("runner config set {key} '{value}'\n"));
+        }
+    }
+    if apply {
+        match super::worker(project) {
+            Ok(worker) => worker
+                .make()
+                .map_err(|error| super::disk(&worker, &error))?,
+            // What is set is set; where the folder lies is another matter.
+            Err(failure) => show::complain(&failure.told()),
+        }
+        show::say(
+            quiet,
+            "the queue is worked off by runner tick or runner daemon, and by runner curator work",
+        );
+    }
+    Ok(Exit::Done)
+}
+
+fn settings(project: &Here) -> Vec<(String, String)> {
+    let config = &project.config;
+    let curator = &config.curator;
+    let mut wanted = Vec::new();
+    let mut add = |key: &str, value: &str| wanted.push((key.to_owned(), value.to_owned()));
+    let backend = match curator.engine.as_str() {
+        engine if config.backends.contains_key(engine) => engine.to_owned(),
+        engine if engine != "builtin" && KINDS.contains(&engine) => {
+            if !config.backends.contains_key("curator") {
+                add("backends.curator.type", engine);
+                add("backends.curator.model", &curator.model);
+                if engine == "ollama" {
+                    add("backends.curator.base_url", &curator.endpoint);
+                }
+                add("backends.curator.fallback", "[\"builtin\"]");
+            }
+            "curator".to_owned()
+        }
+        _ => "builtin".to_owned(),
+    };
+    if job_of(project).is_none() {
+        add("jobs.curator.kind", "curator");
+        add("jobs.curator.trigger", "every 5m");
+        add("jobs.curator.backend", &backend);
+    }
+    wanted
+}

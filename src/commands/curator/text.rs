@@ -1,0 +1,102 @@
+//! How the curator stands, for people.
+
+use super::model::Standing;
+use super::probe::Health;
+use crate::cli::safe;
+
+/// A page.
+pub fn text(standing: &Standing) -> String {
+    let Standing {
+        configured,
+        queue,
+        worker,
+        vault,
+        ..
+    } = standing;
+    let mut page = String::new();
+    let mut row = |name: &str, value: String| {
+        page.push_str(&format!("{name:<10} {}\n", safe::line(&value)));
+    };
+    let job = match (&configured.job, &configured.backend) {
+        (Some(job), Some(backend)) => {
+            let off = if configured.enabled {
+                ""
+            } else {
+                ", not enabled"
+            };
+            format!("{job}, asks {backend}{off}")
+        }
+        _ => "none works off the queue: runner curator setup".to_owned(),
+    };
+    row("job", job);
+    row(
+        "engine",
+        format!(
+            "{} at {}: {}",
+            configured.engine,
+            configured.endpoint,
+            health(&standing.health)
+        ),
+    );
+    row("model", configured.model.clone());
+    row(
+        "worker",
+        told(&worker.folder.path, worker.folder.why.as_deref()),
+    );
+    row("notes", told(&vault.path, vault.why.as_deref()));
+    row(
+        "queue",
+        format!(
+            "{} waiting, {} at work, {} done, {} failed",
+            queue.queue, queue.processing, queue.done, queue.failed
+        ),
+    );
+    if let Some(left) = standing.left_this_hour {
+        row(
+            "hour",
+            format!("{left} of {} may still begin", configured.hourly_cap),
+        );
+    }
+    if let Some(status) = &standing.status {
+        let state = status["state"].as_str().unwrap_or_default();
+        let gone = if !standing.alive && state == "working" {
+            ", and its process is gone"
+        } else {
+            ""
+        };
+        let at = status["updated_at"].as_str().unwrap_or_default();
+        row("last", format!("{state} at {at}{gone}"));
+        if let Some(error) = status["last_error"].as_str() {
+            row("error", error.to_owned());
+        }
+    }
+    row("bridge", standing.bridge.why.clone());
+    page
+}
+
+fn told(path: &str, why: Option<&str>) -> String {
+    why.map_or_else(|| path.to_owned(), |why| format!("{path}: {why}"))
+}
+
+/// What answers, in words.
+pub fn health(health: &Health) -> String {
+    match health {
+        Health::Ready { version } => format!("ready (version {version})"),
+        Health::ModelMissing { version, models } => format!(
+            "version {version} without the model; it has {}",
+            match models.as_slice() {
+                [] => "none".to_owned(),
+                models => models
+                    .iter()
+                    .take(5)
+                    .map(String::as_str)
+                    .collect::<Vec<_>>()
+                    .join(", "),
+            }
+        ),
+        Health::Dead { why } => format!("nothing listens there ({why})"),
+        Health::Silent { why } => format!("nobody answers ({why})"),
+        Health::Stranger { why } => format!("something else listens there ({why})"),
+        Health::NotAsked { why } => format!("not asked: {why}"),
+    }
+}

@@ -1,0 +1,158 @@
+//! `[curator]`, and the jobs that run it.
+//!
+//! Paths are judged where they are used: a folder that this machine does not have, as another system
+//! writes them, must not keep anything else from working.
+
+use jiff::SignedDuration;
+use runner_engine::placement::RelPath;
+use runner_jobs::curator::CuratorSpec;
+use runner_jobs::curator::job::Kind;
+use runner_text::nearest::nearest;
+use serde::Deserialize;
+use toml::{Table, Value};
+
+use super::job::NEVER;
+use super::section::Section;
+use super::sources::{Mistake, Sources};
+use super::units;
+
+/// The local curator.
+#[derive(Clone, Debug)]
+pub struct Curator {
+    /// `ollama`, or the name of a backend.
+    pub engine: String,
+    /// The model it runs.
+    pub model: String,
+    /// Where the engine listens.
+    pub endpoint: String,
+    /// How long what is over is kept.
+    pub keep: Option<SignedDuration>,
+    /// What its jobs are told.
+    pub spec: CuratorSpec,
+}
+
+/// The settings that only a job of this kind has.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct CuratorJob {
+    batch: Option<u32>,
+    event: Option<String>,
+}
+
+/// The name that other programs have for the table: `[dream.local_curator]`.
+const OTHER: (&str, &str) = ("dream", "local_curator");
+
+/// The file with the table under our name; what it says under ours wins.
+pub(super) fn under_its_name(mut file: Table) -> Table {
+    let Some(Value::Table(dream)) = file.get_mut(OTHER.0) else {
+        return file;
+    };
+    let Some(other) = dream.remove(OTHER.1) else {
+        return file;
+    };
+    if dream.is_empty() {
+        file.remove(OTHER.0);
+    }
+    match (file.get_mut("curator"), other) {
+        (Some(Value::Table(own)), Value::Table(other)) => {
+            for (key, value) in other {
+                own.entry(key).or_insert(value);
+            }
+        }
+        (None, other) => {
+            file.insert("curator".to_owned(), other);
+        }
+        _ => {}
+    }
+    file
+}
+
+/// Reads the table, whose every key the embedded default states.
+pub(super) fn read(mut table: Table, sources: &Sources) -> Result<Curator, Mistake> {
+    let mut section = Section::of("curator", &mut table, sources);
+    let usual = CuratorSpec::default();
+    let engine = section
+        .text("engine")?
+        .unwrap_or_else(|| "ollama".to_owned());
+    let model = section.text("model")?.unwrap_or_default();
+    let endpoint = section.text("endpoint")?.unwrap_or_default();
+    let worker_dir = section.text("worker_dir")?.unwrap_or(usual.worker_dir);
+    let vault_dir = section.text("vault_dir")?.unwrap_or(usual.vault_dir);
+    let hourly_cap = section
+        .count("hourly_cap")?
+        .unwrap_or(usual.hourly_cap.into());
+    let hourly_cap = u32::try_from(hourly_cap).ok().filter(|cap| *cap > 0);
+    let hourly_cap = hourly_cap.ok_or_else(|| {
+        section.wrong(
+            "curator.hourly_cap",
+            "it must be a whole number of at least 1",
+        )
+    })?;
+    let kinds = match section.texts("kinds")? {
+        None => usual.kinds,
+        Some(words) => words
+            .iter()
+            .map(|word| kind(word).map_err(|why| section.wrong("curator.kinds", &why)))
+            .collect::<Result<_, _>>()?,
+    };
+    let ideas = section.parsed("ideas", target)?.unwrap_or(usual.ideas);
+    let learnings = section
+        .parsed("learnings", target)?
+        .unwrap_or(usual.learnings);
+    let keep = section.parsed("keep", |text| match text {
+        "none" => Ok(None),
+        text => units::age(text, 1).map(Some),
+    })?;
+    section.finish()?;
+    Ok(Curator {
+        engine,
+        model,
+        endpoint,
+        keep: keep.flatten(),
+        spec: CuratorSpec {
+            worker_dir,
+            vault_dir,
+            ideas,
+            learnings,
+            hourly_cap,
+            kinds,
+            batch: usual.batch,
+            event: None,
+        },
+    })
+}
+
+/// The kind of a word.
+///
+/// # Errors
+/// There is none: the list, and the nearest one.
+pub fn kind(word: &str) -> Result<Kind, String> {
+    let words = Kind::ALL.map(Kind::word);
+    Kind::of(word).ok_or_else(|| {
+        let near = nearest(word, words)
+            .map_or_else(String::new, |near| format!("; did you mean {near:?}?"));
+        format!("there is no kind {word:?} ({}){near}", words.join(", "))
+    })
+}
+
+fn target(text: &str) -> Result<String, String> {
+    RelPath::new(text).map_err(|error| error.to_string())?;
+    let first = text.split('/').next().unwrap_or(text);
+    match NEVER.iter().find(|never| never.eq_ignore_ascii_case(first)) {
+        Some(never) => Err(format!("{text:?}: the curator places nothing in {never}")),
+        None => Ok(text.to_owned()),
+    }
+}
+
+/// What a job of this kind is told.
+pub(super) fn job(own: CuratorJob, all: &Curator) -> Result<CuratorSpec, (&'static str, String)> {
+    let batch = own.batch.unwrap_or(all.spec.batch);
+    if batch == 0 {
+        return Err(("batch", "it must be 1 at least, it is 0".to_owned()));
+    }
+    Ok(CuratorSpec {
+        batch,
+        event: own.event,
+        ..all.spec.clone()
+    })
+}

@@ -1,0 +1,498 @@
+//! The curator from outside: what is told of an engine, what becomes of job files, and what an event
+//! may spend.
+
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::TcpListener;
+use std::thread;
+use std::time::Duration;
+
+use runner_engine::time::boot_time;
+use serde_json::{Value, json};
+
+use crate::house::House;
+
+const JOB: &str = "[jobs.curator]\nkind = \"curator\"\ntrigger = \"manual\"\n";
+
+/// A service that answers each question with what `answer` makes of its path; none: never.
+fn service(answer: impl Fn(&str) -> Option<String> + Send + Clone + 'static) -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    thread::spawn(move || {
+        let mut kept = Vec::new();
+        for stream in listener.incoming().flatten() {
+            let mut reader = BufReader::new(stream);
+            let mut first = String::new();
+            let _gone = reader.read_line(&mut first);
+            let path = first.split(' ').nth(1).unwrap_or_default().to_owned();
+            match answer(&path) {
+                Some(text) => {
+                    let _gone = reader.get_mut().write_all(text.as_bytes());
+                }
+                None => kept.push(reader),
+            }
+        }
+    });
+    port
+}
+
+fn ok(body: &Value) -> String {
+    let body = body.to_string();
+    format!(
+        "HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    )
+}
+
+fn ollama(models: &'static [&'static str]) -> u16 {
+    service(move |path| {
+        Some(match path {
+            "/api/version" => ok(&json!({ "version": "0.12.3" })),
+            "/api/tags" => {
+                let models: Vec<Value> =
+                    models.iter().map(|name| json!({ "name": name })).collect();
+                ok(&json!({ "models": models }))
+            }
+            _ => "HTTP/1.1 404 Not Found\r\n\r\n".to_owned(),
+        })
+    })
+}
+
+#[test]
+fn each_truth_about_an_engine_is_told_within_two_seconds() {
+    let house = House::with(JOB);
+    let dead = {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        listener.local_addr().unwrap().port()
+    };
+    let cases: [(u16, &str, &str); 7] = [
+        (dead, "dead", "why"),
+        (service(|_| None), "silent", "why"),
+        // One byte, and never the rest.
+        (
+            service(|_| Some("HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n{".to_owned())),
+            "stranger",
+            "why",
+        ),
+        (
+            service(|_| Some("SSH-2.0-OpenSSH_9.2\r\n".to_owned())),
+            "stranger",
+            "why",
+        ),
+        (
+            service(|_| Some(ok(&json!({ "hello": "world" })))),
+            "stranger",
+            "why",
+        ),
+        (ollama(&["qwen3:8b"]), "model-missing", "models"),
+        (ollama(&["gemma4:e4b"]), "ready", "version"),
+    ];
+    for (port, state, field) in cases {
+        let endpoint = format!("http://127.0.0.1:{port}");
+        house
+            .run(&["config", "set", "curator.endpoint", &endpoint])
+            .ends(0);
+        let begun = boot_time();
+        let told = house.run(&["curator", "status", "--json"]).ends(0).json();
+        let took = boot_time() - begun;
+        assert_eq!(told["health"]["state"], state, "{told}");
+        assert!(told["health"].get(field).is_some(), "{told}");
+        assert!(took < Duration::from_secs(10), "{took:?}");
+        house.run(&["curator", "status"]).ends(0).says(&endpoint);
+    }
+    let schema: Value =
+        serde_json::from_str(&house.run(&["curator", "status", "--schema"]).ends(0).out).unwrap();
+    let told = house.run(&["curator", "status", "--json"]).json();
+    for name in schema["required"].as_array().unwrap() {
+        assert!(
+            told.get(name.as_str().unwrap()).is_some(),
+            "no {name} in {told}"
+        );
+    }
+}
+
+#[test]
+fn a_job_file_becomes_findings_and_a_row_in_runs() {
+    let house = House::with(JOB);
+    house.write("docs/index.md", "# Index\n\n[a](a.md) [gone](gone.md)\n");
+    house.write("docs/a.md", "# A\n");
+    house
+        .run(&["curator", "enqueue", "--kind", "rm-rf"])
+        .ends(2)
+        .says("lint-wiki, dream-seed, ingest-claude-session");
+    let job = house
+        .run(&["curator", "enqueue", "--kind", "lint-wiki", "--json"])
+        .ends(0)
+        .json();
+    let id = job["id"].as_str().unwrap();
+    house.write(".runner/curator/queue/bad.json", "[]");
+    house
+        .run(&["curator", "work"])
+        .ends(0)
+        .says("1 findings in 2 notes");
+    let findings: Value =
+        serde_json::from_str(&house.read(&format!(".runner/curator/findings/{id}.json"))).unwrap();
+    assert_eq!(findings["findings"][0]["file"], "index.md");
+    assert_eq!(findings["findings"][0]["line"], 3);
+    assert_eq!(findings["findings"][0]["rule"], "broken-link");
+    let done: Value =
+        serde_json::from_str(&house.read(&format!(".runner/curator/done/{id}.json"))).unwrap();
+    assert_eq!(done["result"]["artifacts"].as_array().unwrap().len(), 2);
+    assert!(
+        house
+            .read(".runner/curator/failed/bad.reason.txt")
+            .contains("no kind")
+    );
+    assert!(house.read(".runner/curator/logs/audit.md").contains(id));
+    let runs = house.run(&["runs", "--json"]).ends(0).json();
+    assert_eq!(
+        (&runs[0]["job"], &runs[0]["outcome"]),
+        (&json!("curator"), &json!("degraded"))
+    );
+    let told = house.run(&["curator", "status", "--json"]).ends(0).json();
+    assert_eq!(
+        told["queue"],
+        json!({ "queue": 0, "processing": 0, "done": 1, "failed": 1 })
+    );
+    assert_eq!(
+        (&told["left_this_hour"], &told["alive"]),
+        (&json!(19), &json!(false))
+    );
+    assert_eq!(told["status"]["state"], "idle");
+    house
+        .run(&["curator", "work", "--once"])
+        .ends(0)
+        .says("the queue is empty");
+}
+
+#[test]
+fn a_session_is_read_chunk_by_chunk_and_ideas_are_seeded_once() {
+    let house = House::with(JOB);
+    let mut lines = String::new();
+    for at in 0..5_200 {
+        let said = match at {
+            7 => "Never push to the main branch without asking me first".to_owned(),
+            5_100 => "From now on always run the linter before you say that it is done".to_owned(),
+            at => format!("step {at}"),
+        };
+        lines.push_str(&format!(
+            "{}\n",
+            json!({ "type": "user", "timestamp": "2026-01-02T03:04:05Z", "message": { "content": said } })
+        ));
+    }
+    lines.push_str("{\"type\":\"user\",\"torn");
+    house.write("s.jsonl", &lines);
+    house
+        .run(&[
+            "curator",
+            "enqueue",
+            "--kind",
+            "ingest-claude-session",
+            "--source",
+            "s.jsonl",
+        ])
+        .ends(0);
+    house
+        .run(&["curator", "work"])
+        .ends(0)
+        .says("goes on at line 5001");
+    let learnings: Vec<String> = house
+        .tree(".agents/learnings")
+        .into_iter()
+        .map(|(_, text)| String::from_utf8(text).unwrap())
+        .collect();
+    assert_eq!(learnings.len(), 2, "{learnings:?}");
+    for (words, place) in [
+        ("Never push to the main", "lines: 8-8"),
+        ("From now on", "lines: 5101-5101"),
+    ] {
+        assert!(
+            learnings
+                .iter()
+                .any(|text| text.contains(words) && text.contains(place)),
+            "{learnings:?}"
+        );
+    }
+    let done = house.tree(".runner/curator/done").len();
+    assert_eq!(done, 2, "one for each chunk");
+
+    house.write(
+        "docs/plan.md",
+        "# Plan\n\n- [ ] Retry the upload after a connection reset\n",
+    );
+    for _ in 0..2 {
+        house
+            .run(&["curator", "enqueue", "--kind", "dream-seed"])
+            .ends(0);
+        house.run(&["curator", "work"]).ends(0);
+    }
+    let ideas = house.tree("ideas");
+    assert_eq!(ideas.len(), 1, "{ideas:?}");
+    let text = String::from_utf8_lossy(&ideas[0].1).into_owned();
+    assert!(
+        text.contains("plan.md:3") && text.contains("status: draft"),
+        "{text}"
+    );
+    // A source that is gone, and one that runner wrote.
+    house.write("t.jsonl", &lines);
+    house
+        .run(&[
+            "curator",
+            "enqueue",
+            "--kind",
+            "ingest-claude-session",
+            "--source",
+            "t.jsonl",
+        ])
+        .ends(0);
+    std::fs::remove_file(house.path("t.jsonl")).unwrap();
+    house.run(&["curator", "work"]).ends(0).says("t.jsonl");
+    assert_eq!(house.tree(".runner/curator/failed").len(), 2);
+    // The dream proposes on what was seeded.
+    house.run(&["dream", "run"]);
+    let listed = house.run(&["dream", "list", "--json"]).ends(0);
+    assert!(
+        listed.out.contains("seed-retry-the-upload") || listed.out.trim() == "[]",
+        "{listed:?}"
+    );
+}
+
+#[test]
+fn a_worker_that_is_killed_in_the_midst_loses_and_doubles_nothing() {
+    let house = House::with("");
+    // Kills the process of its run, once; the owner of the claim says which one that is.
+    let script = "cat > /dev/null; cd \"$0\"; if [ ! -e killed ]; then touch killed; \
+                  kill -9 $(sed 's/.*\"pid\":\\([0-9]*\\).*/\\1/' .runner/curator/processing/*.owner); fi; \
+                  echo '{\"kept\":[{\"finding\":0,\"title\":\"Ask before a push\"}]}'";
+    let root = house.project().display().to_string();
+    house.configure(&format!(
+        "{JOB}backend = \"model\"\nsandbox = \"off\"\n[backends.model]\ntype = \"command\"\nprogram = \"sh\"\nargs = [\"-c\", {script:?}, {root:?}]\n"
+    ));
+    let line = json!({ "type": "user", "timestamp": "2026-01-02T03:04:05Z", "message": { "content": "Never push to main without asking me first" } });
+    house.write("s.jsonl", format!("{line}\n"));
+    house
+        .run(&[
+            "curator",
+            "enqueue",
+            "--kind",
+            "ingest-claude-session",
+            "--source",
+            "s.jsonl",
+        ])
+        .ends(0);
+    let killed = house.run(&["curator", "work", "--once"]);
+    assert_ne!(killed.code, 0, "{killed:?}");
+    assert!(house.path("killed").exists());
+    let told = house.run(&["curator", "status", "--json"]).ends(0).json();
+    assert_eq!(
+        told["queue"],
+        json!({ "queue": 0, "processing": 1, "done": 0, "failed": 0 })
+    );
+    assert_eq!(
+        (&told["alive"], &told["status"]["state"]),
+        (&json!(false), &json!("working"))
+    );
+    house
+        .run(&["curator", "diagnose"])
+        .ends(1)
+        .says("runner curator work --once");
+    house
+        .run(&["curator", "work"])
+        .ends(0)
+        .says("the process that worked on it died");
+    let done = house.tree(".runner/curator/done");
+    let record: Value = serde_json::from_slice(&done[0].1).unwrap();
+    assert_eq!((done.len(), &record["returned"]), (1, &json!(1)));
+    let learnings = house.tree(".agents/learnings");
+    assert_eq!(learnings.len(), 1, "{learnings:?}");
+    assert!(
+        learnings[0].0.contains("ask-before-a-push"),
+        "{learnings:?}"
+    );
+    // Who had it is swept away with the next claim.
+    let left = house.tree(".runner/curator/processing");
+    assert!(
+        left.iter().all(|(name, _)| name.ends_with(".owner")),
+        "{left:?}"
+    );
+}
+
+#[test]
+fn an_event_runs_as_a_job_until_its_budget_is_gone_and_the_row_says_so() {
+    let answer = "{\"note\":\"look at it\",\"raise\":[{\"severity\":\"high\",\"desired_action\":\"more\",\"budget\":1},{\"severity\":\"high\",\"desired_action\":\"and more\",\"budget\":1}]}";
+    let house = House::with(&format!(
+        "{JOB}[backends.evil]\ntype = \"command\"\nprogram = \"sh\"\nargs = [\"-c\", {:?}]\n",
+        format!("cat > /dev/null; echo '{answer}'")
+    ));
+    let raise = [
+        "curator",
+        "event",
+        "--source",
+        "test",
+        "--severity",
+        "high",
+        "--desired-action",
+        "look",
+        "--escalation-target",
+        "evil",
+        "--budget",
+        "4",
+        "--json",
+    ];
+    let event = house.run(&raise).ends(0).json();
+    assert_eq!(
+        (&event["schema_version"], &event["status"]),
+        (&json!(1), &json!("needs-review"))
+    );
+    let mut calls = 0;
+    for _ in 0..12 {
+        let all = house.run(&["curator", "events", "--json"]).ends(0).json();
+        let open = all
+            .as_array()
+            .unwrap()
+            .iter()
+            .find(|it| it["left"] != 0)
+            .cloned();
+        let Some(open) = open else { break };
+        house
+            .run(&[
+                "curator",
+                "events",
+                "escalate",
+                open["id"].as_str().unwrap(),
+            ])
+            .ends(0)
+            .says("handled");
+        calls += 1;
+    }
+    assert_eq!(
+        calls, 4,
+        "as many calls as the first budget, whatever the model raised"
+    );
+    let first = event["id"].as_str().unwrap();
+    house
+        .run(&["curator", "events", "escalate", first])
+        .ends(1)
+        .says("no budget left");
+    let ledger = house.read(".runner/curator/events/ledger.jsonl");
+    assert!(
+        ledger.lines().last().unwrap().contains("refused"),
+        "{ledger}"
+    );
+    assert_eq!(ledger.matches("\"action\":\"ask\"").count(), 4);
+    assert_eq!(house.count("SELECT count(*) FROM requests"), 4);
+    house.run(&["curator", "events", "ack", first]).ends(0);
+    house
+        .run(&["curator", "events", "escalate", first])
+        .ends(1)
+        .says("is over");
+    let human = [
+        "curator",
+        "event",
+        "--source",
+        "t",
+        "--severity",
+        "info",
+        "--desired-action",
+        "x",
+        "--escalation-target",
+        "ann",
+        "--budget",
+        "1",
+        "--json",
+    ];
+    let event = house.run(&human).ends(0).json();
+    house
+        .run(&[
+            "curator",
+            "events",
+            "escalate",
+            event["id"].as_str().unwrap(),
+        ])
+        .ends(65)
+        .says("waits for a person");
+}
+
+#[test]
+fn diagnose_walks_from_nothing_to_a_curator_that_works() {
+    let house = House::new();
+    house.run(&["init"]).ends(0);
+    let port = ollama(&["gemma4:e4b"]);
+    let endpoint = format!("http://127.0.0.1:{port}");
+    house
+        .run(&["config", "set", "curator.endpoint", &endpoint])
+        .ends(0);
+    house
+        .run(&["config", "set", "curator.worker_dir", "D:\\dream"])
+        .ends(0);
+    house.run(&["curator", "status"]).ends(0).says("Windows");
+    house.run(&["status"]).ends(0);
+    for round in 0..6 {
+        let said = house.run(&["curator", "diagnose", "--json"]);
+        let found = said.json();
+        let wrong = found
+            .as_array()
+            .unwrap()
+            .iter()
+            .find(|it| it["level"] == "wrong");
+        let Some(wrong) = wrong else {
+            assert_eq!(said.code, 0);
+            assert!(round > 1, "there was nothing to mend");
+            house
+                .run(&["curator", "enqueue", "--kind", "lint-wiki"])
+                .ends(0);
+            house.run(&["curator", "work"]).ends(0);
+            assert_eq!(house.tree(".runner/curator/done").len(), 1);
+            return;
+        };
+        assert_eq!(said.code, 1);
+        // Word for word, as a person would type it.
+        let mend = wrong["mend"].as_str().unwrap();
+        let bin = env!("CARGO_BIN_EXE_runner").trim_end_matches("/runner");
+        let path = format!("{bin}:{}", std::env::var("PATH").unwrap());
+        let done = house
+            .command("sh", &["-c", mend])
+            .env("PATH", path)
+            .output()
+            .unwrap();
+        assert!(done.status.success(), "{mend}: {done:?}");
+    }
+    panic!("it is not mended after six commands");
+}
+
+#[test]
+fn a_compaction_says_the_same_dry_and_done() {
+    let house = House::with(JOB);
+    house.write(".runner/curator/logs/pending-log-entries/1.txt", "- one\n");
+    house.write(".runner/curator/logs/pending-log-entries/2.txt", "- two");
+    let dry = house.run(&["curator", "compact", "--dry-run"]).ends(0);
+    assert!(!house.path(".runner/curator/logs/audit.md").exists());
+    let done = house.run(&["curator", "compact", "--apply"]).ends(0);
+    assert_eq!(dry.out, done.out);
+    assert!(
+        house
+            .read(".runner/curator/logs/audit.md")
+            .ends_with("- one\n- two\n")
+    );
+    house
+        .run(&["curator", "compact", "--apply"])
+        .ends(0)
+        .says("nothing to compact");
+    house.run(&["curator", "compact"]).ends(2);
+}
+
+#[test]
+fn the_other_name_of_the_table_is_read_and_ours_wins() {
+    let house = House::with(
+        "[dream.local_curator]\nhourly_cap = 3\nmodel = \"other\"\n[curator]\nmodel = \"ours\"\n",
+    );
+    let told = house.run(&["curator", "status", "--json"]).ends(0).json();
+    assert_eq!(told["configured"]["hourly_cap"], 3);
+    assert_eq!(told["configured"]["model"], "ours");
+    house.write(
+        ".ctxrc",
+        "dream:\n  local_curator:\n    vault_dir: notes\n    kinds: [lint-wiki]\n",
+    );
+    let told = house.run(&["curator", "status", "--json"]).ends(0).json();
+    assert_eq!(told["configured"]["kinds"], json!(["lint-wiki"]));
+    assert_eq!(told["vault"]["path"], "notes");
+}
