@@ -36,6 +36,7 @@ mod on_time;
 mod policies;
 mod projects;
 mod queue;
+mod report;
 mod review;
 mod schedule;
 mod served;
