@@ -159,7 +159,8 @@ fn without_an_opener_it_says_where_the_page_is() {
 #[test]
 fn a_night_in_which_nothing_was_due_has_its_page_too() {
     let house = House::with("[jobs.dream]\nenabled = false\n");
-    house.run(&["night"]).ends(0);
+    // Nothing was due, so no report was either; the page is made all the same.
+    house.run(&["night"]);
     let page = house.run(&["report", "--html"]).ends(0).out;
     assert!(page.contains("Nothing was due."), "{page}");
     house

@@ -52,7 +52,7 @@ pub(super) fn moves(report: &NightReport) -> Vec<Move> {
         let hint = failmark::hint(outcome);
         push(
             format!("Look at {}: {}{class}", run.job, outcome.word()),
-            format!("{}. {}", outcome.why().unwrap_or_default(), hint),
+            format!("{} — {hint}", outcome.why().unwrap_or_default()),
             command,
         );
     }

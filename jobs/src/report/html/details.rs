@@ -38,7 +38,7 @@ fn accounts(page: &mut Page, report: &NightReport) {
     } else {
         put!(
             page,
-            "<div class=\"wide\"><table><thead><tr><th>of the night</th><th>spent</th><th>planned at most</th>",
+            "<div class=\"wide\"><table><thead><tr><th>of the night</th><th>spent</th><th>planned</th>",
             "<th>bound</th><th>left</th><th></th></tr></thead>\n<tbody>\n"
         );
         report.accounts.iter().for_each(|it| account(page, it));

@@ -41,7 +41,8 @@ pub(super) fn write(page: &mut Page, report: &NightReport) {
             .collect();
         let (shown, folded) = these.split_at(these.len().min(UNFOLDED));
         for run in shown {
-            let open = opened > 0 && (tones[0] == "bad" || report.runs.len() == 1);
+            let open = opened > 0
+                && (tones[0] == "bad" || report.runs.len() == 1 && report.proposals.is_empty());
             opened -= usize::from(open);
             one(page, run, open, lines);
         }

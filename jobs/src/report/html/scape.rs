@@ -150,7 +150,7 @@ fn picture(page: &mut Page, scape: &Dreamscape, number: usize) {
         "-words\">",
         in_words(scape),
         "</desc>\n<rect class=\"sky\" width=\"720\" height=\"300\"/>\n",
-        "<rect class=\"dawn\" y=\"150\" width=\"720\" height=\"150\"/>\n",
+        "<circle class=\"dawn\" cx=\"610\" cy=\"300\" r=\"240\"/>\n",
         "<circle class=\"moon\" cx=\"646\" cy=\"52\" r=\"20\"/><circle class=\"sky\" cx=\"637\" cy=\"46\" r=\"17\"/>\n"
     );
     let stormy = !scape.degraded.is_empty() || scape.land.iter().any(|it| !it.degraded.is_empty());
@@ -331,11 +331,11 @@ fn land(page: &mut Page, scape: &Dreamscape, ground: &Ground) {
     if let Some(last) = last {
         put!(
             page,
-            "<text class=\"label\" x=\"",
-            tenth(last_x),
+            "<text class=\"height\" x=\"",
+            tenth(last_x - 8.0),
             "\" y=\"",
             tenth(last_y + 24.0),
-            "\" text-anchor=\"middle\">",
+            "\" text-anchor=\"end\">",
             fine(last),
             "</text>\n"
         );
