@@ -304,15 +304,11 @@ pub enum Command {
         #[command(flatten)]
         listing: Listing,
     },
-    /// Print the report of a night
-    #[command(after_help = "Example: runner report --night 2026-11-21")]
-    Report {
-        /// The night's name [default: the last one]
-        #[arg(long)]
-        night: Option<String>,
-        #[command(flatten)]
-        listing: Listing,
-    },
+    /// Print the report of a night, or open its page
+    ///
+    /// It is made again from the ledger and the night's artifacts, in whichever form.
+    #[command(after_help = "Example: runner report --night 2026-11-21 --open")]
+    Report(super::report::ReportArgs),
     /// What may still be spent, what was, and one-off extras [default: show]
     #[command(
         args_conflicts_with_subcommands = true,

@@ -124,7 +124,7 @@ fn reach(command: &Command) -> Option<Reach> {
         | Command::Setup { .. }
         | Command::Doctor { .. }
         | Command::Ledger { .. }
-        | Command::Report { .. }
+        | Command::Report(_)
         | Command::Projects { .. }
         | Command::Completions { .. }
         | Command::Man { .. }
@@ -258,7 +258,7 @@ fn dispatch(args: &Args, home: &Home) -> Result<Exit, Failure> {
         Command::Projects { command, listing } => {
             projects::run(home, here, command.as_ref(), args.quiet, *listing)
         }
-        Command::Report { night, listing } => report::run(home, here, night.as_deref(), *listing),
+        Command::Report(wanted) => report::run(home, here, wanted, args.quiet),
         Command::Budget { command, listing } => {
             budget::run(home, here, command.as_ref(), args.quiet, *listing)
         }

@@ -112,7 +112,7 @@ pub fn with_steps(
     }
     let open = ledger.occurrences_of(night.id)?;
     let open = open.iter().filter(|one| one.outcome.is_none()).count();
-    let told = report::gather(&ledger, night.id, &project.root, home.wall()?)?;
+    let told = report::whole(&ledger, night.id, &project.root, home.wall()?)?;
     if listing.json {
         show::json(&told);
     } else if reported {

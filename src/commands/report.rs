@@ -1,32 +1,42 @@
-//! `runner report`: a night's report, made from the ledger.
+//! `runner report`: a night's report, made again from the ledger and the night's artifacts.
+//!
+//! ```text
+//! night ──> report::whole ──> markdown | page | JSON on standard output
+//!                        └──> --open: the page in a file ──> the host's opener, by argument vector
+//! ```
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
+use runner_engine::files::write_atomic;
+use runner_engine::ledger::{Ledger, Night};
 use runner_engine::outcome::Exit;
 use runner_jobs::report;
 
 use crate::cli::Failure;
-use crate::cli::args::Listing;
+use crate::cli::report::ReportArgs;
 use crate::cli::show;
-use crate::home::Home;
+use crate::home::{self, Home};
 use crate::project::Here;
 
-/// Prints a report.
-pub fn run(
-    home: &Home,
-    here: &Path,
-    night: Option<&str>,
-    listing: Listing,
-) -> Result<Exit, Failure> {
+/// What opens a page on this host.
+const OPENER: &str = if cfg!(target_os = "macos") {
+    "open"
+} else {
+    "xdg-open"
+};
+
+/// Prints a report, or opens its page.
+pub fn run(home: &Home, here: &Path, args: &ReportArgs, quiet: bool) -> Result<Exit, Failure> {
     let project = Here::load(home, here)?;
     let none = || Failure::data("there was no night here yet").mend("runner night");
     let ledger = home.ledger_to_read()?.ok_or_else(none)?;
     let nights = ledger.nights(&project.id, 400)?;
-    let found = match night {
+    let found = match &args.night {
         None => nights.first().ok_or_else(none)?,
         Some(name) => nights
             .iter()
-            .find(|night| night.name == name)
+            .find(|night| night.name == *name)
             .ok_or_else(|| {
                 let known = nights
                     .iter()
@@ -37,11 +47,81 @@ pub fn run(
                 Failure::data(format!("no night {name:?} here; the last ones: {known}"))
             })?,
     };
-    let told = report::gather(&ledger, found.id, &project.root, home.wall()?)?;
-    if listing.json {
+    let told = report::whole(&ledger, found.id, &project.root, home.wall()?)?;
+    let form = args.form;
+    if form.json {
         show::json(&told);
+    } else if form.html {
+        show::out(&report::html(&told));
+    } else if form.open {
+        return open(home, &project, &ledger, found, &report::html(&told), quiet);
     } else {
         show::out(&report::markdown(&told));
     }
     Ok(Exit::Done)
+}
+
+/// Opens a page in the program that the host has for it.
+fn open(
+    home: &Home,
+    project: &Here,
+    ledger: &Ledger,
+    night: &Night,
+    page: &str,
+    quiet: bool,
+) -> Result<Exit, Failure> {
+    let path = at_hand(home, project, ledger, night, page)?;
+    let by_hand = format!("open it by hand: {}", path.display());
+    show::out(&format!("{}\n", path.display()));
+    let places = home::setting("PATH").unwrap_or_default();
+    let Some(opener) = home::find_program(OPENER, places.as_ref()) else {
+        return Err(Failure::unavailable(format!(
+            "there is no {OPENER} here to open the page with; {by_hand}"
+        ))
+        .mend("apt-get install xdg-utils   (or your system's way)"));
+    };
+    show::say(quiet, &format!("{} opens it", opener.display()));
+    let ended = Command::new(&opener).arg(&path).status();
+    match ended {
+        Ok(status) if status.success() => Ok(Exit::Done),
+        Ok(status) => Err(Failure::unavailable(format!(
+            "{} could not open the page ({status}); {by_hand}",
+            opener.display()
+        ))),
+        Err(error) => Err(Failure::unavailable(format!(
+            "{}: {error}; {by_hand}",
+            opener.display()
+        ))),
+    }
+}
+
+/// The page in a file: where the night's report lies, if it is the same there; else among runner's own,
+/// for a placed report is what the night said and is not written over by a look at it.
+fn at_hand(
+    home: &Home,
+    project: &Here,
+    ledger: &Ledger,
+    night: &Night,
+    page: &str,
+) -> Result<PathBuf, Failure> {
+    let folder = ledger.report_folder(night.id)?;
+    let placed = project
+        .root
+        .join(report::FOLDER)
+        .join(folder.as_ref().unwrap_or(&night.name))
+        .join(report::PAGE);
+    if std::fs::read_to_string(&placed).is_ok_and(|there| there == page) {
+        return Ok(placed);
+    }
+    let folder = home.state.join("pages");
+    let path = folder.join(format!("{}-{}.html", project.id, night.name));
+    std::fs::create_dir_all(&folder)
+        .map_err(|error| error.to_string())
+        .and_then(|()| {
+            write_atomic(&path, page.as_bytes(), 0o600).map_err(|error| error.to_string())
+        })
+        .map_err(|error| {
+            Failure::cannot_write(format!("cannot write {}: {error}", path.display()))
+        })?;
+    Ok(path)
 }

@@ -43,6 +43,7 @@ mod policies;
 mod projects;
 mod queue;
 mod rem;
+mod report;
 mod review;
 mod schedule;
 mod served;

@@ -343,6 +343,20 @@ impl Ledger {
         })
     }
 
+    /// What a run reserved at its admission, also when it is settled; nothing where it was not admitted.
+    pub fn reserved_for(&self, run: &RunId) -> Result<Amounts> {
+        self.view(|db| {
+            Ok(db
+                .prepare_cached(
+                    "SELECT calls, tokens, micros, seconds, ideas FROM reservations
+                     WHERE run = ?1 AND level = 'run'",
+                )?
+                .query_row([run.as_str()], row)
+                .optional()?
+                .unwrap_or_default())
+        })
+    }
+
     /// What a run may still draw: its reservation less what its requests hold or used.
     pub fn left_of(&self, run: &RunId) -> Result<Amounts> {
         self.view(|db| {

@@ -4,6 +4,8 @@ use std::fmt::Write as _;
 
 use runner_engine::ledger::Amounts;
 
+use super::accounts::words;
+use super::dreamscape::Dreamscape;
 use super::model::{NightReport, RunLine};
 use crate::failmark;
 
@@ -20,7 +22,7 @@ fn write(out: &mut String, report: &NightReport) -> std::fmt::Result {
     writeln!(
         out,
         "# Night {} — {}\n",
-        report.night,
+        one_line(&report.night),
         one_line(&report.project)
     )?;
     writeln!(out, "**{}**\n", report.headline())?;
@@ -40,7 +42,7 @@ fn write(out: &mut String, report: &NightReport) -> std::fmt::Result {
             writeln!(
                 out,
                 "| {} | {} | {} s | {} | {} |",
-                run.job,
+                cell(&run.job),
                 run.word(),
                 run.spent.seconds,
                 run.spent.calls,
@@ -76,11 +78,99 @@ fn write(out: &mut String, report: &NightReport) -> std::fmt::Result {
     if !report.open.is_empty() {
         writeln!(out, "## Unfinished\n")?;
         for job in &report.open {
+            let job = one_line(job);
             writeln!(out, "- {job} has no outcome yet; see `runner status`")?;
         }
         writeln!(out)?;
     }
+    for scape in &report.dreamscapes {
+        dreamscape(out, scape)?;
+    }
+    if !report.accounts.is_empty() {
+        writeln!(
+            out,
+            "## Accounts\n\n| of the night | spent | planned at most | bound | left |\n\
+             | --- | ---: | ---: | ---: | ---: |"
+        )?;
+        for it in &report.accounts {
+            let amount = |amount: Option<u64>| {
+                amount.map_or_else(|| "—".to_owned(), |amount| words(&it.unit, amount))
+            };
+            writeln!(
+                out,
+                "| {} | {} | {} | {} | {} |",
+                cell(&it.unit),
+                words(&it.unit, it.spent),
+                words(&it.unit, it.planned),
+                amount(it.cap.map(|cap| cap.saturating_add(it.granted))),
+                amount(it.left)
+            )?;
+        }
+        writeln!(out)?;
+    }
+    if !report.refused.is_empty() {
+        writeln!(out, "## Refused\n")?;
+        for it in &report.refused {
+            let (job, what) = (one_line(&it.job), one_line(&it.what));
+            writeln!(out, "- {job}, by {}: {what}", it.by.words())?;
+        }
+        writeln!(out)?;
+    }
+    if !report.first.is_empty() {
+        writeln!(out, "## Do this first\n")?;
+        for (at, it) in report.first.iter().enumerate() {
+            writeln!(
+                out,
+                "{}. {}: {}\n   {}",
+                at + 1,
+                one_line(&it.what),
+                one_line(&it.why),
+                code(&it.command)
+            )?;
+        }
+        writeln!(out)?;
+    }
     Ok(())
+}
+
+/// What an overnight run brought, in words.
+fn dreamscape(out: &mut String, scape: &Dreamscape) -> std::fmt::Result {
+    writeln!(out, "## The dreamscape of {}\n", one_line(&scape.job))?;
+    if let Some(why) = &scape.missing {
+        return writeln!(out, "None: {}\n", one_line(why));
+    }
+    for point in &scape.land {
+        let fitness = point.fitness.map_or_else(
+            || "not measured".to_owned(),
+            |it| format!("fitness {it:.3}"),
+        );
+        writeln!(
+            out,
+            "- iteration {}: {fitness} ({:+.3}), {}",
+            point.index,
+            point.delta,
+            one_line(&point.status)
+        )?;
+    }
+    for (name, text) in [("ended", &scape.ended), ("tension", &scape.tension)] {
+        if let Some(text) = text {
+            writeln!(out, "- {name}: {}", one_line(text))?;
+        }
+    }
+    for line in &scape.degraded {
+        writeln!(out, "- degraded: {}", one_line(line))?;
+    }
+    for packet in &scape.packets {
+        writeln!(
+            out,
+            "- packet {}, {}: {} — {}",
+            packet.rank,
+            one_line(&packet.severity),
+            one_line(&packet.title),
+            code(&packet.command)
+        )?;
+    }
+    writeln!(out)
 }
 
 /// What the night spent, and how much of that nobody stated.
@@ -102,7 +192,7 @@ fn section(out: &mut String, run: &RunLine) -> std::fmt::Result {
     } else {
         String::new()
     };
-    writeln!(out, "## {} ({}{attempt})\n", run.job, run.word())?;
+    writeln!(out, "## {} ({}{attempt})\n", one_line(&run.job), run.word())?;
     if !run.headline.is_empty() {
         writeln!(out, "{}\n", one_line(&run.headline))?;
     }
@@ -130,11 +220,11 @@ fn section(out: &mut String, run: &RunLine) -> std::fmt::Result {
         let names = run
             .artifacts
             .iter()
-            .map(|path| format!("`{path}`"))
+            .map(|path| code(path))
             .collect::<Vec<_>>();
         writeln!(out, "Placed: {}\n", names.join(", "))?;
     }
-    let mut facts = vec![format!("run `{}`", run.run)];
+    let mut facts = vec![format!("run {}", code(&run.run))];
     if run.unstated_calls > 0 {
         facts.push(format!(
             "usage of {} not stated and charged as reserved",
@@ -149,7 +239,7 @@ fn section(out: &mut String, run: &RunLine) -> std::fmt::Result {
     }
     for (name, value) in [("backend", &run.backend), ("confinement", &run.containment)] {
         if !value.is_empty() {
-            facts.push(format!("{name}: {value}"));
+            facts.push(format!("{name}: {}", one_line(value)));
         }
     }
     if let Some(awake) = &run.awake {
@@ -196,12 +286,31 @@ fn one_line(text: &str) -> String {
     for c in line.chars() {
         match c {
             '<' => out.push_str("&lt;"),
-            '[' | ']' | '`' => out.extend(['\\', c]),
+            // One that is there already would take the next for itself.
+            '[' | ']' | '`' | '\\' => out.extend(['\\', c]),
+            '\u{200b}'..='\u{200f}'
+            | '\u{2028}'..='\u{202e}'
+            | '\u{2060}'..='\u{2069}'
+            | '\u{feff}' => {
+                out.push('\u{fffd}');
+            }
             c if c.is_control() => out.push('\u{fffd}'),
             c => out.push(c),
         }
     }
     out
+}
+
+/// Text from elsewhere as code: on one line, in a fence that is longer than any in it.
+fn code(text: &str) -> String {
+    let shown: String = text
+        .chars()
+        .map(|c| if c.is_control() { '\u{fffd}' } else { c })
+        .collect();
+    let longest = shown.split(|c| c != '`').map(str::len).max().unwrap_or(0);
+    let fence = "`".repeat(longest + 1);
+    let room = if longest > 0 { " " } else { "" };
+    format!("{fence}{room}{shown}{room}{fence}")
 }
 
 fn cell(text: &str) -> String {
@@ -270,6 +379,7 @@ mod tests {
             missed: vec!["tidy at noon".into()],
             grants: vec!["1 model call for the night, by ann: more".into()],
             alerts: vec!["dream: failure".into()],
+            ..crate::report::sample::night(vec![])
         };
         let text = render(&report);
         assert!(

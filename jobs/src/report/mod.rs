@@ -1,13 +1,23 @@
 //! The report of a night: made from the ledger and the artifacts alone, so that it can be made again.
 //!
-//! One model, several forms. The job places `report.md` and `report.json`; the command prints the
-//! same from the ledger. Must never ask a model or tell what no row says.
+//! One model, several forms. The job places `report.md`, `report.html` and `report.json`; the command
+//! prints the same from the ledger. Must never ask a model or tell what no row and no artifact says.
 
+pub mod accounts;
+pub mod dreamscape;
+mod first;
+mod html;
 mod markdown;
 mod model;
+pub mod proposals;
+pub mod refusals;
+#[cfg(test)]
+mod sample;
 
+pub use first::Move;
+pub use html::render as html;
 pub use markdown::render as markdown;
-pub use model::{NightReport, RunLine, gather};
+pub use model::{NightReport, RunLine, gather, whole};
 
 use std::fs;
 use std::path::Path;
@@ -21,6 +31,9 @@ use crate::{Context, Finished, JobError};
 
 /// Where the reports of a project lie.
 pub const FOLDER: &str = ".runner/reports";
+
+/// The page, in the folder of its night.
+pub const PAGE: &str = "report.html";
 
 /// The name of the folder below [`FOLDER`] for the report of a night that opened then: the night's own
 /// name; or, where another night's report lies there, the first name of the same date that is free. A
@@ -62,7 +75,7 @@ pub fn run(ctx: &mut Context<'_>) -> Result<Finished, JobError> {
             "a report belongs to a night, and this run has none",
         ));
     };
-    let report = gather(ctx.ledger, night, ctx.root, ctx.now)?;
+    let report = whole(ctx.ledger, night, ctx.root, ctx.now)?;
     let name = place(ctx.root, &report.night, report.opened);
     let folder = format!("{FOLDER}/{name}");
     let mut json = serde_json::to_vec_pretty(&report).map_err(|error| {
@@ -77,6 +90,11 @@ pub fn run(ctx: &mut Context<'_>) -> Result<Finished, JobError> {
     ctx.scope.stage(
         &format!("{folder}/report.md"),
         markdown(&report).as_bytes(),
+        Expect::Current,
+    )?;
+    ctx.scope.stage(
+        &format!("{folder}/{PAGE}"),
+        html(&report).as_bytes(),
         Expect::Current,
     )?;
     let mut finished = Finished {

@@ -13,6 +13,12 @@ use runner_engine::tick::REPORT_JOB;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use super::accounts::{self, Account};
+use super::dreamscape::{self, Dreamscape};
+use super::first::{self, Move};
+use super::proposals::{self, Proposed};
+use super::refusals::{self, Refusal};
+
 /// The version of the JSON form.
 pub const SCHEMA: u32 = 1;
 
@@ -46,6 +52,24 @@ pub struct NightReport {
     /// Alerts that were raised, went on or ended in it, and which of them did not arrive.
     #[serde(default)]
     pub alerts: Vec<String>,
+    /// What it might spend, held at once, spent and has left, a unit each.
+    #[serde(default)]
+    pub accounts: Vec<Account>,
+    /// What was refused: by guards, budgets, at admission, or in the check of a reply.
+    #[serde(default)]
+    pub refused: Vec<Refusal>,
+    /// What its dreams propose, with the decisions that stand by now. Only in a [`whole`] report.
+    #[serde(default)]
+    pub proposals: Vec<Proposed>,
+    /// How many more there are than are told.
+    #[serde(default)]
+    pub more_proposals: usize,
+    /// What its overnight runs brought. Only in a [`whole`] report.
+    #[serde(default)]
+    pub dreamscapes: Vec<Dreamscape>,
+    /// What a person might do, the most urgent first. Only in a [`whole`] report.
+    #[serde(default)]
+    pub first: Vec<Move>,
 }
 
 /// One run, told.
@@ -163,7 +187,27 @@ impl RunLine {
     }
 }
 
-/// Reads a night out of the ledger.
+/// Reads a night out of the ledger, and what its runs left out of their artifacts.
+///
+/// # Errors
+/// [`LedgerError`]. An artifact that cannot be read is told in the report.
+pub fn whole(
+    ledger: &Ledger,
+    night: NightId,
+    root: &Path,
+    now: Timestamp,
+) -> Result<NightReport, LedgerError> {
+    let mut report = gather(ledger, night, root, now)?;
+    let jobs = ledger.jobs(&ledger.night(night)?.project)?;
+    let several = jobs.iter().filter(|job| job.kind == "dream").count() > 1;
+    let (proposals, more) = proposals::read(root, &report.runs, several);
+    (report.proposals, report.more_proposals) = (proposals, more);
+    report.dreamscapes = dreamscape::read(root, &report.runs);
+    report.first = first::moves(&report);
+    Ok(report)
+}
+
+/// Reads a night out of the ledger alone.
 ///
 /// # Errors
 /// [`LedgerError`].
@@ -182,11 +226,13 @@ pub fn gather(
     rows.reverse();
     let mut runs = Vec::with_capacity(rows.len());
     let mut spent = Amounts::default();
+    let mut held = Amounts::default();
     let mut open = Vec::new();
     for run in rows {
         if run.state != RunState::Settled {
             open.push(run.job_name.clone());
         }
+        held = held.plus(ledger.reserved_for(&run.id)?);
         let line = told(ledger, run)?;
         spent = spent.plus(line.spent);
         runs.push(line);
@@ -221,6 +267,9 @@ pub fn gather(
             ));
         }
     }
+    let until = row.closed.unwrap_or(now);
+    let accounts = accounts::of_night(ledger, &row, held, spent, until)?;
+    let refused = refusals::of(&runs);
     let mut report = NightReport {
         schema_version: SCHEMA,
         night: row.name,
@@ -228,7 +277,7 @@ pub fn gather(
             .file_name()
             .map_or_else(String::new, |name| name.to_string_lossy().into_owned()),
         opened: row.opens,
-        closed: row.closed.unwrap_or(now),
+        closed: until,
         worst: "succeeded".to_owned(),
         spent,
         runs,
@@ -236,6 +285,12 @@ pub fn gather(
         missed,
         grants,
         alerts: alerts(ledger, &row.project, row.opens, now)?,
+        accounts,
+        refused,
+        proposals: Vec::new(),
+        more_proposals: 0,
+        dreamscapes: Vec::new(),
+        first: Vec::new(),
     };
     let worst = report
         .last_attempts()

@@ -1,0 +1,316 @@
+//! What an overnight run brought, read out of its own summary: plain figures for people and pictures.
+//!
+//! ```text
+//! a run of kind overnight ──> facts: output_dir, run_id ──┐
+//!                                                         v
+//!     OUTPUT/summary.json, or .agents/overnight/runs/RUN/summary.json once it was moved
+//!                                                         v
+//!                Dreamscape { land, weather, landmarks, fault }
+//! ```
+//!
+//! The summary is a contract between programs (version 2, and what of version 1 has the same names); only
+//! what is drawn or told is read of it, each field for itself, and a field of another form is as one that
+//! is not there. Must never fail a report, and never draw what no figure says.
+
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::model::RunLine;
+use crate::dream::proposal::clean;
+use crate::dream::survey::Reader;
+
+/// The kind of run that leaves one.
+pub const KIND: &str = "overnight";
+/// Where its summary lies if its facts do not say.
+const OUTPUT: &str = ".agents/overnight/latest";
+/// Where earlier nights' outputs are moved to.
+const MOVED: &str = ".agents/overnight/runs";
+/// The largest summary that is read, in bytes.
+const LARGEST: u64 = 16 * 1024 * 1024;
+/// The most of each list, and the longest text, in characters.
+const MOST: usize = 60;
+const LONGEST: usize = 400;
+
+/// One overnight run, as it is told.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Dreamscape {
+    /// The job.
+    pub job: String,
+    /// The run.
+    pub run: String,
+    /// Why there are no figures; then all else is empty.
+    pub missing: Option<String>,
+    /// Where the summary lies, below the project.
+    pub summary: String,
+    /// `done`, `failed` …
+    pub status: String,
+    /// What the night was for.
+    pub goal: Option<String>,
+    /// Its own words for the state of the corpus.
+    pub weather: String,
+    /// The fitness before the first iteration.
+    pub before: Option<f64>,
+    /// The iterations, in their order.
+    pub land: Vec<Point>,
+    /// Why its loop ended, if it says so.
+    pub ended: Option<String>,
+    /// What was less than was wanted: degraded and failed steps.
+    pub degraded: Vec<String>,
+    /// What its councillors did not agree on.
+    pub tension: Option<String>,
+    /// What it would begin with.
+    pub first_move: Option<String>,
+    /// The morning packets by rank.
+    pub packets: Vec<Packet>,
+}
+
+/// One iteration.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Point {
+    /// Its number, from 1.
+    pub index: u64,
+    /// Its fitness, if it was measured.
+    pub fitness: Option<f64>,
+    /// By how much it changed.
+    pub delta: f64,
+    /// How it ended.
+    pub status: String,
+    /// Whether what it made was kept.
+    pub kept: bool,
+    /// What was less than was wanted.
+    pub degraded: Vec<String>,
+}
+
+/// One morning packet.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Packet {
+    /// From 1.
+    pub rank: u64,
+    /// What is to be done.
+    pub title: String,
+    /// Which kind of work.
+    pub kind: String,
+    /// How much it matters.
+    pub severity: String,
+    /// How sure the night is of it.
+    pub confidence: Option<String>,
+    /// Why it is here.
+    pub why: String,
+    /// How many lines of evidence it has.
+    pub evidence: usize,
+    /// The command to begin with.
+    pub command: String,
+}
+
+/// Those of all overnight runs of a night that began.
+pub(super) fn read(root: &Path, runs: &[RunLine]) -> Vec<Dreamscape> {
+    let overnight = runs.iter().filter(|run| run.kind == KIND);
+    let began = overnight.filter(|run| run.started.is_some());
+    began.map(|run| of_run(root, run)).collect()
+}
+
+fn of_run(root: &Path, run: &RunLine) -> Dreamscape {
+    let fact = |name: &str| run.facts.get(name).and_then(Value::as_str);
+    let id = fact("run_id").unwrap_or(&run.run);
+    let output = fact("output_dir").unwrap_or(OUTPUT).trim_end_matches('/');
+    let mut scape = Dreamscape {
+        job: run.job.clone(),
+        run: run.run.clone(),
+        ..Dreamscape::default()
+    };
+    let mut why = "there is no summary of it".to_owned();
+    let Ok(reader) = Reader::open(root, LARGEST) else {
+        scape.missing = Some(why);
+        return scape;
+    };
+    for folder in [output.to_owned(), format!("{MOVED}/{id}")] {
+        let path = format!("{folder}/summary.json");
+        match reader.read(&path) {
+            Ok((bytes, _)) => match serde_json::from_slice::<Value>(&bytes) {
+                Ok(summary) if summary["run_id"].as_str() == Some(id) => {
+                    scape.summary = path;
+                    fill(&mut scape, &summary);
+                    return scape;
+                }
+                // Another night's: this one's was moved, or never made.
+                Ok(_) => {}
+                Err(error) => why = format!("{path} cannot be read: {error}"),
+            },
+            Err(trouble) if trouble == "is gone" => {}
+            Err(trouble) => why = format!("{path} {trouble}"),
+        }
+    }
+    scape.missing = Some(why);
+    scape
+}
+
+fn text(value: &Value) -> Option<String> {
+    let text = clean(value.as_str()?, LONGEST);
+    (!text.is_empty()).then_some(text)
+}
+
+fn texts(value: &Value) -> Vec<String> {
+    let all = value.as_array().into_iter().flatten();
+    all.filter_map(text).take(MOST).collect()
+}
+
+/// A fitness: a number, or the composite of a set of them.
+fn fitness(value: &Value) -> Option<f64> {
+    let number = value.as_f64().or_else(|| value["composite"].as_f64())?;
+    number.is_finite().then_some(number)
+}
+
+pub(super) fn fill(scape: &mut Dreamscape, summary: &Value) {
+    let own = |name: &str| text(&summary[name]);
+    scape.status = own("status").unwrap_or_default();
+    scape.goal = own("goal");
+    let dream = &summary["dreamscape"];
+    scape.weather = text(&dream["weather"]).unwrap_or_default();
+    scape.tension = text(&dream["tension"]);
+    scape.first_move = text(&dream["first_move"]);
+    let iterations = summary["iterations"].as_array();
+    let iterations = iterations.map_or(&[][..], Vec::as_slice);
+    scape.before = iterations
+        .first()
+        .and_then(|it| fitness(&it["fitness_before"]));
+    scape.land = iterations.iter().take(MOST).map(point).collect();
+    scape.ended = own("regression_reason")
+        .or_else(|| own("plateau_reason"))
+        .or_else(|| own("failure_reason"))
+        .or_else(|| {
+            let over = summary["budget_exhausted"].as_bool() == Some(true);
+            over.then(|| "its time was over".to_owned())
+        });
+    scape.degraded = texts(&summary["degraded"]);
+    let steps = summary["steps"].as_array().into_iter().flatten();
+    for step in steps {
+        let name = text(&step["name"]).unwrap_or_default();
+        let failed = matches!(step["status"].as_str(), Some("soft-fail" | "failed"));
+        let told = scape.degraded.iter().any(|line| line.contains(&name));
+        if failed && !told && scape.degraded.len() < MOST {
+            let note = text(&step["note"]).unwrap_or_else(|| "failed".to_owned());
+            scape.degraded.push(format!("{name}: {note}"));
+        }
+    }
+    let packets = summary["morning_packets"].as_array().into_iter().flatten();
+    scape.packets = packets.take(MOST).map(packet).collect();
+    scape.packets.sort_by_key(|packet| packet.rank);
+}
+
+fn point(value: &Value) -> Point {
+    let status = text(&value["status"]).unwrap_or_default();
+    Point {
+        index: value["index"].as_u64().unwrap_or(0),
+        fitness: fitness(&value["fitness_after"]),
+        delta: value["fitness_delta"].as_f64().unwrap_or(0.0),
+        kept: matches!(status.as_str(), "done" | "degraded"),
+        degraded: texts(&value["degraded"]),
+        status,
+    }
+}
+
+fn packet(value: &Value) -> Packet {
+    let of = |name: &str| text(&value[name]).unwrap_or_default();
+    Packet {
+        rank: value["rank"].as_u64().unwrap_or(u64::MAX),
+        title: of("title"),
+        kind: of("type"),
+        severity: of("severity"),
+        confidence: text(&value["confidence"]),
+        why: of("why_now"),
+        evidence: value["evidence"].as_array().map_or(0, Vec::len),
+        // Cut, a command would be another one.
+        command: value["morning_command"]
+            .as_str()
+            .filter(|it| it.len() <= 4_000 && !it.chars().any(char::is_control))
+            .unwrap_or_default()
+            .to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::sample;
+    use std::fs;
+
+    #[test]
+    fn a_summary_becomes_figures_and_one_of_another_night_does_not() {
+        let root = tempfile::tempdir().unwrap();
+        let write = |below: &str, value: &Value| {
+            let path = root.path().join(below);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, value.to_string()).unwrap();
+        };
+        let mut run = sample::run("overnight", KIND);
+        run.facts.insert("run_id".into(), Value::from("01RUN"));
+        let missing = read(root.path(), &[run.clone()]);
+        assert_eq!(
+            missing[0].missing.as_deref(),
+            Some("there is no summary of it")
+        );
+
+        write(
+            ".agents/overnight/latest/summary.json",
+            &sample::summary("01OTHER"),
+        );
+        assert!(read(root.path(), &[run.clone()])[0].missing.is_some());
+        write(
+            ".agents/overnight/runs/01RUN/summary.json",
+            &sample::summary("01RUN"),
+        );
+        let scape = read(root.path(), &[run.clone()]).remove(0);
+        assert_eq!(scape.missing, None);
+        assert_eq!(scape.before, Some(0.61));
+        let land: Vec<(u64, Option<f64>, bool)> = scape
+            .land
+            .iter()
+            .map(|it| (it.index, it.fitness, it.kept))
+            .collect();
+        assert_eq!(
+            land,
+            [
+                (1, Some(0.66), true),
+                (2, Some(0.71), true),
+                (3, Some(0.58), false),
+                (4, None, false)
+            ]
+        );
+        assert_eq!(scape.packets.len(), 3);
+        assert_eq!(scape.packets[0].rank, 1);
+        assert!(
+            scape
+                .degraded
+                .iter()
+                .any(|it| it.starts_with("bead-sync: ")),
+            "{scape:?}"
+        );
+        assert!(scape.tension.is_some());
+
+        write(
+            ".agents/overnight/runs/01RUN/summary.json",
+            &serde_json::json!({
+                "run_id": "01RUN", "iterations": 7, "dreamscape": [], "morning_packets": [3, {}],
+                "degraded": "much", "steps": [null, {"name": 1}],
+            }),
+        );
+        let odd = read(root.path(), &[run.clone()]).remove(0);
+        assert_eq!(
+            (odd.missing, odd.land.len(), odd.packets.len()),
+            (None, 0, 2)
+        );
+        fs::write(
+            root.path()
+                .join(".agents/overnight/runs/01RUN/summary.json"),
+            "{",
+        )
+        .unwrap();
+        let damaged = read(root.path(), &[run.clone()]).remove(0);
+        assert!(damaged.missing.unwrap().contains("cannot be read"));
+        // One that never began has none, and nobody misses it.
+        run.started = None;
+        assert!(read(root.path(), &[run]).is_empty());
+    }
+}

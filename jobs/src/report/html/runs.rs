@@ -1,0 +1,182 @@
+//! The runs of the night: what did not get through opened and on top, the rest a line each.
+
+use super::write::{Page, put};
+use super::{so_many, tone};
+use crate::failmark;
+use crate::report::accounts::{time, words};
+use crate::report::model::{NightReport, RunLine};
+use crate::report::proposals::word;
+
+/// More rows of one colour than this are folded.
+const UNFOLDED: usize = 12;
+/// So many failures are shown opened.
+const OPENED: usize = 3;
+/// So many lines of a run, in a page of so many runs, are shown; its log has all.
+const LINES: usize = 40;
+const FEW: usize = 50;
+const LINES_OF_MANY: usize = 5;
+
+/// Writes them.
+pub(super) fn write(page: &mut Page, report: &NightReport) {
+    put!(page, "<section id=\"runs\">\n<h2>What ran</h2>\n");
+    if report.runs.is_empty() {
+        put!(page, "<p class=\"faint\">Nothing ran in this night.</p>\n");
+    }
+    let lines = if report.runs.len() > FEW {
+        LINES_OF_MANY
+    } else {
+        LINES
+    };
+    let mut opened = OPENED;
+    for (tones, title) in [
+        (&["bad"][..], "did not get through"),
+        (&["warn"][..], "less than was wanted, or later"),
+        (&["good"][..], "succeeded"),
+        (&["calm"][..], "had no need to run"),
+    ] {
+        let these: Vec<&RunLine> = report
+            .runs
+            .iter()
+            .filter(|run| tones.contains(&tone(run.word())))
+            .collect();
+        let (shown, folded) = these.split_at(these.len().min(UNFOLDED));
+        for run in shown {
+            let open = opened > 0
+                && (tones[0] == "bad" || report.runs.len() == 1 && report.proposals.is_empty());
+            opened -= usize::from(open);
+            one(page, run, open, lines);
+        }
+        if !folded.is_empty() {
+            put!(
+                page,
+                "<details class=\"more\"><summary>",
+                folded.len(),
+                " more ",
+                title,
+                "</summary>\n"
+            );
+            for run in folded {
+                one(page, run, false, lines);
+            }
+            put!(page, "</details>\n");
+        }
+    }
+    for (lines, title, why) in [
+        (
+            &report.open,
+            "Unfinished",
+            "had no outcome yet when this was told",
+        ),
+        (&report.missed, "Missed", ""),
+    ] {
+        if !lines.is_empty() {
+            put!(page, "<h3>", title, "</h3>\n<ul>");
+            for line in lines {
+                put!(page, "<li>", line, " ", why, "</li>\n");
+            }
+            put!(page, "</ul>\n");
+        }
+    }
+    put!(page, "</section>\n");
+}
+
+fn one(page: &mut Page, run: &RunLine, open: bool, most: usize) {
+    put!(
+        page,
+        "<details class=\"row\"",
+        if open { " open" } else { "" },
+        "><summary><span class=\"badge ",
+        tone(run.word()),
+        "\">",
+        run.word(),
+        "</span><span class=\"name\">",
+        run.job
+    );
+    if run.attempt > 1 {
+        put!(page, " <small>attempt ", run.attempt, "</small>");
+    }
+    put!(
+        page,
+        "</span><span class=\"told\">",
+        run.told(),
+        "</span><span class=\"cost\">"
+    );
+    put!(page, time(run.spent.seconds));
+    if run.spent.calls > 0 {
+        let calls = usize::try_from(run.spent.calls).unwrap_or(usize::MAX);
+        put!(page, " · ", so_many(calls, "call"));
+    }
+    if run.spent.micros > 0 {
+        put!(page, " · ", words("money", run.spent.micros));
+    }
+    put!(page, "</span></summary>\n<div class=\"body\">");
+    if let Some(outcome) = &run.outcome {
+        if let Some(why) = outcome.why().filter(|why| *why != run.headline) {
+            put!(page, "<p>", outcome.word(), ": ", why, "</p>");
+        }
+        if let Some(class) = outcome.class() {
+            put!(
+                page,
+                "<p><b>",
+                class,
+                ".</b> To do: ",
+                failmark::hint(outcome),
+                ".</p>"
+            );
+        }
+    }
+    if !run.lines.is_empty() {
+        put!(page, "<ul>");
+        for line in run.lines.iter().take(most) {
+            put!(page, "<li>", line, "</li>");
+        }
+        put!(page, "</ul>");
+        if run.lines.len() > most {
+            put!(
+                page,
+                "<p class=\"faint\">and ",
+                so_many(run.lines.len() - most, "more line"),
+                "</p>"
+            );
+        }
+    }
+    put!(page, "<dl>");
+    if !run.artifacts.is_empty() {
+        put!(page, "<dt>placed</dt><dd>");
+        for path in run.artifacts.iter().take(most) {
+            put!(page, "<code>", path, "</code> ");
+        }
+        if run.artifacts.len() > most {
+            put!(page, "and ", run.artifacts.len() - most, " more");
+        }
+        put!(page, "</dd>");
+    }
+    for (name, value) in [("backend", &run.backend), ("confinement", &run.containment)] {
+        if !value.is_empty() {
+            put!(page, "<dt>", name, "</dt><dd>", value, "</dd>");
+        }
+    }
+    if let Some(awake) = &run.awake {
+        put!(page, "<dt>host</dt><dd>", awake, "</dd>");
+    }
+    for (count, what) in [
+        (
+            run.unstated_calls,
+            "did not state their usage: charged as reserved",
+        ),
+        (
+            run.unpriced_calls,
+            "have no known price: charged as reserved",
+        ),
+    ] {
+        if count > 0 {
+            put!(page, "<dt>calls</dt><dd>", count, " ", what, "</dd>");
+        }
+    }
+    put!(
+        page,
+        "<dt>more</dt><dd><code>runner runs show ",
+        word(&run.run),
+        "</code></dd></dl></div></details>\n"
+    );
+}

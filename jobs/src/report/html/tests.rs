@@ -1,0 +1,220 @@
+//! What a page has, for nights of all sizes and ends.
+
+use runner_engine::time::boot_time;
+
+use runner_engine::outcome::{Class, Outcome};
+use scraper::{Html, Selector};
+
+use super::{STYLE, render, style_digest};
+use crate::report::{NightReport, first, refusals, sample};
+
+fn texts(page: &str, selector: &str) -> Vec<String> {
+    let html = Html::parse_document(page);
+    let selector = Selector::parse(selector).unwrap();
+    let found = html.select(&selector);
+    found
+        .map(|it| {
+            let text: String = it.text().collect();
+            text.split_whitespace().collect::<Vec<_>>().join(" ")
+        })
+        .collect()
+}
+
+fn page(mut report: NightReport) -> String {
+    report.refused = refusals::of(&report.runs);
+    report.first = first::moves(&report);
+    render(&report)
+}
+
+/// The four answers and the order of what to do.
+fn told(page: &str) -> (String, Vec<String>, Vec<String>) {
+    let verdict = texts(page, ".verdict").remove(0);
+    (
+        verdict,
+        texts(page, ".card .big"),
+        texts(page, ".moves .what"),
+    )
+}
+
+#[test]
+fn a_good_night_says_so_and_asks_for_nothing() {
+    let page = page(sample::night(vec![sample::run("tidy", "command")]));
+    let (verdict, cards, moves) = told(&page);
+    assert_eq!(verdict, "It all worked.");
+    assert_eq!(cards, ["1 succeeded", "$0.02", "nothing", "nothing"]);
+    assert!(moves.is_empty());
+    assert!(page.contains("Nothing waits for you."), "{page}");
+    assert_eq!(texts(&page, "#walls dt").len(), 2, "{page}");
+}
+
+#[test]
+fn a_bad_night_says_what_to_do_first() {
+    let mut report = sample::night(vec![
+        sample::run("tidy", "command"),
+        sample::failed("dream", Class::Auth, "claude: 401"),
+        sample::failed(
+            "scrub",
+            Class::Guard,
+            "src/a.rs is not among what it may write",
+        ),
+    ]);
+    report.proposals = vec![sample::proposal(1, "x")];
+    report.alerts = vec!["dream: failure; NOT DELIVERED to mail: refused".into()];
+    let page = page(report);
+    let (verdict, cards, moves) = told(&page);
+    assert_eq!(verdict, "2 of 3 did not get through.");
+    assert_eq!(cards[0], "2 failed 1 succeeded");
+    assert_eq!(cards[2..], ["1 thing", "1 proposal"]);
+    assert_eq!(
+        moves,
+        [
+            "Look at dream: failed (auth)",
+            "Look at scrub: failed (guard)",
+            "Mend a channel of alerts",
+            "Decide on 1 proposal"
+        ]
+    );
+    // Failures are opened, with why and what to do.
+    let open = texts(&page, "details[open] .body");
+    assert_eq!(open.len(), 2);
+    assert!(open[0].contains("sign in again"), "{open:?}");
+    assert_eq!(
+        texts(&page, "#proposals .body .command"),
+        [
+            "runner dream accept 0000000000000001",
+            "runner dream reject 0000000000000001",
+            "runner dream show 0000000000000001"
+        ]
+    );
+}
+
+#[test]
+fn an_empty_and_a_crashed_night_are_whole_pages() {
+    let empty = page(sample::night(vec![]));
+    let (verdict, cards, moves) = told(&empty);
+    assert_eq!(verdict, "Nothing was due.");
+    assert_eq!(cards, ["nothing was due", "$0.00", "nothing", "nothing"]);
+    assert!(moves.is_empty());
+    assert!(empty.len() < 16_000, "{}", empty.len());
+
+    let mut lost = sample::run("overnight", "overnight");
+    lost.outcome = Some(Outcome::Lost {
+        why: "its process was killed".into(),
+    });
+    let mut crashed = sample::night(vec![lost]);
+    crashed.open = vec!["dream".into()];
+    crashed.dreamscapes = vec![crate::report::dreamscape::Dreamscape {
+        job: "overnight".into(),
+        run: "01R".into(),
+        missing: Some("there is no summary of it".into()),
+        ..Default::default()
+    }];
+    let crashed = page(crashed);
+    let (verdict, cards, moves) = told(&crashed);
+    assert_eq!(verdict, "It failed.");
+    assert_eq!(cards[0], "1 lost 1 unfinished");
+    assert_eq!(moves, ["Look at overnight: lost", "1 unfinished"]);
+    assert!(texts(&crashed, ".scape")[0].contains("No picture: there is no summary"));
+    assert!(texts(&crashed, ".scape svg").is_empty());
+}
+
+#[test]
+fn a_night_of_five_hundred_runs_is_small_and_folded() {
+    let began = boot_time();
+    let runs = (0..500)
+        .map(|number| {
+            let mut run = match number % 10 {
+                0 => sample::failed("scrub", Class::Crash, "exit 3"),
+                _ => sample::run("tidy", "command"),
+            };
+            run.job = format!("job-{number}");
+            run.lines = (0..60)
+                .map(|line| format!("line {line} of what it did"))
+                .collect();
+            run
+        })
+        .collect();
+    let mut report = sample::night(runs);
+    report.proposals = (0..200)
+        .map(|number| sample::proposal(number, "a note about tides"))
+        .collect();
+    let page = page(report);
+    println!(
+        "a page of 500 runs and 200 proposals: {} bytes in {:?}",
+        page.len(),
+        boot_time().saturating_sub(began)
+    );
+    assert!(page.len() < 900_000, "{} bytes", page.len());
+    assert_eq!(texts(&page, ".row").len(), 700, "none is left out");
+    // What is seen without a click: rows outside of folded lists, and at most three opened.
+    let html = Html::parse_document(&page);
+    let all = html.select(&Selector::parse(".row").unwrap()).count();
+    let folded = html.select(&Selector::parse(".more .row").unwrap()).count();
+    assert_eq!(all - folded, 12 + 12 + 10);
+    assert_eq!(texts(&page, "details[open]").len(), 3);
+    assert_eq!(texts(&page, ".moves li").len(), 5);
+}
+
+#[test]
+fn the_dreamscape_is_drawn_from_its_figures() {
+    let mut report = sample::night(vec![sample::run("overnight", "overnight")]);
+    report.dreamscapes = sample::full("").dreamscapes;
+    report.dreamscapes.truncate(1);
+    let scape = &mut report.dreamscapes[0];
+    scape.degraded = vec!["bead-sync: bd is not on PATH".into()];
+    let first_tension = scape.tension.replace("codex would repair first".into());
+    assert!(first_tension.is_some());
+    let drawn = page(report.clone());
+    assert_eq!(texts(&drawn, "figure > svg .flag").len(), 3);
+    assert_eq!(texts(&drawn, "figure > svg .fault").len(), 1);
+    // One for the night, one for each iteration that was degraded.
+    assert_eq!(texts(&drawn, "figure > svg .cloud").len(), 5);
+    assert!(texts(&drawn, "figure > svg .star").is_empty());
+    assert!(
+        texts(&drawn, ".legend")
+            .remove(0)
+            .contains("0.61 → 0.71 over 4 iterations")
+    );
+    assert_eq!(texts(&drawn, ".scape table tbody tr").len(), 4);
+
+    let scape = &mut report.dreamscapes[0];
+    scape.tension = None;
+    scape.degraded.clear();
+    scape.packets.clear();
+    scape
+        .land
+        .iter_mut()
+        .for_each(|point| point.degraded.clear());
+    let clear = page(report);
+    for absent in [".flag", ".fault", ".cloud"] {
+        assert!(
+            texts(&clear, &format!("figure > svg {absent}")).is_empty(),
+            "{absent}"
+        );
+    }
+    assert!(!texts(&clear, "figure > svg .star").is_empty());
+}
+
+#[test]
+fn the_policy_allows_the_style_and_nothing_else() {
+    let page = render(&sample::night(vec![]));
+    assert!(
+        page.contains(&format!(
+            "default-src 'none'; style-src 'sha256-{}'",
+            style_digest()
+        )),
+        "{page}"
+    );
+    assert_eq!(style_digest().len(), 44);
+    // As the parser sees it, the style is what the digest is of.
+    assert_eq!(
+        Html::parse_document(&page)
+            .select(&Selector::parse("style").unwrap())
+            .map(|it| it.text().collect::<String>())
+            .collect::<Vec<_>>(),
+        [STYLE]
+    );
+    for never in ["url(", "@import", "http:", "https:", "//", "expression"] {
+        assert!(!STYLE.contains(never), "{never}");
+    }
+}

@@ -1,0 +1,275 @@
+//! The first screen: did it work, what did it cost, what was refused, what waits, and what to do first.
+
+use super::write::{Page, put};
+use super::{so_many, tone};
+use crate::report::accounts::{Account, time, words};
+use crate::report::model::NightReport;
+
+/// Writes it.
+pub(super) fn write(page: &mut Page, report: &NightReport) {
+    let (tone, verdict) = verdict(report);
+    put!(
+        page,
+        "<header>\n<p class=\"where\">",
+        report.project,
+        "</p>\n<h1>Night ",
+        report.night,
+        "</h1>\n<p class=\"verdict ",
+        tone,
+        "\"><span class=\"dot\"></span>",
+        verdict,
+        "</p>\n<p class=\"when\">opened <time datetime=\"",
+        report.opened,
+        "\">",
+        report.opened.strftime("%Y-%m-%d %H:%M UTC"),
+        "</time>, told <time datetime=\"",
+        report.closed,
+        "\">",
+        report.closed.strftime("%Y-%m-%d %H:%M UTC"),
+        "</time></p>\n</header>\n"
+    );
+    put!(
+        page,
+        "<section class=\"cards\" aria-label=\"The night at a glance\">\n"
+    );
+    worked(page, report);
+    cost(page, report);
+    refused(page, report);
+    waits(page, report);
+    put!(page, "</section>\n");
+    first(page, report);
+}
+
+/// The whole night in a sentence, and its colour.
+fn verdict(report: &NightReport) -> (&'static str, String) {
+    let count = |tones: &[&str]| {
+        let all = report.last_attempts();
+        all.filter(|run| tones.contains(&tone(run.word()))).count()
+    };
+    let (bad, all) = (count(&["bad"]), count(&["good", "warn", "bad", "calm"]));
+    if all == 0 && report.open.is_empty() {
+        return match report.missed.is_empty() {
+            true => ("calm", "Nothing was due.".to_owned()),
+            false => ("warn", "Nothing ran, and something was missed.".to_owned()),
+        };
+    }
+    if bad > 0 && bad == all {
+        let what = if all == 1 { "It" } else { "Everything" };
+        return ("bad", format!("{what} failed."));
+    }
+    if bad > 0 {
+        return ("bad", format!("{bad} of {all} did not get through."));
+    }
+    if !report.open.is_empty() {
+        return (
+            "warn",
+            format!("{} unfinished when this was told.", report.open.len()),
+        );
+    }
+    match (count(&["warn"]), count(&["good"])) {
+        (0, 0) => ("calm", "Nothing had to be done.".to_owned()),
+        (0, _) if report.missed.is_empty() => ("good", "It all worked.".to_owned()),
+        (0, _) => ("warn", "What ran worked; something was missed.".to_owned()),
+        (_, 0) => ("warn", "Less came of it than was wanted.".to_owned()),
+        (some, _) => (
+            "warn",
+            format!("It worked, with {} short of all.", so_many(some, "job")),
+        ),
+    }
+}
+
+fn worked(page: &mut Page, report: &NightReport) {
+    put!(
+        page,
+        "<a class=\"card\" href=\"#runs\"><h2>Did it work?</h2>\n<p class=\"big\">"
+    );
+    let mut words: Vec<(&str, usize)> = Vec::new();
+    for run in report.last_attempts() {
+        match words.iter_mut().find(|(word, _)| *word == run.word()) {
+            Some((_, count)) => *count += 1,
+            None => words.push((run.word(), 1)),
+        }
+    }
+    words.sort_by_key(|(word, _)| match tone(word) {
+        "bad" => 0,
+        "good" => 1,
+        "warn" => 2,
+        _ => 3,
+    });
+    for (word, count) in &words {
+        put!(
+            page,
+            "<span class=\"badge ",
+            tone(word),
+            "\">",
+            count,
+            " ",
+            word,
+            "</span> "
+        );
+    }
+    if !report.open.is_empty() {
+        put!(
+            page,
+            "<span class=\"badge warn\">",
+            report.open.len(),
+            " unfinished</span> "
+        );
+    }
+    if !report.missed.is_empty() {
+        put!(
+            page,
+            "<span class=\"badge warn\">",
+            report.missed.len(),
+            " missed</span> "
+        );
+    }
+    if words.is_empty() && report.open.is_empty() {
+        put!(page, "nothing was due");
+    }
+    put!(page, "</p></a>\n");
+}
+
+fn cost(page: &mut Page, report: &NightReport) {
+    put!(
+        page,
+        "<a class=\"card\" href=\"#accounts\"><h2>What did it cost?</h2>\n<p class=\"big\">"
+    );
+    let spent = report.spent;
+    put!(page, words("money", spent.micros), "</p><p>");
+    let calls = usize::try_from(spent.calls).unwrap_or(usize::MAX);
+    put!(page, so_many(calls, "model call"));
+    if spent.tokens > 0 {
+        put!(page, " · ", words("tokens", spent.tokens), " tokens");
+    }
+    put!(page, " · ", time(spent.seconds), "</p>");
+    let unstated: u64 = report.runs.iter().map(|run| run.unstated_calls).sum();
+    if unstated > 0 {
+        put!(
+            page,
+            "<p class=\"warn\">",
+            unstated,
+            " of them did not state their usage: counted as reserved</p>"
+        );
+    }
+    if let Some(left) = left(report) {
+        put!(page, "<p class=\"faint\">left of the night: ", left, "</p>");
+    }
+    put!(page, "</a>\n");
+}
+
+/// What is left of the units that the night bounds, money first.
+fn left(report: &NightReport) -> Option<String> {
+    let of = |unit: &str| {
+        let bounded = |it: &&Account| it.unit == unit;
+        let account = report.accounts.iter().find(bounded)?;
+        let text = words(unit, account.left?);
+        Some(match unit {
+            "money" => text,
+            _ => format!("{text} {unit}"),
+        })
+    };
+    let all: Vec<String> = ["money", "calls", "tokens"]
+        .into_iter()
+        .filter_map(of)
+        .collect();
+    (!all.is_empty()).then(|| all.join(", "))
+}
+
+fn refused(page: &mut Page, report: &NightReport) {
+    put!(
+        page,
+        "<a class=\"card\" href=\"#refused\"><h2>What was refused?</h2>\n<p class=\"big\">"
+    );
+    match report.refused.len() {
+        0 => {
+            put!(page, "nothing</p>");
+        }
+        count => {
+            put!(page, so_many(count, "thing"), "</p><p>");
+            let mut by: Vec<(&str, usize)> = Vec::new();
+            for refusal in &report.refused {
+                let words = refusal.by.words();
+                match by.iter_mut().find(|(word, _)| *word == words) {
+                    Some((_, count)) => *count += 1,
+                    None => by.push((words, 1)),
+                }
+            }
+            for (at, (words, count)) in by.iter().enumerate() {
+                put!(page, if at == 0 { "" } else { " · " }, count, " by ", words);
+            }
+            put!(page, "</p>");
+        }
+    }
+    if super::details::unconfined(report) > 0 {
+        put!(
+            page,
+            "<p class=\"bad\">something ran with its walls off</p>"
+        );
+    }
+    put!(page, "</a>\n");
+}
+
+fn waits(page: &mut Page, report: &NightReport) {
+    put!(
+        page,
+        "<a class=\"card\" href=\"#proposals\"><h2>What waits for me?</h2>\n<p class=\"big\">"
+    );
+    let proposals = report.proposals.iter().filter(|it| it.waits()).count();
+    let packets: usize = report.dreamscapes.iter().map(|it| it.packets.len()).sum();
+    match (proposals, packets) {
+        (0, 0) => {
+            put!(page, "nothing</p>");
+        }
+        (0, packets) => {
+            put!(page, so_many(packets, "packet"), "</p>");
+        }
+        (proposals, packets) => {
+            let more = if report.more_proposals > 0 { "+" } else { "" };
+            put!(
+                page,
+                proposals,
+                more,
+                if proposals == 1 {
+                    " proposal"
+                } else {
+                    " proposals"
+                },
+                "</p>"
+            );
+            if packets > 0 {
+                put!(page, "<p>and ", so_many(packets, "morning packet"), "</p>");
+            }
+        }
+    }
+    let sent = report.alerts.len();
+    if sent > 0 {
+        put!(page, "<p>", so_many(sent, "alert"), "</p>");
+    }
+    put!(page, "</a>\n");
+}
+
+fn first(page: &mut Page, report: &NightReport) {
+    put!(page, "<section id=\"first\">\n<h2>Do this first</h2>\n");
+    if report.first.is_empty() {
+        put!(
+            page,
+            "<p class=\"faint\">Nothing waits for you.</p>\n</section>\n"
+        );
+        return;
+    }
+    put!(page, "<ol class=\"moves\">\n");
+    for it in &report.first {
+        put!(
+            page,
+            "<li><p class=\"what\">",
+            it.what,
+            "</p><p class=\"why\">",
+            it.why,
+            "</p><code class=\"command\">",
+            it.command,
+            "</code></li>\n"
+        );
+    }
+    put!(page, "</ol>\n</section>\n");
+}

@@ -1,0 +1,206 @@
+//! What the night's dreams propose, as their files say it now, with the decisions that stand by now.
+//!
+//! The files own it: they are read again at each report and never kept. Must never trust them: what is
+//! no proposal is left out and counted, and a command is made of an id that is one.
+
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::model::RunLine;
+use crate::dream::decisions::Decisions;
+use crate::dream::proposal::{Action, Confidence, Status, clean};
+use crate::dream::survey::Reader;
+
+/// The largest file that is read, in bytes.
+const LARGEST: u64 = 16 * 1024 * 1024;
+/// How many proposals one report tells.
+const MOST: usize = 400;
+/// How much of evidence and rationale is told, in characters.
+const LONGEST: usize = 400;
+/// The name of a pass's file.
+const FILE: &str = "/proposals.json";
+
+/// One proposal.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Proposed {
+    /// The job that made it.
+    pub job: String,
+    /// Its id.
+    pub id: String,
+    /// The idea, then for a merge the destination.
+    pub targets: Vec<String>,
+    /// What it was found to be.
+    pub status: Status,
+    /// What to do with it.
+    pub action: Action,
+    /// How sure.
+    pub confidence: Confidence,
+    /// What it rests on, cut.
+    pub evidence: String,
+    /// Why, cut.
+    pub rationale: String,
+    /// The decision that stands, in its word; absent: it waits for one.
+    pub decided: Option<String>,
+    /// What tells the dream job in a command, where there are several.
+    #[serde(default)]
+    pub flag: String,
+}
+
+impl Proposed {
+    /// Whether a person is to decide: to keep an idea as it is is nothing to do.
+    pub fn waits(&self) -> bool {
+        self.decided.is_none() && self.action != Action::Keep
+    }
+
+    /// The command that does `verb` with it: `show`, `accept`, `reject`.
+    pub fn command(&self, verb: &str) -> String {
+        format!("runner dream {verb} {}{}", self.id, self.flag)
+    }
+}
+
+/// What a file may say of one.
+#[derive(Deserialize)]
+struct Written {
+    id: String,
+    targets: Vec<String>,
+    status: Status,
+    action: Action,
+    confidence: Confidence,
+    #[serde(default)]
+    evidence: String,
+    #[serde(default)]
+    rationale: String,
+    #[serde(default)]
+    targets_hash: Option<String>,
+}
+
+/// The proposals that these runs left, those that wait first, and how many more there are.
+pub(super) fn read(root: &Path, runs: &[RunLine], several: bool) -> (Vec<Proposed>, usize) {
+    let Ok(reader) = Reader::open(root, LARGEST) else {
+        return (Vec::new(), 0);
+    };
+    let mut found = Vec::new();
+    for run in runs.iter().filter(|run| run.kind == "dream") {
+        for path in &run.artifacts {
+            let Some(dreams) = path
+                .strip_suffix(FILE)
+                .and_then(|pass| pass.rsplit_once('/'))
+                .map(|(dreams, _)| dreams)
+            else {
+                continue;
+            };
+            let Ok((bytes, _)) = reader.read(path) else {
+                continue;
+            };
+            let decisions = reader.read(&format!("{dreams}/ledger.md")).map_or_else(
+                |_| Decisions::default(),
+                |(bytes, _)| Decisions::read(&bytes),
+            );
+            let flag = flag(&run.job, several);
+            let elements: Vec<Value> = serde_json::from_slice(&bytes).unwrap_or_default();
+            let written = elements
+                .into_iter()
+                .filter_map(|element| serde_json::from_value(element).ok());
+            found.extend(written.filter_map(|it| proposed(it, &run.job, &flag, &decisions)));
+        }
+    }
+    found.sort_by_key(|it| (!it.waits(), it.decided.is_some()));
+    let more = found.len().saturating_sub(MOST);
+    found.truncate(MOST);
+    (found, more)
+}
+
+/// What a command needs to mean this dream job.
+fn flag(job: &str, several: bool) -> String {
+    if several || job != "dream" {
+        format!(" --job {}", word(job))
+    } else {
+        String::new()
+    }
+}
+
+fn proposed(it: Written, job: &str, flag: &str, decisions: &Decisions) -> Option<Proposed> {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
+    if !(1..=64).contains(&it.id.len()) || !it.id.bytes().all(plain) || it.id.starts_with('-') {
+        return None;
+    }
+    let hash = it.targets_hash.as_deref().filter(|hash| !hash.is_empty());
+    let decided = decisions.of(&it.id, hash).map(|it| clean(&it.decision, 40));
+    Some(Proposed {
+        job: job.to_owned(),
+        targets: it.targets.iter().take(2).map(|it| clean(it, 200)).collect(),
+        status: it.status,
+        action: it.action,
+        confidence: it.confidence,
+        evidence: clean(&it.evidence, LONGEST),
+        rationale: clean(&it.rationale, LONGEST),
+        decided,
+        flag: flag.to_owned(),
+        id: it.id,
+    })
+}
+
+/// A text as one word of a shell.
+pub(super) fn word(text: &str) -> String {
+    let plain = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_' | '.' | '/' | ':');
+    if !text.is_empty() && !text.starts_with('-') && text.chars().all(plain) {
+        text.to_owned()
+    } else {
+        format!("'{}'", text.replace('\'', "'\\''"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::sample;
+    use std::fs;
+
+    fn element(id: &str, action: &str, status: &str) -> Value {
+        serde_json::json!({
+            "id": id, "targets": ["ideas/a.md"], "status": status, "action": action,
+            "evidence": "three\u{202e} words", "confidence": "high", "targets_hash": "h",
+        })
+    }
+
+    #[test]
+    fn what_waits_comes_first_and_what_is_no_proposal_is_left_out() {
+        let root = tempfile::tempdir().unwrap();
+        let pass = root.path().join("dreams/20261121T000000Z");
+        fs::create_dir_all(&pass).unwrap();
+        let all = serde_json::json!([
+            element("aa", "keep", "sidenote"),
+            element("bb", "archive", "implemented"),
+            element("cc", "archive", "implemented"),
+            element("-x", "archive", "implemented"),
+            element("a;rm -rf ~", "archive", "implemented"),
+            7,
+        ]);
+        fs::write(pass.join("proposals.json"), all.to_string()).unwrap();
+        let decided = r#"- {"proposal_id":"bb","decision":"accepted","targets_hash":"h"}"#;
+        fs::write(root.path().join("dreams/ledger.md"), decided).unwrap();
+        let mut run = sample::run("dream", "dream");
+        run.artifacts = vec![
+            "dreams/20261121T000000Z/proposals.json".into(),
+            "b.md".into(),
+        ];
+        let (found, more) = read(root.path(), &[run.clone()], false);
+        let told: Vec<(&str, bool)> = found.iter().map(|it| (&*it.id, it.waits())).collect();
+        assert_eq!(told, [("cc", true), ("aa", false), ("bb", false)]);
+        assert_eq!(more, 0);
+        assert_eq!(found[0].command("accept"), "runner dream accept cc");
+        assert!(!found[0].evidence.contains('\u{202e}'), "{found:?}");
+        assert_eq!(found[2].decided.as_deref(), Some("accepted"));
+        let (found, _) = read(root.path(), &[run], true);
+        assert_eq!(found[0].command("show"), "runner dream show cc --job dream");
+    }
+
+    #[test]
+    fn a_name_is_one_word_of_a_shell() {
+        assert_eq!(word("night.1"), "night.1");
+        assert_eq!(word("a b;c'd"), "'a b;c'\\''d'");
+        assert_eq!(word("--all"), "'--all'");
+    }
+}

@@ -1,0 +1,88 @@
+//! What was refused in a night, and by whom.
+//!
+//! Pure. It collects what outcomes and lines of runs say; it must never leave a refusal to be found in a
+//! run's details only.
+
+use runner_engine::outcome::{Class, Outcome};
+use serde::{Deserialize, Serialize};
+
+use super::model::RunLine;
+
+/// Who said no.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum By {
+    /// A guard: a write or an act outside of what the run may do.
+    Guard,
+    /// A budget.
+    Budget,
+    /// Admission: the run never began.
+    Admission,
+    /// The check of a reply: an element that was not offered.
+    Check,
+    /// Walls, as far as they are known: uses of tools that failed.
+    Walls,
+}
+
+impl By {
+    /// For people.
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::Guard => "guard",
+            Self::Budget => "budget",
+            Self::Admission => "not admitted",
+            Self::Check => "check of the reply",
+            Self::Walls => "walls or tools",
+        }
+    }
+}
+
+/// One refusal.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Refusal {
+    /// The job.
+    pub job: String,
+    /// The run.
+    pub run: String,
+    /// Who said no.
+    pub by: By,
+    /// To what, and why.
+    pub what: String,
+}
+
+/// How a line of a run begins that tells of a refused element.
+const REFUSED: &str = "refused: ";
+/// How a line of a run ends that tells of uses of tools that failed.
+const TOOLS: &str = "failed; what walls refuse fails so";
+
+/// All refusals of a night, guards first.
+pub(super) fn of(runs: &[RunLine]) -> Vec<Refusal> {
+    let mut found = Vec::new();
+    for run in runs {
+        let mut push = |by, what: &str| {
+            found.push(Refusal {
+                job: run.job.clone(),
+                run: run.run.clone(),
+                by,
+                what: what.to_owned(),
+            });
+        };
+        if let Some(Outcome::Failed { class, why }) = &run.outcome {
+            match class {
+                Class::Guard => push(By::Guard, why),
+                Class::OverBudget => push(By::Budget, why),
+                _ if run.started.is_none() => push(By::Admission, why),
+                _ => {}
+            }
+        }
+        for line in &run.lines {
+            if let Some(what) = line.strip_prefix(REFUSED) {
+                push(By::Check, what);
+            } else if line.ends_with(TOOLS) {
+                push(By::Walls, line);
+            }
+        }
+    }
+    found.sort_by_key(|refusal| refusal.by);
+    found
+}

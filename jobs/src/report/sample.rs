@@ -1,0 +1,243 @@
+//! Reports for tests.
+
+use jiff::Timestamp;
+use runner_engine::awake::{Awake, Held};
+use runner_engine::ledger::Amounts;
+use runner_engine::outcome::{Class, Outcome};
+use serde_json::{Map, Value, json};
+
+use super::accounts::Account;
+use super::dreamscape::Dreamscape;
+use super::proposals::Proposed;
+use super::refusals::{By, Refusal};
+use super::{NightReport, RunLine};
+use crate::dream::proposal::{Action, Confidence, Status};
+
+/// A run that succeeded.
+pub(crate) fn run(job: &str, kind: &str) -> RunLine {
+    let at = Timestamp::from_second(1_795_305_000).unwrap();
+    RunLine {
+        run: "01KA5V7Q4B".into(),
+        job: job.into(),
+        kind: kind.into(),
+        attempt: 1,
+        outcome: Some(Outcome::Succeeded),
+        started: Some(at),
+        finished: Some(at),
+        spent: Amounts {
+            calls: 1,
+            tokens: 1200,
+            micros: 12_345,
+            seconds: 42,
+            ideas: 0,
+        },
+        unstated_calls: 0,
+        unpriced_calls: 0,
+        headline: "did it".into(),
+        lines: vec![],
+        facts: Map::new(),
+        artifacts: vec!["out/a.json".into()],
+        backend: "builtin".into(),
+        containment: "walls strict (bubblewrap, landlock 4), network closed, tree cgroup".into(),
+        awake: Some(Awake {
+            held: Held::Sleep,
+            by: "logind".into(),
+            why: String::new(),
+        }),
+    }
+}
+
+/// A failed run.
+pub(crate) fn failed(job: &str, class: Class, why: &str) -> RunLine {
+    RunLine {
+        outcome: Some(Outcome::Failed {
+            class,
+            why: why.into(),
+        }),
+        headline: why.into(),
+        artifacts: vec![],
+        ..run(job, "command")
+    }
+}
+
+/// A night of these runs.
+pub(crate) fn night(runs: Vec<RunLine>) -> NightReport {
+    let at = |second: i64| Timestamp::from_second(second).unwrap();
+    let refused = super::refusals::of(&runs);
+    NightReport {
+        schema_version: 1,
+        night: "2026-11-21".into(),
+        project: "tides".into(),
+        opened: at(1_795_304_000),
+        closed: at(1_795_330_000),
+        worst: "succeeded".into(),
+        spent: runs
+            .iter()
+            .fold(Amounts::default(), |sum, run| sum.plus(run.spent)),
+        runs,
+        open: vec![],
+        missed: vec![],
+        grants: vec![],
+        alerts: vec![],
+        accounts: vec![],
+        refused,
+        proposals: vec![],
+        more_proposals: 0,
+        dreamscapes: vec![],
+        first: vec![],
+    }
+}
+
+/// A proposal.
+pub(crate) fn proposal(number: usize, text: &str) -> Proposed {
+    Proposed {
+        job: "dream".into(),
+        id: format!("{number:016x}"),
+        targets: vec![format!("ideas/{number}-{text}.md")],
+        status: Status::Implemented,
+        action: Action::Archive,
+        confidence: Confidence::High,
+        evidence: format!("31399b60 {text}"),
+        rationale: text.into(),
+        decided: None,
+        flag: String::new(),
+    }
+}
+
+/// A night in which there is something of everything, with `text` wherever text comes from elsewhere.
+pub(crate) fn full(text: &str) -> NightReport {
+    let mut good = run(&format!("dream{text}"), "dream");
+    good.headline = text.into();
+    good.lines = vec![
+        text.into(),
+        format!("refused: {text}"),
+        format!("not held by its walls: {text}"),
+    ];
+    good.artifacts = vec![text.into()];
+    good.backend = text.into();
+    good.containment = text.into();
+    good.unstated_calls = 1;
+    let mut report = night(vec![good, failed(text, Class::Guard, text)]);
+    report.night = format!("2026-11-21{text}");
+    report.project = text.into();
+    for lines in [
+        &mut report.open,
+        &mut report.missed,
+        &mut report.grants,
+        &mut report.alerts,
+    ] {
+        lines.push(text.into());
+    }
+    report.refused.push(Refusal {
+        job: text.into(),
+        run: text.into(),
+        by: By::Guard,
+        what: text.into(),
+    });
+    report.proposals = vec![
+        proposal(1, text),
+        Proposed {
+            decided: Some(text.into()),
+            ..proposal(2, text)
+        },
+        Proposed {
+            action: Action::Keep,
+            flag: text.into(),
+            ..proposal(3, text)
+        },
+    ];
+    report.more_proposals = 3;
+    report.accounts = vec![Account {
+        unit: text.into(),
+        cap: Some(10),
+        granted: 5,
+        planned: 9,
+        spent: 4,
+        left: Some(11),
+    }];
+    let mut scape: Dreamscape = Dreamscape {
+        job: text.into(),
+        run: text.into(),
+        ..Dreamscape::default()
+    };
+    super::dreamscape::fill(&mut scape, &summary(text));
+    for words in [&mut scape.weather, &mut scape.status] {
+        *words = text.into();
+    }
+    scape.goal = Some(text.into());
+    scape.tension = Some(text.into());
+    scape.ended = Some(text.into());
+    scape.first_move = Some(text.into());
+    scape.degraded.push(text.into());
+    for point in &mut scape.land {
+        point.status = text.into();
+        point.degraded = vec![text.into()];
+    }
+    for packet in &mut scape.packets {
+        for words in [
+            &mut packet.title,
+            &mut packet.kind,
+            &mut packet.severity,
+            &mut packet.why,
+            &mut packet.command,
+        ] {
+            *words = text.into();
+        }
+        packet.confidence = Some(text.into());
+    }
+    report.dreamscapes = vec![
+        scape,
+        Dreamscape {
+            missing: Some(text.into()),
+            ..Dreamscape::default()
+        },
+    ];
+    report.first = super::first::moves(&report);
+    report
+}
+
+/// The summary of an overnight run.
+pub(crate) fn summary(run: &str) -> Value {
+    let iteration =
+        |index: u64, before: f64, after: Option<f64>, status: &str, degraded: &[&str]| {
+            json!({
+                "id": format!("{run}-iter-{index}"), "index": index, "status": status,
+                "fitness_before": { "composite": before, "metrics": {} },
+                "fitness_after": after.map(|it| json!({ "composite": it, "metrics": {} })),
+                "fitness_delta": after.map_or(0.0, |it| it - before), "degraded": degraded,
+            })
+        };
+    let packet = |rank: u64, title: &str, severity: &str| {
+        json!({
+            "id": format!("dream-{rank:016x}"), "rank": rank, "title": title, "type": "repair",
+            "severity": severity, "confidence": "high", "why_now": "two findings name it and nobody has it",
+            "evidence": ["a.md", "b.md"], "morning_command": format!("claude 'Work on packet {rank}'"),
+        })
+    };
+    json!({
+        "schema_version": 2, "mode": "dream.local-bedtime", "run_id": run, "status": "done",
+        "goal": "fewer flaky tests",
+        "steps": [
+            { "name": "close-loop", "status": "done" },
+            { "name": "bead-sync", "status": "soft-fail", "note": "bd is not on PATH" },
+        ],
+        "dreamscape": {
+            "weather": "clearing", "visibility": "good", "council": "two of three",
+            "tension": "codex would repair first, claude would research first",
+            "first_move": "repair the clock tests",
+        },
+        "morning_packets": [
+            packet(2, "Give the export a size bound", "medium"),
+            packet(1, "Repair the clock tests that fail in autumn", "high"),
+            packet(3, "Write down why the cache was left out", "low"),
+        ],
+        "degraded": [],
+        "iterations": [
+            iteration(1, 0.61, Some(0.66), "done", &[]),
+            iteration(2, 0.66, Some(0.71), "degraded", &["bench: no index"]),
+            iteration(3, 0.71, Some(0.58), "rolled-back-pre-commit", &[]),
+            iteration(4, 0.71, None, "failed", &["measure: no space"]),
+        ],
+        "fitness_delta": 0.1, "regression_reason": "coverage fell by 0.13",
+    })
+}

@@ -1,0 +1,170 @@
+//! `runner report` in all its forms, and what becomes of a night's report in the morning.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::PathBuf;
+
+use crate::house::{House, Said};
+
+/// A project with one night behind it, in which all sorts of things happened.
+fn after_a_night() -> (House, String) {
+    let house = House::with(
+        "[jobs.tidy]\nkind = \"command\"\nprogram = \"true\"\n\
+         [jobs.broken]\nkind = \"command\"\nprogram = \"false\"\n",
+    );
+    house.write("ideas/note.md", "Maybe use a shorter name?\n");
+    house.write(
+        "ideas/evil.md",
+        "# <script>alert(1)</script> ![x](http://evil.example/x.png)\n\nDo it.\n",
+    );
+    let night = house.run(&["night", "--json"]).ends(1).json();
+    let name = night["night"].as_str().unwrap().to_owned();
+    (house, name)
+}
+
+/// A `PATH` in which only this stands besides git's own folders, so that no host's opener is found.
+fn path_with(house: &House, opener: Option<&str>) -> String {
+    let bin = house.root().join("bin");
+    fs::create_dir_all(&bin).unwrap();
+    let name = if cfg!(target_os = "macos") {
+        "open"
+    } else {
+        "xdg-open"
+    };
+    if let Some(script) = opener {
+        let path = bin.join(name);
+        fs::write(&path, script).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    bin.display().to_string()
+}
+
+fn open(house: &House, path: &str) -> Said {
+    let mut command = house.runner(&["report", "--open"]);
+    Said::of(command.env("PATH", path).output().unwrap())
+}
+
+#[test]
+fn one_night_has_one_story_in_all_forms() {
+    let (house, name) = after_a_night();
+    let placed = |file: &str| house.read(&format!(".runner/reports/{name}/{file}"));
+    let page = house.run(&["report", "--html"]).ends(0).out;
+    assert_eq!(page, placed("report.html"));
+    assert_eq!(
+        house.run(&["report", "--md"]).ends(0).out,
+        placed("report.md")
+    );
+    let json = house
+        .run(&["report", "--json", "--night", &name])
+        .ends(0)
+        .json();
+    assert_eq!(
+        json,
+        serde_json::from_str::<serde_json::Value>(&placed("report.json")).unwrap()
+    );
+    // What failed is the first thing to do, and the way there works.
+    let command = json["first"][0]["command"].as_str().unwrap();
+    assert!(
+        json["first"][0]["what"]
+            .as_str()
+            .unwrap()
+            .contains("broken"),
+        "{json}"
+    );
+    assert!(page.contains(command), "{page}");
+    let words: Vec<&str> = command.split(' ').skip(1).collect();
+    house.run(&words).ends(0).says("failed");
+    // Both notes were looked at; neither is more than text.
+    assert_eq!(json["proposals"].as_array().unwrap().len(), 2, "{json}");
+    assert!(!page.contains("<script"), "{page}");
+    assert!(page.contains("Content-Security-Policy"));
+    // The account is the night's: nothing was asked of anybody who costs.
+    let calls = json["accounts"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|it| it["unit"] == "calls");
+    assert!(calls.is_some(), "{json}");
+    house.run(&["report", "--html", "--json"]).ends(2);
+}
+
+#[test]
+fn what_was_decided_since_is_said_when_it_is_told_again() {
+    let house = House::with("");
+    house.write("ideas/note.md", "Maybe use a shorter name?\n");
+    house.run(&["night"]).ends(0);
+    let before = house.run(&["report", "--json"]).ends(0).json();
+    let id = before["proposals"][0]["id"].as_str().unwrap();
+    assert_eq!(before["proposals"][0]["decided"], serde_json::Value::Null);
+    house.run(&["dream", "reject", id]).ends(0);
+    let after = house.run(&["report", "--json"]).ends(0).json();
+    assert_eq!(after["proposals"][0]["decided"], "rejected");
+    assert!(
+        house
+            .run(&["report", "--html"])
+            .ends(0)
+            .out
+            .contains("1 decided")
+    );
+}
+
+#[test]
+fn the_page_is_handed_to_the_host_s_opener_as_one_word() {
+    let (house, name) = after_a_night();
+    // The opener writes down what it was given: one argument.
+    let seen = house.root().join("seen");
+    let script = format!(
+        "#!/bin/sh\nprintf '%s|%s' \"$#\" \"$1\" > '{}'\n",
+        seen.display()
+    );
+    let path = path_with(&house, Some(&script));
+    let said = open(&house, &path).ends(0);
+    let shown = said.out.trim().to_owned();
+    assert!(
+        shown.ends_with(&format!(".runner/reports/{name}/report.html")),
+        "{said:?}"
+    );
+    assert_eq!(fs::read_to_string(&seen).unwrap(), format!("1|{shown}"));
+    // Where the report was lost, or something was decided since, the page is among runner's own.
+    fs::remove_file(&shown).unwrap();
+    let shown = PathBuf::from(open(&house, &path).ends(0).out.trim());
+    assert!(
+        shown.starts_with(house.state().join("pages")),
+        "{}",
+        shown.display()
+    );
+    assert_eq!(
+        fs::read_to_string(&shown).unwrap(),
+        house.run(&["report", "--html"]).ends(0).out
+    );
+    assert_eq!(
+        fs::metadata(&shown).unwrap().permissions().mode() & 0o777,
+        0o600
+    );
+}
+
+#[test]
+fn without_an_opener_it_says_where_the_page_is() {
+    let (house, name) = after_a_night();
+    let path = path_with(&house, None);
+    let said = open(&house, &path).ends(69).says("to mend it");
+    assert!(
+        said.out.trim().ends_with(&format!("{name}/report.html")),
+        "{said:?}"
+    );
+    let path = path_with(&house, Some("#!/bin/sh\nexit 3\n"));
+    open(&house, &path).ends(69).says("open it by hand");
+}
+
+#[test]
+fn a_night_in_which_nothing_was_due_has_its_page_too() {
+    let house = House::with("[jobs.dream]\nenabled = false\n");
+    // Nothing was due, so no report was either; the page is made all the same.
+    house.run(&["night"]);
+    let page = house.run(&["report", "--html"]).ends(0).out;
+    assert!(page.contains("Nothing was due."), "{page}");
+    house
+        .run(&["report", "--night", "1999-01-01"])
+        .ends(65)
+        .says("no night");
+}

