@@ -155,15 +155,16 @@ def night(scratch):
 
 with tempfile.TemporaryDirectory(prefix="runner-page-") as folder:
     scratch = Path(folder)
-    # The control: the same payloads, each in a page that trusts it.
-    ran = left = 0
-    for number in range(0, len(PAYLOADS), 24):
-        control = scratch / "control.html"
-        control.write_text("<!DOCTYPE html><html><body>" + "\n".join(PAYLOADS[number : number + 24]) + "</body></html>")
+    # The control: such payloads in a page that trusts them. What would lead away from it is left out.
+    control = scratch / "control.html"
+    tries = [shape.replace("{}", DEEDS[0]) for shape in SHAPES[:8]], [line for line in REMOTE if line.startswith("<img")]
+    ran, left = 0, []
+    for lines in tries:
+        control.write_text("<!DOCTYPE html><html><body>" + "\n".join(lines) + "</body></html>")
         heard, dom = opened(scratch, control)
-        ran += "data-ran" in dom or "RAN" in dom
-        left += len(heard)
-    assert ran and left, f"the control proves nothing: ran {ran}, left {left}"
+        ran += "data-ran" in dom
+        left += heard
+    assert ran and left, f"the control proves nothing: ran {ran}, left {len(left)}"
 
     text, markdown = night(scratch)
     page = scratch / "report.html"
@@ -173,9 +174,8 @@ with tempfile.TemporaryDirectory(prefix="runner-page-") as folder:
     heard, dom = opened(scratch, page)
     assert not heard, f"requests left: {heard[:5]}"
     assert "data-ran" not in dom and "<title>RAN" not in dom and "<script" not in dom.lower(), "a script ran"
-    assert dom.count("<style") == 1 and dom.count("http-equiv") == 1
-    # The style sheet is let in by the page's own policy: the computed page is as wide as it says.
-    print(f"page: {shown} payloads shown, none ran, none left; the control ran in {ran} pages and {left} requests left")
+    assert dom.count("<style") == 1 and dom.count('<meta http-equiv=') == 1
+    print(f"page: {shown} payloads shown, none ran, none left; from a page that trusts them {len(left)} requests left, and it ran")
 
     if PICTURES:
         PICTURES.mkdir(parents=True, exist_ok=True)

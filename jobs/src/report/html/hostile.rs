@@ -1,6 +1,8 @@
 //! Text that wants to be markup, through every place of a report that takes text from elsewhere; what a
 //! parser that follows the browsers' standard then finds.
 
+#![allow(clippy::print_stdout, reason = "figures of a test")]
+
 use runner_engine::time::boot_time;
 use std::collections::BTreeSet;
 

@@ -150,7 +150,6 @@ fn picture(page: &mut Page, scape: &Dreamscape, number: usize) {
         "-words\">",
         in_words(scape),
         "</desc>\n<rect class=\"sky\" width=\"720\" height=\"300\"/>\n",
-        "<circle class=\"dawn\" cx=\"610\" cy=\"300\" r=\"240\"/>\n",
         "<circle class=\"moon\" cx=\"646\" cy=\"52\" r=\"20\"/><circle class=\"sky\" cx=\"637\" cy=\"46\" r=\"17\"/>\n"
     );
     let stormy = !scape.degraded.is_empty() || scape.land.iter().any(|it| !it.degraded.is_empty());
@@ -334,7 +333,7 @@ fn land(page: &mut Page, scape: &Dreamscape, ground: &Ground) {
             "<text class=\"height\" x=\"",
             tenth(last_x - 8.0),
             "\" y=\"",
-            tenth(last_y + 24.0),
+            tenth(last_y + 36.0),
             "\" text-anchor=\"end\">",
             fine(last),
             "</text>\n"

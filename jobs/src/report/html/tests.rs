@@ -1,5 +1,7 @@
 //! What a page has, for nights of all sizes and ends.
 
+#![allow(clippy::print_stdout, reason = "figures of a test")]
+
 use runner_engine::time::boot_time;
 
 use runner_engine::outcome::{Class, Outcome};
