@@ -7,7 +7,7 @@ use super::args::Listing;
 /// Looks at alerts, tries channels, silences.
 #[derive(Debug, Subcommand)]
 pub enum AlertsCommand {
-    /// List what is open; what did not arrive is said [default]
+    /// List what is open; what did not arrive is said (the default)
     #[command(after_help = "Example: runner alerts list --over --json | jq '.[0]'")]
     List {
         /// Also what is over

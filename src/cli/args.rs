@@ -498,7 +498,7 @@ pub enum BackendsCommand {
     /// What the tokens of each backend's model cost, and where that is known from
     ///
     /// Our own dated list comes first, over it `prices.json` beside your config.toml, which is read as
-    /// LiteLLM writes it (model_prices_and_context_window.json), and over both [prices] in config.toml.
+    /// LiteLLM writes it (model_prices_and_context_window.json), and over both the prices that config.toml sets.
     /// A model that is in none of them has no price: each request is charged the money reserved for it.
     #[command(after_help = "Example: runner backends prices --json | jq '.backends'")]
     Prices {

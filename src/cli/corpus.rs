@@ -20,7 +20,7 @@ pub enum CorpusCommand {
     /// How well it answers a fixed set of questions: precision of the first three, and mean reciprocal rank
     #[command(after_help = "Example: runner corpus bench --live --json")]
     Bench {
-        /// Of the learnings of this project [default]
+        /// Of the learnings of this project (the default)
         #[arg(long, conflicts_with_all = ["corpus", "global"])]
         live: bool,
         /// Of another corpus: a folder with `learnings/`, and perhaps a `bench.json` of questions with

@@ -59,7 +59,7 @@ pub enum CuratorCommand {
         #[command(flatten)]
         listing: Listing,
     },
-    /// Fold pending log entries into the audit log, and forget what is older than [curator] keep
+    /// Fold pending log entries into the audit log, and forget what is older than curator.keep
     #[command(after_help = "Example: runner curator compact --dry-run")]
     Compact {
         #[command(flatten)]

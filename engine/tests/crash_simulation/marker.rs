@@ -10,9 +10,7 @@ use runner_engine::outcome::Outcome;
 use runner_engine::placement::marker::{
     self, Marker, MarkerFs, MarkerLog, Settled, State, finish, settle,
 };
-use runner_engine::placement::{
-    Draft, FsError, LogError, PlaceError, PlacementFs as _, RelPath, discard, place,
-};
+use runner_engine::placement::{Draft, FsError, LogError, PlaceError, RelPath, discard, place};
 use runner_engine::time::boot_time;
 
 use super::damage::{Random, damages};

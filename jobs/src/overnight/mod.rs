@@ -4,7 +4,7 @@
 //! run.lock ──> recovery ──> loop { INGEST ─> REDUCE ─> MEASURE ─> COMMIT } ──> brief ─> council ─> packets ─> beads
 //! ```
 //!
-//! [`corpus`] is what a project has learned and the pure steps on it; [`iterate`] the loop over a staged
+//! [`corpus`] is what a project has learned and the pure steps on it; `iterate` the loop over a staged
 //! copy; [`commit`] how a copy becomes the corpus, whole for every reader that honours the marker;
 //! [`night`] the run around it; [`packets`] what to begin with; [`schema`] the form of every artifact.
 //! Must never change source code, write to git, make a link, or change the corpus but by a commit.

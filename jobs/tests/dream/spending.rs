@@ -7,7 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use jiff::{SignedDuration, Timestamp};
 use runner_backends::{
-    Backend, BackendError, Description, Event, Limit, Reply, Request, Sink, Stop, Usage,
+    Backend, BackendError, Description, Event, Limit, Reply, Request, Sink, Stop, ToolResult, Usage,
 };
 use runner_engine::ledger::RunRow;
 use runner_engine::outcome::{Class, Outcome};
@@ -261,7 +261,12 @@ fn a_failure_that_states_that_it_used_nothing_is_charged_its_call() {
 
 #[test]
 fn uses_of_tools_that_failed_are_told() {
-    let used = |failed| Event::ToolResult { failed };
+    let used = |failed| {
+        Event::ToolResult(ToolResult {
+            failed,
+            ..ToolResult::default()
+        })
+    };
     for (events, words) in [
         (
             &[used(true), used(false), used(true)][..],

@@ -210,11 +210,11 @@ fn no_text_becomes_markup_in_a_page() {
         // The same elements in the same order: text changed nothing but text.
         assert_eq!(held(&render(&report), payload), usual, "by {payload}");
     }
-    println!(
+    tell(&format!(
         "hostile text in pages: {} payloads in {:?}",
         payloads.len(),
         boot_time().saturating_sub(began)
-    );
+    ));
 }
 
 #[test]
@@ -245,5 +245,14 @@ fn no_text_becomes_markup_in_markdown() {
         }
         assert!(!text.contains('\u{1b}'), "{payload}");
     }
-    println!("hostile text in markdown: {} payloads", payloads.len());
+    tell(&format!(
+        "hostile text in markdown: {} payloads",
+        payloads.len()
+    ));
+}
+
+/// Says how much was tried, past the capture of the test harness.
+fn tell(line: &str) {
+    use std::io::Write as _;
+    let _closed = writeln!(std::io::stderr(), "{line}");
 }

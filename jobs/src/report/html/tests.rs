@@ -141,11 +141,11 @@ fn a_night_of_five_hundred_runs_is_small_and_folded() {
         .map(|number| sample::proposal(number, "a note about tides"))
         .collect();
     let page = page(report);
-    println!(
+    tell(&format!(
         "a page of 500 runs and 200 proposals: {} bytes in {:?}",
         page.len(),
         boot_time().saturating_sub(began)
-    );
+    ));
     assert!(page.len() < 900_000, "{} bytes", page.len());
     assert_eq!(texts(&page, ".row").len(), 700, "none is left out");
     // What is seen without a click: rows outside of folded lists, and at most three opened.
@@ -219,4 +219,10 @@ fn the_policy_allows_the_style_and_nothing_else() {
     for never in ["url(", "@import", "http:", "https:", "//", "expression"] {
         assert!(!STYLE.contains(never), "{never}");
     }
+}
+
+/// Says how much was tried, past the capture of the test harness.
+fn tell(line: &str) {
+    use std::io::Write as _;
+    let _closed = writeln!(std::io::stderr(), "{line}");
 }
