@@ -22,7 +22,7 @@ pub struct Form {
     /// Print the page: one file, with nothing beside it
     #[arg(long)]
     pub html: bool,
-    /// Print markdown [default]
+    /// Print markdown (the default)
     #[arg(long)]
     pub md: bool,
     /// Print JSON on standard output
