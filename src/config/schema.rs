@@ -152,7 +152,7 @@ fn value(key: &Key, default: &Value) -> Value {
             "pattern": "^[0-9]+ *([kKmMgG][iI]?)?[bB]?$",
         }),
         Shape::Trigger => {
-            pattern("night|manual|every +.+|daily +.+|cron +.+|after +[A-Za-z0-9_-]+( +ends)? *")
+            pattern("night|manual|lifecycle|every +.+|daily +.+|cron +.+|after +[A-Za-z0-9_-]+( +ends)? *")
         }
         Shape::OneOf(words) => json!({ "enum": words }),
         Shape::Artifacts => json!({

@@ -48,8 +48,15 @@ fn ollama(models: &'static [&'static str]) -> u16 {
         Some(match path {
             "/api/version" => ok(&json!({ "version": "0.12.3" })),
             "/api/tags" => {
-                let models: Vec<Value> =
-                    models.iter().map(|name| json!({ "name": name })).collect();
+                let models: Vec<Value> = models
+                    .iter()
+                    .map(|name| {
+                        json!({
+                            "name": name, "model": name, "modified_at": "2026-01-02T03:04:05Z",
+                            "size": 1, "digest": "d", "details": {},
+                        })
+                    })
+                    .collect();
                 ok(&json!({ "models": models }))
             }
             _ => "HTTP/1.1 404 Not Found\r\n\r\n".to_owned(),

@@ -448,9 +448,13 @@ fn two_agents_share_a_project_for_a_week() {
     house.configure(
         "[jobs.other]\nkind = \"lifecycle\"\ntrigger = \"every 6h\"\ncycle = \"cycle.md\"\nagent = \"two\"\n",
     );
-    house
-        .run(&["config", "set", "jobs.lifecycle.trigger", "every 6h"])
-        .ends(0);
+    // Its schedule counts from the week's own beginning.
+    at(
+        &house,
+        "2026-06-01T00:00:00Z",
+        &["config", "set", "jobs.lifecycle.trigger", "every 6h"],
+    )
+    .ends(0);
     house.write("plan.org", "* TODO first\n");
     let began = Instant::now();
     let mut ticks = 0;

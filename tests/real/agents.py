@@ -208,10 +208,15 @@ def killed(root, kind, port):
     while calls(port, "late") == before and time.monotonic() < until:
         time.sleep(0.05)
     say(calls(port, "late") > before, f"{kind} killed: it never asked")
+    killed_now = []
     for number, line in place.processes():
         if b"runner" in line.split(b"\0")[0] or b"exe\0perform" in line or b"\0perform\0" in line:
             os.kill(int(number), signal.SIGKILL)
+            killed_now.append(number)
     begun.wait()
+    # A lock is held until its process is gone.
+    while any(os.path.exists(f"/proc/{number}") for number in killed_now) and time.monotonic() < until + 20:
+        time.sleep(0.02)
     place.runner("tick", "--quiet")
     say(not place.left(), f"{kind} killed: left {place.left()}")
     say(place.last().get("outcome") in ("lost", "timed-out"), f"{kind} killed: {place.last()}")
