@@ -49,7 +49,7 @@ git commit --quiet --allow-empty -m Begin
     for n in 0 1 2 3 4 5 6 7 8 9; do
         printf '[jobs.due%s]\nkind = "command"\nprogram = "true"\ntrigger = "every 1m"\ngroup = "wide"\n' $n
     done
-    printf '[jobs.stamp]\nkind = "command"\nprogram = "sh"\nargs = ["-c", "date +%%s%%N > %s/stamp"]\ntrigger = "manual"\n' "$work"
+    printf '[jobs.stamp]\nkind = "command"\nprogram = "sh"\nargs = ["-c", "date +%%s%%N > %s/stamp"]\ntrigger = "manual"\n' "$work/q"
 } >> runner.toml
 cat > "$work/ticks.py" <<'P'
 import datetime, os, statistics, sys, time
@@ -122,7 +122,9 @@ for _ in range(rounds + 1):
     began = time.time_ns()
     subprocess.run(cmd, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     adds.append(time.time_ns() - began)
-    while not (os.path.exists(stamp) and os.path.getsize(stamp)): time.sleep(0.001)
+    while not (os.path.exists(stamp) and os.path.getsize(stamp)):
+        if time.time_ns() - began > 60e9: sys.exit(f"{cmd}: nothing was started within a minute")
+        time.sleep(0.001)
     starts.append(int(open(stamp).read()) - began)
 print(f"{statistics.median(adds[1:]) / 1e6:.1f} {statistics.median(starts[1:]) / 1e6:.1f}")
 P
@@ -130,7 +132,7 @@ P
 daemon=$!
 daemons="$daemons $daemon"
 until "$runner" status --json | grep -q '"pid"'; do :; done
-set -- $(python3 "$work/queue.py" "$work/stamp" 20 "$runner" enqueue stamp)
+set -- $(python3 "$work/queue.py" "$work/q/stamp" 20 "$runner" enqueue stamp)
 ours_add=$1 ours_start=$2
 if command -v pueued >/dev/null && command -v pueue >/dev/null; then
     mkdir -p "$work/pueue" "$work/run"
@@ -138,7 +140,7 @@ if command -v pueued >/dev/null && command -v pueue >/dev/null; then
     pueued >/dev/null 2>&1 &
     daemons="$daemons $!"
     until pueue status >/dev/null 2>&1; do :; done
-    set -- $(python3 "$work/queue.py" "$work/stamp" 20 pueue add -- "date +%s%N > $work/stamp")
+    set -- $(python3 "$work/queue.py" "$work/q/stamp" 20 pueue add -- "date +%s%N > $work/q/stamp")
     echo "enqueue against pueue add: $ours_add ms against $1 ms, ratio $(python3 -c "print(f'{$ours_add / $1:.2f}')")"
     echo "enqueue to start against pueue: $ours_start ms against $2 ms, ratio $(python3 -c "print(f'{$ours_start / $2:.2f}')")"
 else
