@@ -151,9 +151,9 @@ fn value(key: &Key, default: &Value) -> Value {
             "minimum": 0,
             "pattern": "^[0-9]+ *([kKmMgG][iI]?)?[bB]?$",
         }),
-        Shape::Trigger => {
-            pattern("night|manual|lifecycle|every +.+|daily +.+|cron +.+|after +[A-Za-z0-9_-]+( +ends)? *")
-        }
+        Shape::Trigger => pattern(
+            "night|manual|lifecycle|every +.+|daily +.+|cron +.+|after +[A-Za-z0-9_-]+( +ends)? *",
+        ),
         Shape::OneOf(words) => json!({ "enum": words }),
         Shape::Artifacts => json!({
             "type": "array",
