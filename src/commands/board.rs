@@ -335,7 +335,7 @@ pub(super) fn act_failure(error: ActError) -> Failure {
     let what = safe::line(&runner_engine::causes::whole(&error));
     match error {
         ActError::Busy(_) | ActError::Changed(_) => Failure::later(what).mend("repeat it"),
-        ActError::Guard(_) => Failure::refused(what),
+        ActError::Guard(_) | ActError::Conflict(_) => Failure::refused(what),
         ActError::Disk(_) => Failure::cannot_write(what),
         ActError::Unfinished { .. } => Failure::cannot_write(what).mend("runner tick"),
         ActError::Ledger(error) => error.into(),

@@ -7,9 +7,9 @@ use runner_engine::digest::Digest;
 use runner_engine::ledger::Filter;
 use runner_engine::outcome::Exit;
 use runner_engine::owner::Owner;
-use runner_engine::scope::{Expect, ScopeError};
+use runner_engine::scope::Expect;
 use runner_jobs::KindSpec;
-use runner_jobs::act::Act;
+use runner_jobs::act::{self, Act};
 use runner_jobs::failmark;
 use runner_jobs::lifecycle::cycle::{BUILT_IN, BadCycle, CycleSpec, declared};
 use runner_jobs::lifecycle::orient::orient;
@@ -374,6 +374,7 @@ fn goto(
     let act = Act {
         job: GOTO,
         allowed: &[".runner"],
+        staging: act::STAGING,
         headline: format!("set to {}", state.name),
         lines: Vec::new(),
     };
@@ -385,7 +386,7 @@ fn goto(
                 Expect::Digest(Digest::of(&bytes))
             });
             scope.stage(&path, format!("{position}\n").as_bytes(), expect)?;
-            Ok::<(), ScopeError>(())
+            Ok(())
         })
         .map_err(board::act_failure)?;
     if listing.json {

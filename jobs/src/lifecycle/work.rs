@@ -213,7 +213,9 @@ fn begin(ctx: &mut Context<'_>, spec: &WorkSpec) -> Result<(Begun, Option<Entry>
             why: format!("the board is busy: {why}"),
         }),
         Err(BoardError::Act(ActError::Ledger(error))) => Err(error.into()),
-        Err(BoardError::Act(ActError::Guard(why))) => Err(JobError::failed(Class::Guard, why)),
+        Err(BoardError::Act(ActError::Guard(why) | ActError::Conflict(why))) => {
+            Err(JobError::failed(Class::Guard, why))
+        }
         Err(BoardError::Act(error @ (ActError::Disk(_) | ActError::Unfinished { .. }))) => {
             Err(JobError::failed(Class::Environment, error.to_string()))
         }
