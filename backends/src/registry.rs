@@ -22,7 +22,7 @@ use crate::slots::Slotted;
 use crate::{Backend, BackendError, Builtin, agent, credentials};
 
 /// The kinds that [`build`] knows.
-pub const KINDS: [&str; 4] = ["builtin", "command", "claude", "codex"];
+pub const KINDS: [&str; 5] = ["builtin", "command", "claude", "codex", "replay"];
 
 /// For each stream.
 const OUTPUT_CAP: usize = 64 * 1024 * 1024;
@@ -69,6 +69,8 @@ pub struct BackendSpec {
     pub fallback_model: Option<String>,
     /// `claude`, `codex`: how many requests of the same login at once. Default: 1.
     pub slots: Option<u32>,
+    /// `replay`: the file with the answers.
+    pub recording: Option<PathBuf>,
     /// Who is asked, in this order, when this one is not there, may not, or has no room now.
     pub fallback: Vec<String>,
 }
@@ -147,6 +149,13 @@ pub fn build(
         "codex" => {
             let plan = agent_plan(spec, "codex", program("codex")?, around)?;
             Ok(slotted(spec, &plan.clone(), Codex::new(plan), around))
+        }
+        "replay" => {
+            let Some(path) = &spec.recording else {
+                return Err(rejected("kind \"replay\" needs a recording".to_owned()));
+            };
+            let path = at_home(path, around.env);
+            Ok(Arc::new(crate::Replay::open(&spec.name, path)?))
         }
         "command" => {
             let program = program("")?;
@@ -303,7 +312,7 @@ mod tests {
         assert!(why(&spec("built-in")).contains("did you mean \"builtin\"?"));
         let far = why(&spec("xyzzy"));
         assert!(
-            far.contains("known: builtin, command, claude, codex") && !far.contains("mean"),
+            far.contains("known: builtin, command, claude, codex, replay") && !far.contains("mean"),
             "{far}"
         );
     }

@@ -13,6 +13,9 @@
 use std::io;
 use std::path::Path;
 
+use serde_json::{Value, json};
+
+use crate::causes::whole;
 use crate::digest::Digest;
 use crate::ids::{Fence, RunId};
 use crate::outcome::Outcome;
@@ -20,6 +23,10 @@ use crate::placement::{
     BadPath, Draft, Found, FsError, Manifest, NEW_FILE_MODE, PlaceError, Placed, PlacementLog,
     RealFs, Regular, RelPath, Trouble, place, read_bounded,
 };
+use crate::tape::Tape;
+
+/// Its name on a tape.
+const DOOR: &str = "file";
 
 /// What a job expects to find at a target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,6 +114,12 @@ pub enum ScopeError {
         /// The limit.
         limit: u64,
     },
+    /// A run is gone through again, and could not read this then either; or did not.
+    #[error("{why}")]
+    Recorded {
+        /// What is on the tape, in words.
+        why: String,
+    },
     /// The disk refused.
     #[error(transparent)]
     Fs(#[from] FsError),
@@ -119,6 +132,7 @@ pub struct Scope {
     allowed: Vec<RelPath>,
     staging: RelPath,
     draft: Draft,
+    tape: Tape,
 }
 
 /// A finished scope: what is to be placed and the disk to place it on.
@@ -148,7 +162,13 @@ impl Scope {
             allowed,
             draft: Draft::new(staging.clone()),
             staging,
+            tape: Tape::off(),
         })
+    }
+
+    /// Puts what is read and staged from now on on a tape.
+    pub fn tape(&mut self, tape: Tape) {
+        self.tape = tape;
     }
 
     /// Writes `bytes` to staging, to become `target`'s content. Content that is there already
@@ -177,6 +197,7 @@ impl Scope {
         expect: Expect,
         looks: Option<Looks>,
     ) -> Result<Digest, ScopeError> {
+        let name = target;
         let target = self.admit(target)?;
         let (found, mode) = self.examine(&target)?;
         let expected = match expect {
@@ -196,6 +217,7 @@ impl Scope {
         {
             self.fs.set_modified(staged, looks.modified)?;
         }
+        self.tape.made(name, Some(bytes));
         Ok(digest)
     }
 
@@ -225,12 +247,15 @@ impl Scope {
     /// # Errors
     /// Every variant but `TooLong`.
     pub fn remove(&mut self, target: &str, digest: Digest) -> Result<(), ScopeError> {
+        let name = target;
         let target = self.admit(target)?;
         let (found, _) = self.examine(&target)?;
         if found != Some(digest) {
             return Err(unexpected(target, found));
         }
-        Ok(self.draft.remove(&self.fs, target, digest)?)
+        self.draft.remove(&self.fs, target, digest)?;
+        self.tape.made(name, None);
+        Ok(())
     }
 
     /// Reads a file of at most `limit` bytes, anywhere beneath the root.
@@ -238,6 +263,46 @@ impl Scope {
     /// # Errors
     /// `Path`, `NotAFile`, `TooLong`, or `Fs`, also when it is not there.
     pub fn read(&self, path: &str, limit: u64) -> Result<Vec<u8>, ScopeError> {
+        if self.tape.replays() {
+            return self.recalled(&RelPath::new(path)?);
+        }
+        let done = self.read_now(path, limit);
+        match &done {
+            _ if !self.tape.records() => {}
+            Ok(bytes) => self.tape.note(DOOR, path, Value::Null, Some(bytes)),
+            Err(error) => {
+                let why = whole(error);
+                let facts = json!({ "missing": is_missing(error), "why": why });
+                self.tape.note(DOOR, path, facts, None);
+            }
+        }
+        done
+    }
+
+    fn recalled(&self, path: &RelPath) -> Result<Vec<u8>, ScopeError> {
+        let recorded = |why: String| ScopeError::Recorded { why };
+        let answer = self.tape.recall(DOOR, path.as_str());
+        let answer = answer.map_err(|error| recorded(error.to_string()))?;
+        let fail = |trouble| FsError {
+            act: "read",
+            path: path.to_string(),
+            trouble,
+        };
+        if let Some((_, bytes)) = answer.content {
+            let laid = self.tape.lay_down(path.as_str(), &bytes);
+            laid.map_err(|error| fail(error.into()))?;
+            return Ok(bytes);
+        }
+        if answer.facts["missing"] == true {
+            return Err(fail(Trouble::Missing).into());
+        }
+        let why = answer.facts["why"]
+            .as_str()
+            .unwrap_or("it could not be read");
+        Err(recorded(why.to_owned()))
+    }
+
+    fn read_now(&self, path: &str, limit: u64) -> Result<Vec<u8>, ScopeError> {
         let path = RelPath::new(path)?;
         let fail = |trouble| FsError {
             act: "read",
@@ -334,6 +399,11 @@ impl Ready {
     pub fn place(&self, log: &mut impl PlacementLog) -> Result<Placed, PlaceError> {
         place(&self.fs, log, &self.manifest)
     }
+}
+
+/// Whether there is no such file.
+fn is_missing(error: &ScopeError) -> bool {
+    matches!(error, ScopeError::Fs(error) if matches!(error.trouble, Trouble::Missing))
 }
 
 fn unexpected(path: RelPath, found: Option<Digest>) -> ScopeError {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use runner_backends::chain::moves_on;
+use runner_backends::replay::Exchange;
 use runner_backends::{Backend, BackendError, Chain, Phase, Reply, Request};
 use runner_engine::admission::Shortfall;
 use runner_engine::awake::Keeper;
@@ -14,6 +15,7 @@ use runner_engine::locks::JobLock;
 use runner_engine::policy::quota;
 use runner_engine::process::Cancel;
 use runner_engine::scope::Scope;
+use runner_engine::tape::Tape;
 use runner_engine::time::{Clock, Moment};
 use runner_engine::walls::{Confine, Containment};
 use runner_text::redact::Redactor;
@@ -21,6 +23,7 @@ use runner_text::redact::Redactor;
 use crate::charge::{charge, most};
 use crate::meter::{Breach, Heard, Meter};
 use crate::prices::{Price, Prices};
+use crate::recording::Recorder;
 use crate::telemetry::Telemetry;
 
 /// The part of a run's folder in which children of backends work.
@@ -83,6 +86,12 @@ pub struct Context<'a> {
     asked: bool,
     /// Nothing may be kept, caches neither.
     pub(crate) rehearsal: bool,
+    /// What it reads and makes is put on this.
+    pub(crate) tape: Tape,
+    /// Where it is recorded.
+    pub(crate) recorder: Option<Recorder>,
+    /// What was asked so far, of a run that is recorded.
+    pub(crate) asked_for: Vec<Exchange>,
     /// Kept until the run is settled, and dropped with it.
     pub(crate) files: Option<JobLock>,
     /// Keeps the machine awake until the run is settled, where that was asked for.
@@ -174,6 +183,9 @@ impl<'a> Context<'a> {
             spending: Spending::default(),
             asked: false,
             rehearsal: false,
+            tape: Tape::off(),
+            recorder: None,
+            asked_for: Vec::new(),
             files: None,
             keeper: None,
         }
@@ -273,6 +285,12 @@ impl<'a> Context<'a> {
     /// # Errors
     /// [`AskError::OverBudget`] before anything is asked; [`AskError::Backend`] after.
     pub fn ask(&mut self, request: &Request, ideas: u64) -> Result<Reply, AskError> {
+        let done = self.ask_in_turn(request, ideas);
+        self.note_asked(request, &done);
+        done
+    }
+
+    fn ask_in_turn(&mut self, request: &Request, ideas: u64) -> Result<Reply, AskError> {
         loop {
             let done = self.ask_one(request, ideas);
             let why = match &done {

@@ -52,6 +52,8 @@ pub fn perform(mut ctx: Context<'_>, spec: &JobSpec) -> Result<Settled, PerformE
         KindSpec::Prompt(own) => prompt::run(&mut ctx, own),
         KindSpec::Report => report::run(&mut ctx),
     };
+    ctx.note_head();
+    let take = ctx.take(spec);
     let described = ctx.backend.describe();
     let mut summary = Summary {
         backend: if ctx.asked() {
@@ -87,12 +89,18 @@ pub fn perform(mut ctx: Context<'_>, spec: &JobSpec) -> Result<Settled, PerformE
         Err(error) => {
             drop(scope);
             let outcome = redacted(error.outcome(now), &redactor);
+            if let Some(take) = take {
+                take.write(&outcome, &redactor);
+            }
             summary.headline = outcome.why().unwrap_or_default().to_owned();
             settle(ledger, admitted, &outcome, &summary, now)?;
             return Ok(Settled { outcome, summary });
         }
     };
     let outcome = take_words(finished, &mut summary, &redactor);
+    if let Some(take) = take {
+        take.write(&outcome, &redactor);
+    }
     let gaps = gaps
         .iter()
         .map(|gap| format!("not held by its walls: {gap}"));

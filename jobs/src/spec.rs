@@ -10,12 +10,13 @@ use runner_engine::git::GitError;
 use runner_engine::ledger::Budget;
 use runner_engine::outcome::{Class, Outcome};
 use runner_engine::scope::ScopeError;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::{command::CommandSpec, dream::DreamSpec, prompt::PromptSpec};
 
 /// A job, resolved from the configuration.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct JobSpec {
     /// Its name within the project.
     pub name: String,
@@ -30,7 +31,8 @@ pub struct JobSpec {
 }
 
 /// What a job does, with that kind's own settings.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum KindSpec {
     /// The dream pass over changed ideas.
     Dream(DreamSpec),

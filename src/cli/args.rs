@@ -19,6 +19,7 @@ use runner_engine::outcome::Exit;
 
 pub use super::alerts::AlertsCommand;
 pub use super::dream::DreamCommand;
+use super::replay::ReplayArgs;
 pub use awake::AwakeFlags;
 pub use budget::BudgetCommand;
 pub use config::ConfigCommand;
@@ -403,6 +404,8 @@ pub enum Command {
         #[arg(long)]
         beat: bool,
     },
+    /// Go through a recorded run again, without its project and its model, and compare what it makes
+    Replay(ReplayArgs),
     /// Whether something may be written: an agent's hook, and questions about paths
     #[command(after_help = "Example: runner guard leak dreams/state.json")]
     Guard {

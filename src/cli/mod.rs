@@ -8,6 +8,7 @@ mod failure;
 mod keys;
 pub mod log;
 pub mod pages;
+pub mod replay;
 pub mod safe;
 pub mod screen;
 pub mod show;

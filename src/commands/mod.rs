@@ -20,6 +20,7 @@ mod pause;
 mod perform;
 mod projects;
 mod queue;
+mod replay;
 mod report;
 mod run;
 mod runs;
@@ -116,6 +117,7 @@ fn reach(command: &Command) -> Option<Reach> {
         | Command::Man { .. }
         | Command::Guard { .. }
         | Command::Ack { .. }
+        | Command::Replay { .. }
         | Command::Alerts { .. }
         | Command::Deliver { .. }
         | Command::Budget {
@@ -262,6 +264,7 @@ fn dispatch(args: &Args, home: &Home) -> Result<Exit, Failure> {
             listing,
         } => doctor::run(home, here, *as_scheduler, *there, *listing),
         Command::Ledger { command } => ledger::run(home, command, args.quiet),
+        Command::Replay(wanted) => replay::run(home, here, wanted, args.quiet),
         Command::Dream { command } => dream::run(home, here, command, manner),
     }
 }

@@ -36,6 +36,7 @@ mod on_time;
 mod policies;
 mod projects;
 mod queue;
+mod replay;
 mod review;
 mod schedule;
 mod served;

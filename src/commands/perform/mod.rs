@@ -447,6 +447,10 @@ impl Work {
         .paying(spending)
         .kept_awake(keeper)
         .with_fallbacks(others, self.backends.passed);
+        let context = match setting.recorder(&self.staging) {
+            Some(recorder) => context.recorded(recorder),
+            None => context,
+        };
         match perform(context, spec) {
             Ok(settled) => Ok(settled.outcome),
             Err(error @ (PerformError::TakenOver | PerformError::Unfinished(_))) => {
