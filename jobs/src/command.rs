@@ -73,13 +73,9 @@ pub fn run(ctx: &mut Context<'_>, spec: &CommandSpec) -> Result<Finished, JobErr
         true => recalled(&ctx.tape),
         false => start(ctx, spec, &out),
     };
-    let facts = match &ran {
-        Ok(killed) => Some(json!({ "killed": killed })),
-        Err(JobError::Failed { class, why }) => Some(json!({ "class": class, "why": why })),
-        Err(_) => None,
-    };
-    if let Some(facts) = facts {
-        ctx.tape.note(PROGRAM, "", facts, None);
+    match &ran {
+        Ok(killed) => (ctx.tape).note(PROGRAM, "", json!({ "killed": killed }), None),
+        Err(error) => note_failure(&ctx.tape, PROGRAM, "", error),
     }
     let killed = ran?;
     let mut finished = Finished {
@@ -100,11 +96,9 @@ pub fn run(ctx: &mut Context<'_>, spec: &CommandSpec) -> Result<Finished, JobErr
     }
     for artifact in &spec.artifacts {
         let bytes = match ctx.tape.replays() {
-            true => left_then(&ctx.tape, &artifact.from)?,
-            false => collect(&out, &artifact.from)?,
-        };
-        ctx.tape
-            .note(LEFT, &artifact.from, Value::Null, Some(&bytes));
+            true => left_then(&ctx.tape, &artifact.from),
+            false => noted(&ctx.tape, &artifact.from, collect(&out, &artifact.from)),
+        }?;
         parses(&artifact.to, &bytes)?;
         ctx.scope.stage(&artifact.to, &bytes, Expect::Current)?;
         finished
@@ -122,15 +116,39 @@ fn recalled(tape: &Tape) -> Result<usize, JobError> {
     if let Some(killed) = facts["killed"].as_u64() {
         return Ok(usize::try_from(killed).unwrap_or(usize::MAX));
     }
+    Err(failure(&facts))
+}
+
+/// A failure as it stands on a tape. Others have no class: a run that was cancelled is not recorded.
+fn note_failure(tape: &Tape, door: &str, question: &str, error: &JobError) {
+    if let JobError::Failed { class, why } = error {
+        let facts = json!({ "class": class, "why": why });
+        tape.note(door, question, facts, None);
+    }
+}
+
+fn failure(facts: &Value) -> JobError {
     let class = serde_json::from_value(facts["class"].clone()).unwrap_or(Class::Internal);
     let why = facts["why"].as_str().unwrap_or("it is not said why");
-    Err(JobError::failed(class, why))
+    JobError::failed(class, why)
+}
+
+/// What a program left, noted.
+fn noted(tape: &Tape, from: &str, left: Result<Vec<u8>, JobError>) -> Result<Vec<u8>, JobError> {
+    match &left {
+        Ok(bytes) => tape.note(LEFT, from, Value::Null, Some(bytes)),
+        Err(error) => note_failure(tape, LEFT, from, error),
+    }
+    left
 }
 
 /// What it left then.
 fn left_then(tape: &Tape, from: &str) -> Result<Vec<u8>, JobError> {
     let answer = tape.recall(LEFT, from).map_err(unrecorded)?;
-    Ok(answer.content.map(|(_, bytes)| bytes).unwrap_or_default())
+    match answer.content {
+        Some((_, bytes)) => Ok(bytes),
+        None => Err(failure(&answer.facts)),
+    }
 }
 
 fn unrecorded(error: Unrecorded) -> JobError {
@@ -139,10 +157,9 @@ fn unrecorded(error: Unrecorded) -> JobError {
 
 /// Runs the program to its good end, and says how many processes it left behind.
 fn start(ctx: &mut Context<'_>, spec: &CommandSpec, out: &Path) -> Result<usize, JobError> {
-    let out = out.to_owned();
-    fs::create_dir_all(&out).map_err(|source| JobError::Io {
+    fs::create_dir_all(out).map_err(|source| JobError::Io {
         doing: "create",
-        path: out.clone(),
+        path: out.to_owned(),
         source,
     })?;
     let mut env = ctx.env.clone();

@@ -16,7 +16,7 @@ use runner_engine::outcome::{Class, Outcome};
 use runner_engine::placement::{LogError, PlaceError, PlacementLog as _};
 use runner_engine::scope::{Ready, ScopeError};
 
-use crate::{Context, Finished, JobSpec, KindSpec, command, dream, prompt, report};
+use crate::{Context, Finished, JobError, JobSpec, KindSpec, command, dream, prompt, report};
 
 /// What a run came to, once it is settled.
 #[derive(Clone, Debug, PartialEq)]
@@ -52,8 +52,11 @@ pub fn perform(mut ctx: Context<'_>, spec: &JobSpec) -> Result<Settled, PerformE
         KindSpec::Prompt(own) => prompt::run(&mut ctx, own),
         KindSpec::Report => report::run(&mut ctx),
     };
-    ctx.note_head();
-    let take = ctx.take(spec);
+    // Of a run that did nothing there is nothing to go through again.
+    let take = match &done {
+        Err(JobError::Nothing(_) | JobError::Wait { .. } | JobError::Cancelled { .. }) => None,
+        _ => ctx.take(spec),
+    };
     let described = ctx.backend.describe();
     let mut summary = Summary {
         backend: if ctx.asked() {

@@ -236,6 +236,7 @@ impl Context<'_> {
     /// What the run took, where it is recorded.
     pub(crate) fn take(&mut self, spec: &JobSpec) -> Option<Take> {
         let recorder = self.recorder.take()?;
+        self.note_head();
         let reel = self.tape.reel();
         let passed = self.passed().iter().chain(self.fell()).cloned().collect();
         let head = Head {
@@ -263,7 +264,7 @@ impl Context<'_> {
     }
 
     /// The commit that is checked out, if the run never asked for it itself: for its recording.
-    pub(crate) fn note_head(&self) {
+    fn note_head(&self) {
         if self.tape.records() && head_of(&self.tape.reel()).is_none() {
             // It is on the tape; a project without commits, or without git, has none.
             let _ = self.git.head();
