@@ -153,7 +153,7 @@ impl Recording {
                 }
                 Line::Read(read) => reel.reads.push(read),
                 Line::Made(made) => reel.made.push(made),
-                Line::Asked(exchange) => asked.push(exchange),
+                Line::Asked(exchange) => asked.push(*exchange),
                 Line::Over { bytes, most } => {
                     return Err(RecordingError::TooLong { bytes, most });
                 }
@@ -318,7 +318,7 @@ impl Take {
                 read.question = redactor.redact(&read.question).into_owned();
                 Line::Read(read)
             }));
-            lines.extend(self.asked.into_iter().map(Line::Asked));
+            lines.extend((self.asked.into_iter()).map(|one| Line::Asked(Box::new(one))));
         }
         lines.extend(self.reel.made.into_iter().map(|made| {
             let target = redactor.redact(&made.target).into_owned();

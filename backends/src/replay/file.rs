@@ -50,7 +50,7 @@ pub enum Line {
     /// See [`Read`].
     Read(Read),
     /// See [`Exchange`].
-    Asked(Exchange),
+    Asked(Box<Exchange>),
     /// See [`Made`].
     Made(Made),
     /// What was read was not kept, for there was so much of it.

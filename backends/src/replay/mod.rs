@@ -77,7 +77,7 @@ impl Replay {
             why: format!("backend {name:?}: {}", runner_engine::causes::whole(&error)),
         })?;
         let exchanges = lines.into_iter().filter_map(|line| match line {
-            Line::Asked(exchange) => Some(exchange),
+            Line::Asked(exchange) => Some(*exchange),
             _ => None,
         });
         Ok(Self::new(name, exchanges.collect()))
