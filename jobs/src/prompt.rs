@@ -9,7 +9,7 @@ use runner_engine::outcome::Class;
 use runner_engine::scope::Expect;
 use runner_text::fence::Fence;
 use runner_text::markdown;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::{Context, Finished, JobError};
@@ -18,7 +18,7 @@ use crate::{Context, Finished, JobError};
 const LARGEST: u64 = 256 * 1024;
 
 /// What to ask, about what, and where the answer goes.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PromptSpec {
     /// The question.

@@ -3,11 +3,12 @@
 use std::path::Path;
 
 use jiff::Timestamp;
+use runner_engine::causes::whole;
 use runner_engine::digest::Digest;
 use runner_engine::ledger::Filter;
 use runner_engine::outcome::Exit;
 use runner_engine::owner::Owner;
-use runner_engine::scope::Expect;
+use runner_engine::scope::{Expect, Scope};
 use runner_jobs::KindSpec;
 use runner_jobs::act::{self, Act};
 use runner_jobs::failmark;
@@ -73,7 +74,9 @@ pub fn run(
             which,
             listing,
         } => {
-            let told = orient(&here.root, &board::path(&here, which), &which.agent);
+            let scope = Scope::open(&here.root, &[], ".runner/staging/look")
+                .map_err(|error| Failure::environment(whole(&error)))?;
+            let told = orient(&scope, &board::path(&here, which), &which.agent);
             if listing.json {
                 show::json(&told);
             } else {

@@ -550,6 +550,7 @@ pub(super) fn backend(name: &str, section: &mut Section<'_>) -> Result<BackendSp
         max_turns: whole(section, "max_turns")?,
         fallback_model: section.text("fallback_model")?,
         slots: whole(section, "slots")?,
+        recording: section.text("recording")?.map(Into::into),
         fallback: section.texts("fallback")?.unwrap_or_default(),
         base_url: section.text("base_url")?,
         api: word(section, "api", &["chat", "responses"])?,

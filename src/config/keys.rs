@@ -106,6 +106,11 @@ const PLAIN: &[Row] = &[
         "How many of the ledger's daily backups are kept.",
     ),
     (
+        "retention.recordings",
+        AgeLimit,
+        "How long it is kept what a run read, asked and made, so that `runner replay` can go through it again; \"none\": nothing is recorded.",
+    ),
+    (
         "groups.*.slots",
         Whole(1, U32),
         "How many jobs of the group run at once, of all projects.",
@@ -278,6 +283,11 @@ const BACKEND: &[Row] = &[
         "slots",
         Whole(1, U32),
         "How many requests of the same login are under way at once. Default: 1 for agents, no limit for APIs.",
+    ),
+    (
+        "recording",
+        Text,
+        "replay: the file with the answers, from `runner replay RUN --export FILE`; below the project, or / or ~/ first.",
     ),
     (
         "fallback",

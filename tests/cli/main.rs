@@ -43,6 +43,7 @@ mod policies;
 mod projects;
 mod queue;
 mod rem;
+mod replay;
 mod report;
 mod review;
 mod schedule;

@@ -21,6 +21,7 @@ use runner_engine::tick::civil_date;
 use runner_engine::walls::Confine;
 use runner_jobs::lifecycle::manifest;
 use runner_jobs::lifecycle::newest;
+use runner_jobs::recording::Recorder;
 use runner_jobs::{JobSpec, KindSpec, Spending, dream, overnight};
 use runner_text::redact::Redactor;
 
@@ -363,6 +364,22 @@ impl<'a> Setting<'a> {
             (want.tokens, want.micros) = (Some(0), Some(0));
         }
         want
+    }
+
+    /// Where it is recorded, if it is.
+    pub fn recorder(&self, staging: &str) -> Option<Recorder> {
+        if KindSpec::unrecorded(self.spec.kind.word()).is_some() {
+            return None;
+        }
+        // One a user, like the pruning that takes them away.
+        let retention = crate::care::retention(self.home).ok()?;
+        retention.recordings?;
+        Some(Recorder {
+            path: self.home.recording(&self.row.id),
+            project: self.row.project.clone(),
+            writes: self.writes(),
+            staging: staging.to_owned(),
+        })
     }
 
     /// What it may write, below the project.

@@ -295,6 +295,18 @@ pub fn read(root: &std::path::Path, path: &str) -> Result<String, BoardError> {
     };
     let scope = Scope::open(root, &[], ".runner/staging/look")
         .map_err(|error| unreadable(error.to_string()))?;
+    read_in(&scope, path)
+}
+
+/// The same through a scope.
+///
+/// # Errors
+/// Those of [`read`].
+pub fn read_in(scope: &Scope, path: &str) -> Result<String, BoardError> {
+    let unreadable = |why: String| BoardError::Unreadable {
+        path: path.to_owned(),
+        why,
+    };
     match scope.look(path, super::LARGEST) {
         Ok(Some((bytes, _))) => String::from_utf8(bytes)
             .map_err(|error| unreadable(format!("it is not UTF-8: {error}"))),
