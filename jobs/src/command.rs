@@ -5,6 +5,7 @@
 //! with 0 *and* every declared artifact is there and parses. What is placed are bytes that we read
 //! after its whole tree was dead; a file of the child's is never moved into place.
 
+use runner_text::counted;
 use std::ffi::OsString;
 use std::fs;
 use std::path::PathBuf;
@@ -98,11 +99,7 @@ pub fn run(ctx: &mut Context<'_>, spec: &CommandSpec) -> Result<Finished, JobErr
     let mut finished = Finished {
         headline: match spec.artifacts.len() {
             0 => format!("{} ended with 0; it declares no artifact", spec.program),
-            n => format!(
-                "{} left {n} artifact{}",
-                spec.program,
-                if n == 1 { "" } else { "s" }
-            ),
+            n => format!("{} left {}", spec.program, counted(n, "artifact")),
         },
         ..Finished::default()
     };

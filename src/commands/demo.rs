@@ -1,6 +1,7 @@
 //! `runner demo`: a sample project with a real history, and a night in it: a dream pass over its ideas,
 //! and a whole cycle of an agent, which works, is audited, dreams and plans.
 
+use runner_text::counted;
 use std::fs;
 use std::io::Write as _;
 use std::os::unix::fs::PermissionsExt as _;
@@ -139,7 +140,10 @@ pub fn run(home: &Home, dir: &Path, agent: Agent, manner: Manner) -> Result<Exit
         show::out(&format!("{line}\n"));
     }
     if lines.len() > SHOWN {
-        show::out(&format!("… and {} more lines\n", lines.len() - SHOWN));
+        show::out(&format!(
+            "… and {}\n",
+            counted(lines.len() - SHOWN, "more line")
+        ));
     }
     Ok(exit)
 }

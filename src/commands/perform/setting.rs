@@ -13,6 +13,7 @@ use jiff::Timestamp;
 use runner_backends::chain::moves_on;
 use runner_backends::{Backend, BackendError, BackendSpec, Surroundings, build};
 use runner_engine::admission::Facts;
+use runner_engine::causes::plain;
 use runner_engine::git::Git;
 use runner_engine::ledger::{Budget, Chained, Ledger, Level, Origin, RunRow, Streak};
 use runner_engine::outcome::{Class, Outcome};
@@ -403,7 +404,7 @@ impl<'a> Setting<'a> {
 
     /// An outcome without the secrets that were handed out.
     pub fn redacted(&self, outcome: Outcome) -> Outcome {
-        let clean = |text: String| self.redactor.redact(&text).into_owned();
+        let clean = |text: String| plain(&self.redactor.redact(&text));
         match outcome {
             Outcome::Failed { class, why } => Outcome::Failed {
                 class,
