@@ -170,7 +170,7 @@ fn state(home: &Home) -> Finding {
 
 /// What a run's walls would be made of. A backend within this program starts nothing.
 fn walls(kind: &str) -> Finding {
-    let (said, missing) = match doctor::walls_in_words() {
+    let (said, missing) = match doctor::walls::in_words() {
         Ok(said) => (said, false),
         Err(why) => (why, true),
     };

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use runner_engine::outcome::Exit;
 use runner_engine::process::{self, Cancel, ChildSpec, Limits, Status, Stdin, Verdict};
-use runner_engine::walls::bwrap;
+use runner_engine::walls::{Level, at_hand};
 use runner_jobs::report;
 
 use super::{init, night};
@@ -97,11 +97,11 @@ pub fn run(home: &Home, dir: &Path, agent: Agent, manner: Manner) -> Result<Exit
     }
     let (root, _) = init::make(home, &dir, false)?;
     // Without a view of its own a child cannot commit.
-    let scripted = agent == Agent::Scripted && bwrap::find().is_some();
+    let scripted = agent == Agent::Scripted && at_hand().level == Some(Level::Full);
     if agent == Agent::Scripted && !scripted {
         show::say(
             manner.quiet,
-            "no bubblewrap here, so no agent can work behind walls: the built-in backend shows the cycle",
+            "no bubblewrap that works here, so no agent can work behind walls: the built-in backend shows the cycle",
         );
     }
     cycle(&root, scripted)?;

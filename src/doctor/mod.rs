@@ -9,8 +9,7 @@ mod projects;
 mod sleep;
 mod surroundings;
 pub mod timers;
-
-pub use surroundings::walls_in_words;
+pub mod walls;
 
 use std::path::Path;
 
