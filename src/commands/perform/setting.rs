@@ -391,6 +391,19 @@ impl<'a> Setting<'a> {
         }
     }
 
+    /// The same for people: folders end with a slash.
+    pub fn writes_in_words(&self) -> Vec<String> {
+        let files = matches!(
+            self.spec.kind,
+            KindSpec::Command(_) | KindSpec::Prompt(_) | KindSpec::Daydream(_)
+        );
+        let mut all = self.writes();
+        if !files {
+            all.iter_mut().for_each(|folder| folder.push('/'));
+        }
+        all
+    }
+
     /// Where it stages: under the root of its targets, so that renames stay on one file system.
     pub fn staging(&self) -> String {
         match &self.spec.kind {
