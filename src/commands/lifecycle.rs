@@ -1,5 +1,6 @@
 //! `runner lifecycle`: an agent's cycle, where it stands in it, and one step by hand.
 
+use runner_text::counted;
 use std::path::Path;
 
 use jiff::Timestamp;
@@ -273,7 +274,10 @@ fn states(home: &Home, here: &Here, agent: &str, listing: Listing) -> Result<Exi
         let why = failed.map_or_else(String::new, |mark| {
             format!(": {}", safe::line(&mark.message))
         });
-        show::out(&format!("held after {failures} failures in a row{why}\n"));
+        show::out(&format!(
+            "held after {} in a row{why}\n",
+            counted(failures, "failure")
+        ));
     }
     if job.is_none() {
         show::out("nothing steps through it: there is no job of kind lifecycle\n");

@@ -12,6 +12,7 @@
 
 use jiff::Timestamp;
 use runner_engine::ids::RunId;
+use runner_text::counted;
 
 use super::OvernightSpec;
 use super::commit::Recovered;
@@ -115,9 +116,9 @@ pub fn open(
             earlier.retain(|line| !told.contains(line));
             told.splice(0..0, earlier);
             told.push(format!(
-                "run {} goes on after {} iterations; its earlier report is {}",
+                "run {} goes on after {}; its earlier report is {}",
                 dead.run_id,
-                iterations.len(),
+                counted(iterations.len(), "iteration"),
                 out.path_of(&format!("{name}.json"))
             ));
             return Ok(Opened {
