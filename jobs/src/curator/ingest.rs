@@ -471,7 +471,7 @@ fn file(
     let title = one_line(&learning.title);
     let name = format!("{}/{}-{hex}.md", spec.learnings, slug(&title));
     let text = format!(
-        "---\ntitle: {}\nstatus: pending\nrule: {}\n{MARK}: runner curator\njob: {}\nsource: {}\nlines: {}-{}\ndate: {}\n---\n# {title}\n\n{}",
+        "---\ntitle: {}\ntype: learning\nstatus: pending\nmaturity: provisional\nutility: 0.5\ncategory: {}\n{MARK}: runner curator\njob: {}\nsource: {}\nlines: {}-{}\ndate: {}\n---\n# {title}\n\n{}",
         yaml(&title),
         learning.rule,
         job.id,

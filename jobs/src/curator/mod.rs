@@ -45,6 +45,9 @@ use queue::{Claim, Claimed, Consumer, Moved, Worker};
 pub use spec::CuratorSpec;
 use standing::{State, Status};
 
+/// The word for jobs of this kind.
+pub const KIND: &str = "curator";
+
 /// What one job file came to.
 #[derive(Debug, Default)]
 pub struct Product {
@@ -114,6 +117,10 @@ pub fn run(ctx: &mut Context<'_>, spec: &CuratorSpec) -> Result<Finished, JobErr
     status.last_error.clone_from(&told.last_error);
     status.set(&worker, State::Idle, now);
     let _told_in_the_run_too = standing::audit(&worker, now, &told.lines);
+    if told.lines.is_empty() && ctx.cancel.is_cancelled() {
+        let why = ctx.cancel.why().unwrap_or_default();
+        return Err(JobError::Cancelled { why });
+    }
     if told.lines.is_empty() {
         let why = match capped {
             Some(until) => format!(
@@ -209,6 +216,13 @@ fn one(
         Err(
             error @ (JobError::Cancelled { .. } | JobError::TimedOut { .. } | JobError::Ledger(_)),
         ) => {
+            worker
+                .put_back(claimed, None)
+                .map_err(|error| io("use", worker, error))?;
+            Err(error)
+        }
+        // Whatever it says then: it was not tried to its end.
+        Err(error) if ctx.cancel.is_cancelled() => {
             worker
                 .put_back(claimed, None)
                 .map_err(|error| io("use", worker, error))?;

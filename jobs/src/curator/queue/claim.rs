@@ -134,6 +134,26 @@ impl<'a> Consumer<'a> {
                 self.list.pop_front();
                 continue;
             };
+            // It may have come back from a dead process since the list was made.
+            let job = match JobFile::read(&name, &bytes, self.kinds) {
+                Ok(job) if job.returned > 0 && !first => {
+                    return Ok(Claim {
+                        moved,
+                        found: Found::Empty,
+                    });
+                }
+                Ok(job) => job,
+                Err(why) => {
+                    self.list.pop_front();
+                    self.worker.reject("queue", &name, &why, now)?;
+                    moved.push(Moved {
+                        name,
+                        to: "failed",
+                        why,
+                    });
+                    continue;
+                }
+            };
             let mut starts = self.worker.starts(now)?;
             if starts.odd {
                 self.worker.rewrite(&starts.list)?;
@@ -151,21 +171,9 @@ impl<'a> Consumer<'a> {
                     found: Found::Capped { until },
                 });
             }
-            let listed = self.list.pop_front().expect("it was looked at");
+            self.list.pop_front();
             self.since_list += 1;
-            self.seen.insert(listed.id.clone());
-            let job = match JobFile::read(&name, &bytes, self.kinds) {
-                Ok(job) => job,
-                Err(why) => {
-                    self.worker.reject("queue", &name, &why, now)?;
-                    moved.push(Moved {
-                        name: listed.id,
-                        to: "failed",
-                        why,
-                    });
-                    continue;
-                }
-            };
+            self.seen.insert(job.id.clone());
             starts.list.push(Start {
                 at: now,
                 id: job.id.clone(),

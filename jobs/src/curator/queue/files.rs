@@ -1,11 +1,18 @@
 //! The worker's small files: read without following a link, appended to by whole lines.
 
+use std::ffi::OsStr;
 use std::fs::{self, OpenOptions};
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
 use super::LARGEST;
+
+/// Whether a file of this name is looked at.
+pub(super) fn is_job(name: &OsStr) -> bool {
+    let name = name.to_str().unwrap_or_default();
+    name.ends_with(".json") && !name.starts_with('.')
+}
 
 /// The names of job files in a folder, in order; one that is not there is empty.
 pub(in crate::curator) fn names(folder: &Path) -> io::Result<Vec<String>> {
@@ -16,11 +23,9 @@ pub(in crate::curator) fn names(folder: &Path) -> io::Result<Vec<String>> {
     };
     let mut names = Vec::new();
     for entry in entries {
-        let Ok(name) = entry?.file_name().into_string() else {
-            continue;
-        };
-        if name.ends_with(".json") && !name.starts_with('.') {
-            names.push(name);
+        let name = entry?.file_name();
+        if is_job(&name) {
+            names.extend(name.into_string().ok());
         }
     }
     names.sort();

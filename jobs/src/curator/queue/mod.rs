@@ -10,6 +10,7 @@ mod files;
 mod hour;
 mod owners;
 
+use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt as _;
@@ -132,6 +133,21 @@ impl Worker {
             .open(self.path(".lock"))?;
         file.lock()?;
         Ok(file)
+    }
+
+    /// Whether there is something for a consumer: a file that waits, or one that a dead owner left.
+    pub fn waits(&self, now: Timestamp) -> bool {
+        let any = |part: &str, is: &dyn Fn(&OsStr) -> bool| {
+            let entries = fs::read_dir(self.path(part));
+            entries.is_ok_and(|mut entries| {
+                entries.any(|entry| entry.is_ok_and(|it| is(&it.file_name())))
+            })
+        };
+        let left = |name: &OsStr| {
+            let owner = self.path("processing").join(name).with_extension("owner");
+            files::is_job(name) && !self.is_held(&owner, now)
+        };
+        any("queue", &files::is_job) || any("processing", &left)
     }
 
     /// How many files are where.

@@ -78,7 +78,7 @@ impl Worker {
     }
 
     /// Whether somebody works on it.
-    fn is_held(&self, owner: &Path, now: Timestamp) -> bool {
+    pub(super) fn is_held(&self, owner: &Path, now: Timestamp) -> bool {
         let Ok(Some(text)) = read(owner) else {
             return false;
         };
