@@ -330,6 +330,7 @@ fn told(tally: &Tally, own: u64) -> String {
         (tally.bad, "damaged"),
         (tally.too_long, "too long"),
         (tally.torn, "unfinished"),
+        (tally.blank, "blank"),
         (own, "events of runner's own"),
     ] {
         if count > 0 {

@@ -33,6 +33,8 @@ pub mod spec;
 pub mod standing;
 
 use runner_engine::causes::whole;
+use runner_engine::ids::RunId;
+use runner_engine::ledger::{LedgerError, RunState};
 use runner_engine::outcome::Class;
 use runner_engine::owner::Owner;
 use runner_engine::scope::Expect;
@@ -73,15 +75,17 @@ pub fn run(ctx: &mut Context<'_>, spec: &CuratorSpec) -> Result<Finished, JobErr
     }
     let mut told = Told::default();
     let mut status = Status::new(Owner::me(), ctx.now);
-    let mut consumer = Consumer::new(&worker, spec);
+    let mut consumer = Consumer::new(&worker, spec).of_run(ctx.admitted.run().as_str());
     let mut capped = None;
     for at in 0..spec.batch {
         if ctx.cancel.is_cancelled() {
             break;
         }
         let now = ctx.wall();
+        let is_over = |run: &str| is_over(ctx, run);
+        let first = (at == 0).then_some(&is_over as queue::IsOver<'_>);
         let Claim { moved, found } = consumer
-            .claim(now, at == 0)
+            .claim(now, first)
             .map_err(|error| io("use", &worker, error))?;
         for Moved { name, to, why } in moved {
             told.failed += u64::from(to == "failed");
@@ -105,6 +109,8 @@ pub fn run(ctx: &mut Context<'_>, spec: &CuratorSpec) -> Result<Finished, JobErr
                     .put_back(claimed, None)
                     .map_err(|error| io("use", &worker, error))?;
             }
+            status.last_error = Some(ctx.redactor.redact(&whole(&error)).into_owned());
+            status.set(&worker, State::Idle, ctx.wall());
             return Err(error);
         }
         // What came back from a process that died may be what killed it.
@@ -151,6 +157,18 @@ pub fn run(ctx: &mut Context<'_>, spec: &CuratorSpec) -> Result<Finished, JobErr
         (failed, _) => Some(format!("{failed} job files failed")),
     };
     Ok(finished)
+}
+
+/// Whether the ledger has settled a run; one that it does not know, or knows no more, is over.
+fn is_over(ctx: &Context<'_>, run: &str) -> bool {
+    let Ok(run) = run.parse::<RunId>() else {
+        return true;
+    };
+    match ctx.ledger.run(&run) {
+        Ok(row) => row.state == RunState::Settled,
+        Err(LedgerError::NotFound { .. }) => true,
+        Err(_) => false,
+    }
 }
 
 /// What a run would find waiting, in words; changes nothing.

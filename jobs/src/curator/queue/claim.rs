@@ -11,7 +11,7 @@ use serde_json::json;
 
 use super::files::{names, read, remove};
 use super::hour::{HOUR, Start};
-use super::owners::Holder;
+use super::owners::{Holder, IsOver};
 use super::{Moved, Worker, host};
 use crate::curator::job::{JobFile, Kind, LARGEST};
 use crate::curator::{CuratorSpec, Product};
@@ -80,6 +80,7 @@ pub struct Consumer<'a> {
     worker: &'a Worker,
     kinds: &'a [Kind],
     cap: u32,
+    run: Option<String>,
     list: VecDeque<JobFile>,
     since_list: usize,
     /// What was put back is not taken again by the same consumer.
@@ -93,23 +94,33 @@ impl<'a> Consumer<'a> {
             worker,
             kinds: &spec.kinds,
             cap: spec.hourly_cap,
+            run: None,
             list: VecDeque::new(),
             since_list: LIST,
             seen: BTreeSet::new(),
         }
     }
 
-    /// Claims the next job, by priority and then age. One that came back from a dead process is taken
-    /// only where it is the `first` of a run, so that it takes no others with it.
+    /// The same, for this run.
+    #[must_use]
+    pub fn of_run(mut self, run: &str) -> Self {
+        self.run = Some(run.to_owned());
+        self
+    }
+
+    /// Claims the next job, by priority and then age. The `first` claim of a run settles what dead
+    /// consumers left; and one that came back from such is taken only there, so that it takes no others
+    /// with it.
     ///
     /// # Errors
     /// The disk refused.
-    pub fn claim(&mut self, now: Timestamp, first: bool) -> io::Result<Claim> {
+    pub fn claim(&mut self, now: Timestamp, first: Option<IsOver<'_>>) -> io::Result<Claim> {
         let _held = self.worker.lock()?;
         let mut moved = Vec::new();
-        if first {
-            moved = self.worker.recover(now)?;
+        if let Some(is_over) = first {
+            moved = self.worker.recover(now, is_over)?;
         }
+        let first = first.is_some();
         loop {
             if self.since_list >= LIST || self.list.is_empty() {
                 self.list = self.look(now, &mut moved)?;
@@ -183,6 +194,7 @@ impl<'a> Consumer<'a> {
                 owner: Owner::me(),
                 host: host(),
                 since: now,
+                run: self.run.clone(),
             };
             let text = serde_json::to_vec(&holder).expect("string keys only");
             let owner = self.worker.file("processing", &format!("{}.owner", job.id));

@@ -26,6 +26,7 @@ use super::job::{JobFile, Kind, LARGEST, Source};
 pub use claim::{Claim, Claimed, Consumer, Found};
 use files::names;
 pub(super) use files::{append, read, remove};
+pub use owners::IsOver;
 
 /// Its folders.
 pub const FOLDERS: [&str; 8] = [

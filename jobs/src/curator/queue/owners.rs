@@ -22,16 +22,24 @@ pub(super) struct Holder {
     pub(super) owner: Owner,
     pub(super) host: String,
     pub(super) since: Timestamp,
+    /// The run that it is for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) run: Option<String>,
 }
 
+/// Whether a run is over. One that died may have recorded what it is about to place: until that is
+/// settled its files are neither done nor to be done again.
+pub type IsOver<'a> = &'a dyn Fn(&str) -> bool;
+
 impl Worker {
-    /// Settles what dead consumers left; to be called under the lock.
-    pub(super) fn recover(&self, now: Timestamp) -> io::Result<Vec<Moved>> {
+    /// Settles what dead consumers left, of runs that are over; to be called under the lock.
+    pub(super) fn recover(&self, now: Timestamp, is_over: IsOver<'_>) -> io::Result<Vec<Moved>> {
         let mut moved = Vec::new();
         for name in names(&self.path("processing"))? {
             let id = name.strip_suffix(".json").unwrap_or(&name);
             let owner = self.file("processing", &format!("{id}.owner"));
-            if self.is_held(&owner, now) {
+            let run = holder(&owner).and_then(|it| it.run);
+            if self.is_held(&owner, now) || run.is_some_and(|run| !is_over(&run)) {
                 continue;
             }
             let here = self.file("processing", &name);
@@ -79,10 +87,7 @@ impl Worker {
 
     /// Whether somebody works on it.
     pub(super) fn is_held(&self, owner: &Path, now: Timestamp) -> bool {
-        let Ok(Some(text)) = read(owner) else {
-            return false;
-        };
-        let Ok(holder) = serde_json::from_slice::<Holder>(&text) else {
+        let Some(holder) = holder(owner) else {
             return false;
         };
         if holder.host == host() {
@@ -90,4 +95,8 @@ impl Worker {
         }
         now.duration_since(holder.since).abs() < ELSEWHERE
     }
+}
+
+fn holder(owner: &Path) -> Option<Holder> {
+    serde_json::from_slice(&read(owner).ok()??).ok()
 }
