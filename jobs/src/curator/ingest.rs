@@ -332,6 +332,7 @@ fn told(tally: &Tally, own: u64) -> String {
         (tally.bad, "damaged"),
         (tally.too_long, "too long"),
         (tally.torn, "unfinished"),
+        (tally.blank, "blank"),
         (own, "events of runner's own"),
     ] {
         if count > 0 {
@@ -473,7 +474,7 @@ fn file(
     let title = one_line(&learning.title);
     let name = format!("{}/{}-{hex}.md", spec.learnings, slug(&title));
     let text = format!(
-        "---\ntitle: {}\nstatus: pending\nrule: {}\n{MARK}: runner curator\njob: {}\nsource: {}\nlines: {}-{}\ndate: {}\n---\n# {title}\n\n{}",
+        "---\ntitle: {}\ntype: learning\nstatus: pending\nmaturity: provisional\nutility: 0.5\ncategory: {}\n{MARK}: runner curator\njob: {}\nsource: {}\nlines: {}-{}\ndate: {}\n---\n# {title}\n\n{}",
         yaml(&title),
         learning.rule,
         job.id,

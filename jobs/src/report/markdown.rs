@@ -62,6 +62,13 @@ fn write(out: &mut String, report: &NightReport) -> std::fmt::Result {
         }
         writeln!(out)?;
     }
+    if !report.by_day.is_empty() {
+        writeln!(out, "## By day\n")?;
+        for line in &report.by_day {
+            writeln!(out, "- {}", one_line(line))?;
+        }
+        writeln!(out)?;
+    }
     if !report.grants.is_empty() {
         writeln!(out, "## Granted\n")?;
         for line in &report.grants {

@@ -69,6 +69,7 @@ pub(super) fn write(page: &mut Page, report: &NightReport) {
             "had no outcome yet when this was told",
         ),
         (&report.missed, "Missed", ""),
+        (&report.by_day, "By day", ""),
     ] {
         if !lines.is_empty() {
             put!(page, "<h3>", title, "</h3>\n<ul>");
