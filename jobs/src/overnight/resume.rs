@@ -83,10 +83,13 @@ pub fn open(
         });
     }
     let summary: Option<Summary> = out.read(SUMMARY[0]);
+    // A summary that was written for a dead run is not its end: who wrote it may have died as well,
+    // before the death was told.
     let ended = |state: &RunState| {
-        summary.as_ref().is_some_and(|it| {
-            it.run_id == state.run_id && matches!(it.status, Status::Done | Status::Failed)
-        })
+        state.died.is_none()
+            && summary.as_ref().is_some_and(|it| {
+                it.run_id == state.run_id && matches!(it.status, Status::Done | Status::Failed)
+            })
     };
     let last = out.runs().pop();
     let mut told = Vec::new();
@@ -100,6 +103,8 @@ pub fn open(
             "run {} died at {at}; last completed step: {step}",
             dead.run_id
         );
+        dead.died = Some(why.clone());
+        out.json(&format!("{}/run.json", dead.run_id), &dead)?;
         let (iterations, rejected) = rehydrate(out, &dead.run_id);
         let report = dead_summary(out, &dead, &iterations, &why, now);
         report::write(out, &report)?;
@@ -107,6 +112,7 @@ pub fn open(
         told.extend(rejected);
         if goes_on(&dead, spec, now, timeout_seconds) {
             dead.resumed += 1;
+            dead.died = None;
             let name = format!("{}/interrupted-{}", dead.run_id, dead.resumed);
             report::write_as(out, &name, &report)?;
             out.drop_summary()?;
