@@ -10,6 +10,8 @@
 //! Called under the lock. Iterations that are noted are believed as far as their ids and numbers agree
 //! and none is missing; what follows a gap is not.
 
+use std::time::Duration;
+
 use jiff::Timestamp;
 use runner_engine::ids::RunId;
 
@@ -28,6 +30,15 @@ pub struct Opened {
     pub iterations: Vec<Iteration>,
     /// What is to be told of the run before.
     pub told: Vec<String>,
+}
+
+impl Opened {
+    /// What is left of the run's own time, as the wall clock tells; all of it where that was set back.
+    pub fn left(&self, now: Timestamp) -> Duration {
+        let whole = Duration::from_secs(self.state.timeout_seconds);
+        let began = self.state.started_at.parse().unwrap_or(now);
+        whole.saturating_sub(now.duration_since(began).try_into().unwrap_or_default())
+    }
 }
 
 /// Notes the iterations whose commit was found: they are part of the corpus. What is to be told.
@@ -113,6 +124,7 @@ pub fn open(
         if goes_on(&dead, spec, now, timeout_seconds) {
             dead.resumed += 1;
             dead.died = None;
+            dead.timeout_seconds = dead.timeout_seconds.max(timeout_seconds);
             let name = format!("{}/interrupted-{}", dead.run_id, dead.resumed);
             report::write_as(out, &name, &report)?;
             out.drop_summary()?;

@@ -30,18 +30,30 @@ fn house() -> House {
     house.configure(JOB);
     corpus(&house);
     house.write("../clock", "2026-11-22T02:30:00Z\n");
-    copy(&house.path(".agents"), &house.root().join("kept"));
+    keep(&house);
     house
 }
 
+/// Keeps the corpus as it is now for [`reset`].
+pub(super) fn keep(house: &House) {
+    copy(&house.path(".agents"), &house.root().join("kept"));
+}
+
 /// The corpus as it was before any night.
-fn reset(house: &House) {
-    fs::remove_dir_all(house.path(".agents")).unwrap();
+pub(super) fn reset(house: &House) {
+    // The folder itself may be a mount.
+    for entry in fs::read_dir(house.path(".agents")).unwrap() {
+        let path = entry.unwrap().path();
+        match path.is_dir() {
+            true => fs::remove_dir_all(path).unwrap(),
+            false => fs::remove_file(path).unwrap(),
+        }
+    }
     copy(&house.root().join("kept"), &house.path(".agents"));
 }
 
 /// What an undisturbed night may show to a reader.
-struct States {
+pub(super) struct States {
     trees: BTreeSet<Tree>,
     works: BTreeSet<String>,
     /// How many acts it has: one that is to die before a later one does not.
@@ -49,7 +61,8 @@ struct States {
 }
 
 impl States {
-    fn of(house: &House) -> Self {
+    /// Those of this house, which is as it was kept; `acts` are counted only if asked for.
+    pub(super) fn of(house: &House, count: bool) -> Self {
         let mut trees = BTreeSet::from([tree(house)]);
         let mut works = BTreeSet::from([house.read(WORK_FILE)]);
         start(house, &[]).ends(0);
@@ -63,7 +76,7 @@ impl States {
         trees.insert(tree(house));
         works.insert(house.read(WORK_FILE));
         let (mut dies, mut lives) = (0, 4096);
-        while lives - dies > 1 {
+        while count && lives - dies > 1 {
             let middle = u64::midpoint(dies, lives);
             reset(house);
             match killed_at(house, middle).code {
@@ -79,9 +92,14 @@ impl States {
         }
     }
 
-    /// What a reader who honours the marker may see.
-    fn hold(&self, house: &House, after: &str) {
+    /// The same of all but the work file, which also tells of what a night could not do.
+    pub(super) fn hold_tree(&self, house: &House, after: &str) {
         assert!(self.trees.contains(&tree(house)), "half committed {after}");
+    }
+
+    /// What a reader who honours the marker may see.
+    pub(super) fn hold(&self, house: &House, after: &str) {
+        self.hold_tree(house, after);
         let work = house.read(WORK_FILE);
         assert!(
             self.works.contains(&work),
@@ -97,7 +115,7 @@ fn killed_at(house: &House, act: u64) -> Said {
     Said::of(command.output().unwrap())
 }
 
-fn is_ready(house: &House) -> bool {
+pub(super) fn is_ready(house: &House) -> bool {
     let entries = fs::read_dir(house.path(".agents/overnight"));
     entries.into_iter().flatten().flatten().any(|entry| {
         let name = entry.file_name();
@@ -232,7 +250,7 @@ fn a_night_that_is_killed_at_any_act_leaves_a_whole_corpus_and_a_report() {
             .map(|(number, seed)| {
                 scope.spawn(move || {
                     let house = house();
-                    let states = States::of(&house);
+                    let states = States::of(&house, true);
                     assert!(states.trees.len() >= 3 && states.works.len() >= 2);
                     let share = (kills + number) / LANES;
                     let tally = lane(&house, &states, share, number as u64, Dice(seed));

@@ -6,6 +6,7 @@ mod bad_input;
 mod halts;
 mod kills;
 mod nights;
+mod settings;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -233,4 +234,22 @@ fn copy(from: &Path, to: &Path) {
             false => drop(fs::copy(entry.path(), target).unwrap()),
         }
     }
+}
+
+/// Starts until one was killed after it had noted its first iteration.
+fn killed_after_one_iteration(house: &House, more: &[&str]) {
+    for at in (40..4_000).step_by(20) {
+        let mut command = command(house, &[&["overnight", "start"][..], more].concat());
+        command.env("RUNNER_TEST_KILL", at.to_string());
+        let ended = watched(house, &mut command).code == 0;
+        let noted = house.tree(LATEST).into_iter();
+        let noted = noted
+            .filter(|(path, _)| path.ends_with("iter-1.json"))
+            .count();
+        assert!(!ended, "it ended before it was killed after an iteration");
+        if noted > 0 {
+            return;
+        }
+    }
+    panic!("no run was killed after its first iteration");
 }
