@@ -9,7 +9,7 @@ use runner_jobs::curator::CuratorSpec;
 use runner_jobs::curator::job::Kind;
 use runner_text::nearest::nearest;
 use serde::Deserialize;
-use toml::{Table, Value};
+use toml::Table;
 
 use super::job::{NEVER, folder};
 use super::section::Section;
@@ -37,34 +37,6 @@ pub struct Curator {
 pub(super) struct CuratorJob {
     batch: Option<u32>,
     event: Option<String>,
-}
-
-/// The name that other programs have for the table: `[dream.local_curator]`.
-const OTHER: (&str, &str) = ("dream", "local_curator");
-
-/// The file with the table under our name; what it says under ours wins.
-pub(super) fn under_its_name(mut file: Table) -> Table {
-    let Some(Value::Table(dream)) = file.get_mut(OTHER.0) else {
-        return file;
-    };
-    let Some(other) = dream.remove(OTHER.1) else {
-        return file;
-    };
-    if dream.is_empty() {
-        file.remove(OTHER.0);
-    }
-    match (file.get_mut("curator"), other) {
-        (Some(Value::Table(own)), Value::Table(other)) => {
-            for (key, value) in other {
-                own.entry(key).or_insert(value);
-            }
-        }
-        (None, other) => {
-            file.insert("curator".to_owned(), other);
-        }
-        _ => {}
-    }
-    file
 }
 
 /// Reads the table, whose every key the embedded default states.
