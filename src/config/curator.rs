@@ -11,7 +11,7 @@ use runner_text::nearest::nearest;
 use serde::Deserialize;
 use toml::Table;
 
-use super::job::NEVER;
+use super::job::{NEVER, folder};
 use super::section::Section;
 use super::sources::{Mistake, Sources};
 use super::units;
@@ -48,7 +48,9 @@ pub(super) fn read(mut table: Table, sources: &Sources) -> Result<Curator, Mista
         .unwrap_or_else(|| "ollama".to_owned());
     let model = section.text("model")?.unwrap_or_default();
     let endpoint = section.text("endpoint")?.unwrap_or_default();
-    let worker_dir = section.text("worker_dir")?.unwrap_or(usual.worker_dir);
+    let worker_dir = section
+        .text("worker_dir")?
+        .map_or(usual.worker_dir, |text| folder(&text).to_owned());
     let vault_dir = section.text("vault_dir")?.unwrap_or(usual.vault_dir);
     let hourly_cap = section
         .count("hourly_cap")?
@@ -108,6 +110,7 @@ pub fn kind(word: &str) -> Result<Kind, String> {
 }
 
 fn target(text: &str) -> Result<String, String> {
+    let text = folder(text);
     RelPath::new(text).map_err(|error| error.to_string())?;
     let first = text.split('/').next().unwrap_or(text);
     match NEVER.iter().find(|never| never.eq_ignore_ascii_case(first)) {

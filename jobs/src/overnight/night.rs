@@ -10,6 +10,7 @@
 //! it. Must never write outside of the corpus's five paths and the output folder, never run git but to
 //! ask, never make a link.
 
+use runner_text::counted;
 use std::time::Duration;
 
 use jiff::civil::Date;
@@ -268,8 +269,15 @@ impl Night<'_, '_> {
             return;
         };
         match beads::sync(self.ctx, &program, packets) {
-            (made, None) => self.finish("bead-sync", None, Some(format!("{made} beads made"))),
-            (made, Some(why)) => self.soft("bead-sync", &format!("{made} beads made, then: {why}")),
+            (made, None) => self.finish(
+                "bead-sync",
+                None,
+                Some(format!("{} made", counted(made, "bead"))),
+            ),
+            (made, Some(why)) => self.soft(
+                "bead-sync",
+                &format!("{} made, then: {why}", counted(made, "bead")),
+            ),
         }
     }
 
@@ -427,9 +435,10 @@ impl Night<'_, '_> {
         Ok(Finished {
             degraded: summary.degraded.first().cloned(),
             headline: format!(
-                "{} iterations, fitness {composite} ({:+}), {packets} morning packets",
-                summary.iterations.len(),
+                "{}, fitness {composite} ({:+}), {}",
+                counted(summary.iterations.len(), "iteration"),
                 summary.fitness_delta.unwrap_or(0.0),
+                counted(packets, "morning packet"),
             ),
             lines,
             facts: [

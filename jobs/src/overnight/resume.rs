@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use runner_engine::ids::RunId;
+use runner_text::counted;
 
 use super::OvernightSpec;
 use super::commit::Recovered;
@@ -131,9 +132,9 @@ pub fn open(
             // What the earlier attempts told belongs to the whole night; each death is one of its own.
             told.splice(0..0, report.degraded.iter().cloned());
             told.push(format!(
-                "run {} goes on after {} iterations; its earlier report is {}",
+                "run {} goes on after {}; its earlier report is {}",
                 dead.run_id,
-                iterations.len(),
+                counted(iterations.len(), "iteration"),
                 out.path_of(&format!("{name}.json"))
             ));
             return Ok(Opened {
