@@ -40,7 +40,8 @@ pub fn run(home: &Home, project: &Here, listing: Listing) -> Result<Exit, Failur
             })
             .map(|(endpoint, _)| endpoint)
     };
-    let found = findings(&standing, &elsewhere);
+    let mut found = findings(&standing, &elsewhere);
+    found.extend(apart(project, &standing));
     if listing.json {
         show::json(&found);
     } else if found.is_empty() {
@@ -57,6 +58,39 @@ pub fn run(home: &Home, project: &Here, listing: Listing) -> Result<Exit, Failur
     }
     let wrong = found.iter().any(|one| one.level == "wrong");
     Ok(if wrong { Exit::Failed } else { Exit::Done })
+}
+
+/// Where the job's backend asks something else than what was looked at.
+fn apart(project: &Here, it: &Standing) -> Vec<Finding> {
+    let name = it.configured.backend.as_deref().unwrap_or_default();
+    let Some(spec) = project.config.backends.get(name) else {
+        return Vec::new();
+    };
+    if it.configured.engine != "ollama" || spec.kind != "ollama" {
+        return Vec::new();
+    }
+    let asked = [
+        (
+            "base_url",
+            spec.base_url.as_deref(),
+            &it.configured.endpoint,
+        ),
+        ("model", spec.model.as_deref(), &it.configured.model),
+    ];
+    let mut found = Vec::new();
+    for (key, has, wanted) in asked {
+        let has = has.unwrap_or(if key == "base_url" { USUAL[0] } else { "none" });
+        if has.trim_end_matches('/') != wanted.trim_end_matches('/') {
+            found.push(Finding {
+                level: "note",
+                what: format!(
+                    "the job asks the backend {name}, whose {key} is {has} and not {wanted}"
+                ),
+                mend: format!("runner config set backends.{name}.{key} {wanted}"),
+            });
+        }
+    }
+    found
 }
 
 fn findings(it: &Standing, elsewhere: &dyn Fn(&str) -> Option<&'static str>) -> Vec<Finding> {
