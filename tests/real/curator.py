@@ -190,7 +190,7 @@ def small_model(root):
                 return say(False, "the local model does not start")
         base = base.strip()
         model = json.load(urllib.request.urlopen(f"{base}/v1/models", timeout=60))["data"][0]["id"]
-        place = Place(root, {"type": "openai", "model": model, "base_url": f"{base}/v1", "max_output_tokens": 300, "idle": "5m"})
+        place = Place(root, {"type": "openai", "model": model, "base_url": f"{base}/v1", "max_output_tokens": 120, "idle": "5m"})
         place.notes()
         ids, before = place.all_kinds(), place.files()
         began = time.monotonic()
@@ -290,8 +290,8 @@ def main():
     root = tempfile.mkdtemp(dir="/var/tmp")
     try:
         ollama(root)
-        small_model(root)
         real(root)
+        small_model(root)
     finally:
         shutil.rmtree(root, ignore_errors=True)
     for why in skipped:

@@ -11,6 +11,7 @@ use crate::cli::args::Listing;
 use crate::cli::{Failure, safe, show};
 use crate::home::Home;
 use crate::project::Here;
+use crate::setup::plan::shown;
 
 /// Where an engine is looked for besides: its own port, and a usual second one.
 const USUAL: [&str; 2] = ["http://127.0.0.1:11434", "http://127.0.0.1:11435"];
@@ -60,6 +61,12 @@ pub fn run(home: &Home, project: &Here, listing: Listing) -> Result<Exit, Failur
     Ok(if wrong { Exit::Failed } else { Exit::Done })
 }
 
+/// A command as it is typed.
+fn typed(words: &[&str]) -> String {
+    let words: Vec<String> = words.iter().map(|&word| word.to_owned()).collect();
+    shown(&words)
+}
+
 /// Where the job's backend asks something else than what was looked at.
 fn apart(project: &Here, it: &Standing) -> Vec<Finding> {
     let name = it.configured.backend.as_deref().unwrap_or_default();
@@ -86,7 +93,13 @@ fn apart(project: &Here, it: &Standing) -> Vec<Finding> {
                 what: format!(
                     "the job asks the backend {name}, whose {key} is {has} and not {wanted}"
                 ),
-                mend: format!("runner config set backends.{name}.{key} {wanted}"),
+                mend: typed(&[
+                    "runner",
+                    "config",
+                    "set",
+                    &format!("backends.{name}.{key}"),
+                    wanted,
+                ]),
             });
         }
     }
@@ -105,12 +118,18 @@ fn findings(it: &Standing, elsewhere: &dyn Fn(&str) -> Option<&'static str>) -> 
         add(
             "wrong",
             format!("the job {job} is not enabled"),
-            format!("runner config set jobs.{job}.enabled true"),
+            typed(&[
+                "runner",
+                "config",
+                "set",
+                &format!("jobs.{job}.enabled"),
+                "true",
+            ]),
         );
     }
     let folder = |path: &str, key: &str, usual: &str| match is_windows(path) {
         true => format!("runner config set curator.{key} {usual}"),
-        false => format!("mkdir -p {path}"),
+        false => typed(&["mkdir", "-p", path]),
     };
     if let Some(why) = &it.worker.folder.why {
         let mend = folder(&it.worker.folder.path, "worker_dir", ".runner/curator");
@@ -140,7 +159,7 @@ fn findings(it: &Standing, elsewhere: &dyn Fn(&str) -> Option<&'static str>) -> 
     match &it.health {
         Health::Ready { .. } => {}
         Health::ModelMissing { .. } => {
-            add("note", said, format!("ollama pull {}", configured.model));
+            add("note", said, typed(&["ollama", "pull", &configured.model]));
         }
         Health::NotAsked { .. } if configured.engine != "ollama" => {}
         Health::NotAsked { .. } => {
@@ -163,7 +182,9 @@ fn findings(it: &Standing, elsewhere: &dyn Fn(&str) -> Option<&'static str>) -> 
                         "OLLAMA_HOST={place} ollama serve & runner config set curator.endpoint {other}"
                     )
                 }
-                (None, Health::Silent { .. }) => format!("curl -m 5 {endpoint}/api/version"),
+                (None, Health::Silent { .. }) => {
+                    typed(&["curl", "-m", "5", &format!("{endpoint}/api/version")])
+                }
                 (None, _) => "ollama serve".to_owned(),
             };
             add(
@@ -191,7 +212,10 @@ fn findings(it: &Standing, elsewhere: &dyn Fn(&str) -> Option<&'static str>) -> 
             "{} job files failed; the reason lies beside each",
             it.queue.failed
         );
-        let mend = format!("cat {}/failed/*.reason.txt", it.worker.folder.path);
+        let mend = format!(
+            "cat {}/failed/*.reason.txt",
+            typed(&[&it.worker.folder.path])
+        );
         add("note", what, mend);
     }
     if !it.bridge.supported {
