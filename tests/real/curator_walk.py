@@ -39,7 +39,7 @@ def mend(one):
     mended += 1
     print(f"  {one['what'][:100]}\n    {command}", flush=True)
     if "ollama serve" in command:
-        port = 11435 if "11435" in command else 11434
+        port = next((port for port in (11435, 11500) if str(port) in command), 11434)
         # In a session of its own, so that all of it can be ended.
         servers.append(subprocess.Popen(["bash", "-c", command], start_new_session=True, stdout=subprocess.DEVNULL))
         until = time.monotonic() + 30
@@ -150,6 +150,10 @@ end_servers()
 taken.shutdown()
 taken.server_close()
 broken("the engine ended")
+works()
+setting("curator.endpoint", "http://127.0.0.1:11500")
+end_servers()
+broken("no engine anywhere, and an address of one's own")
 works()
 status = WORKER / "logs/status.json"
 told = json.loads(status.read_text())

@@ -67,6 +67,16 @@ fn typed(words: &[&str]) -> String {
     shown(&words)
 }
 
+/// A command of the engine's own, for the one at this address.
+fn at(endpoint: &str, words: &[&str]) -> String {
+    let command = typed(words);
+    if endpoint.trim_end_matches('/') == USUAL[0] {
+        return command;
+    }
+    let place = endpoint.trim_start_matches("http://").trim_end_matches('/');
+    format!("OLLAMA_HOST={} {command}", typed(&[place]))
+}
+
 /// Where the job's backend asks something else than what was looked at.
 fn apart(project: &Here, it: &Standing) -> Vec<Finding> {
     let name = it.configured.backend.as_deref().unwrap_or_default();
@@ -159,7 +169,11 @@ fn findings(it: &Standing, elsewhere: &dyn Fn(&str) -> Option<&'static str>) -> 
     match &it.health {
         Health::Ready { .. } => {}
         Health::ModelMissing { .. } => {
-            add("note", said, typed(&["ollama", "pull", &configured.model]));
+            add(
+                "note",
+                said,
+                at(endpoint, &["ollama", "pull", &configured.model]),
+            );
         }
         Health::NotAsked { .. } if configured.engine != "ollama" => {}
         Health::NotAsked { .. } => {
@@ -185,7 +199,7 @@ fn findings(it: &Standing, elsewhere: &dyn Fn(&str) -> Option<&'static str>) -> 
                 (None, Health::Silent { .. }) => {
                     typed(&["curl", "-m", "5", &format!("{endpoint}/api/version")])
                 }
-                (None, _) => "ollama serve".to_owned(),
+                (None, _) => at(endpoint, &["ollama", "serve"]),
             };
             add(
                 "note",
