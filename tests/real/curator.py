@@ -210,6 +210,21 @@ def small_model(root):
             server.kill()
 
 
+def killed_at_work(place):
+    """Kills the run that has claimed a file for the first time, if there is one."""
+    for path in place.folder("processing").glob("*.json"):
+        try:
+            if json.loads(path.read_text()).get("returned"):
+                return False
+            pid = json.loads(path.with_suffix(".owner").read_text())["pid"]
+            if b"perform" in Path(f"/proc/{pid}/cmdline").read_bytes():
+                os.kill(pid, 9)
+                return True
+        except (OSError, ValueError):
+            pass
+    return False
+
+
 def counted(headlines):
     """How many lines those of one file speak for."""
     words = r"(\d+) (?:lines read|of another form|damaged|too long|unfinished|blank)"
@@ -240,20 +255,17 @@ def real(root):
         child = subprocess.Popen([RUNNER, "-q", "curator", "work"], cwd=place.project, env=place.env, stdin=subprocess.DEVNULL,
                                  stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         while kills < 3 and child.poll() is None:
-            owners = [path for path in place.folder("processing").glob("*.owner") if path.with_suffix(".json").exists()]
-            if owners:
-                try:
-                    pid = json.loads(owners[-1].read_text())["pid"]
-                    if b"perform" in Path(f"/proc/{pid}/cmdline").read_bytes():
-                        os.kill(pid, 9)
-                        kills += 1
-                    break
-                except (OSError, ValueError):
-                    pass
+            # Not twice while at the same file: that would be its end.
+            if killed_at_work(place):
+                kills += 1
+                break
         child.wait()
     took = time.monotonic() - began
     done = place.done()
-    say(kills == 3 and not any(place.folder("failed").glob("*.json")), f"{kills} kills, failed: {list(place.folder('failed').glob('*'))}")
+    say(kills == 3, f"{kills} kills")
+    # Another program's sessions, as their reason says.
+    foreign = {path.name.removesuffix(".reason.txt"): path.read_text() for path in place.folder("failed").glob("*.reason.txt")}
+    say(all("is no transcript that is known" in why for why in foreign.values()), f"failed: {foreign}")
     told = {}
     for it in done.values():
         told.setdefault((it.get("source") or {}).get("path", it["kind"]), []).append(it["result"]["headline"])
@@ -262,7 +274,8 @@ def real(root):
         data = path.read_bytes()
         count = data.count(b"\n") + (not data.endswith(b"\n") and bool(data))
         mine = [words for name, words in told.items() if name.endswith(path.name)]
-        sum_of = counted(mine[0]) if mine else -1
+        why = [why for why in foreign.values() if path.name in why]
+        sum_of = int(re.search(r": of (\d+) lines", why[0])[1]) if why else counted(mine[0]) if mine else -1
         say(sum_of == count, f"{path.name}: {sum_of} of {count} lines: {mine}")
         lines, wanted = lines + sum_of, wanted + count
     after = place.files()
@@ -270,7 +283,7 @@ def real(root):
     learnings = [name for name in after if name.startswith("project/.agents/learnings/")]
     ideas = [name for name in after if name.startswith("project/ideas/")]
     say(learnings and ideas, f"{len(learnings)} learnings, {len(ideas)} ideas")
-    print(f"real sessions: {len(sessions)} files, {lines} of {wanted} lines accounted for, {kills} kills, {len(learnings)} learnings "
+    print(f"real sessions: {len(sessions)} files, {lines} of {wanted} lines accounted for, {len(foreign)} files of other programs, {kills} kills, {len(learnings)} learnings "
           f"in {took:.1f} s; {told['lint-wiki'][0]}; {told['dream-seed'][0]}", flush=True)
     place.run("git", "add", "-A")
     place.run("git", "commit", "-q", "-m", "Begin")
