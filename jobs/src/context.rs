@@ -7,6 +7,7 @@ use std::time::Duration;
 use backon::{BackoffBuilder as _, ExponentialBuilder};
 use jiff::Timestamp;
 use runner_backends::chain::moves_on;
+use runner_backends::replay::Exchange;
 use runner_backends::{Backend, BackendError, Chain, Phase, Reply, Request};
 use runner_engine::admission::Shortfall;
 use runner_engine::awake::Keeper;
@@ -16,6 +17,7 @@ use runner_engine::locks::JobLock;
 use runner_engine::policy::quota;
 use runner_engine::process::Cancel;
 use runner_engine::scope::Scope;
+use runner_engine::tape::Tape;
 use runner_engine::time::{Clock, Moment};
 use runner_engine::walls::{Confine, Containment};
 use runner_text::redact::Redactor;
@@ -24,6 +26,7 @@ use crate::charge::{charge, most};
 use crate::lifecycle::publish::Publish;
 use crate::meter::{Breach, Heard, Meter};
 use crate::prices::{Price, Prices};
+use crate::recording;
 use crate::steps::{Recorder, StepsFile};
 use crate::telemetry::Telemetry;
 
@@ -105,6 +108,12 @@ pub struct Context<'a> {
     pub(crate) unrecorded: Option<String>,
     /// What is committed once everything is placed.
     pub(crate) publish: Option<Publish>,
+    /// What it reads and makes is put on this.
+    pub(crate) tape: Tape,
+    /// Where it is recorded.
+    pub(crate) recorder: Option<recording::Recorder>,
+    /// What was asked so far, of a run that is recorded.
+    pub(crate) asked_for: Vec<Exchange>,
     /// Kept until the run is settled, and dropped with it.
     pub(crate) files: Option<JobLock>,
     /// Keeps the machine awake until the run is settled, where that was asked for.
@@ -201,6 +210,9 @@ impl<'a> Context<'a> {
             steps: None,
             unrecorded: None,
             publish: None,
+            tape: Tape::off(),
+            recorder: None,
+            asked_for: Vec::new(),
             files: None,
             keeper: None,
         }
@@ -268,16 +280,6 @@ impl<'a> Context<'a> {
         self
     }
 
-    /// From now on every tool that the backend's agent uses is a row of this file.
-    pub fn record_steps(&mut self, file: StepsFile) {
-        if let Err(error) = file.hold() {
-            let why = format!("{} cannot be written: {error}", file.path);
-            tracing::warn!(why, "what its agent does is not recorded");
-            self.unrecorded = Some(why);
-        }
-        self.steps = Some(file);
-    }
-
     /// Remembers what held a program of the job.
     pub(crate) fn contained(&mut self, containment: Option<&Containment>) {
         self.held = containment.map(|it| (it.to_string(), it.gaps()));
@@ -322,6 +324,12 @@ impl<'a> Context<'a> {
     /// # Errors
     /// [`AskError::OverBudget`] before anything is asked; [`AskError::Backend`] after.
     pub fn ask(&mut self, request: &Request, ideas: u64) -> Result<Reply, AskError> {
+        let done = self.ask_in_turn(request, ideas);
+        self.note_asked(request, &done);
+        done
+    }
+
+    fn ask_in_turn(&mut self, request: &Request, ideas: u64) -> Result<Reply, AskError> {
         loop {
             let done = self.ask_patiently(request, ideas);
             let why = match &done {

@@ -45,6 +45,7 @@ mod policies;
 mod projects;
 mod queue;
 mod rem;
+mod replay;
 mod report;
 mod review;
 mod schedule;

@@ -38,6 +38,7 @@ use runner_engine::ledger::{LedgerError, RunState};
 use runner_engine::outcome::Class;
 use runner_engine::owner::Owner;
 use runner_engine::scope::Expect;
+use runner_text::counted;
 use serde_json::json;
 
 use crate::{Context, Finished, JobError};
@@ -130,8 +131,8 @@ pub fn run(ctx: &mut Context<'_>, spec: &CuratorSpec) -> Result<Finished, JobErr
     if told.lines.is_empty() {
         let why = match capped {
             Some(until) => format!(
-                "{} jobs begun within an hour are all that hourly_cap allows; the next may begin at {until}",
-                spec.hourly_cap
+                "hourly_cap allows no more than {} within an hour; the next may begin at {until}",
+                counted(spec.hourly_cap, "job")
             ),
             None => "the queue is empty".to_owned(),
         };
@@ -154,7 +155,7 @@ pub fn run(ctx: &mut Context<'_>, spec: &CuratorSpec) -> Result<Finished, JobErr
     }
     finished.degraded = match (told.failed, told.without) {
         (0, without) => without,
-        (failed, _) => Some(format!("{failed} job files failed")),
+        (failed, _) => Some(format!("{} failed", counted(failed, "job file"))),
     };
     Ok(finished)
 }
@@ -175,8 +176,8 @@ fn is_over(ctx: &Context<'_>, run: &str) -> bool {
 pub fn rehearse(root: &std::path::Path, spec: &CuratorSpec) -> Vec<String> {
     match Worker::of(root, &spec.worker_dir) {
         Ok(worker) => vec![format!(
-            "{} job files wait; at most {} are handled in one run and {} within an hour",
-            worker.depths().queue,
+            "{} in the queue; at most {} handled in one run and {} within an hour",
+            counted(worker.depths().queue, "job file"),
             spec.batch,
             spec.hourly_cap
         )],

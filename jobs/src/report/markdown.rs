@@ -1,5 +1,6 @@
 //! The report as markdown: what a person reads first in the morning.
 
+use runner_text::counted;
 use std::fmt::Write as _;
 
 use runner_engine::ledger::Amounts;
@@ -262,7 +263,7 @@ pub(crate) fn amounts(spent: Amounts) -> String {
         parts.push(calls(spent.calls));
     }
     if spent.tokens > 0 {
-        parts.push(format!("{} tokens", spent.tokens));
+        parts.push(counted(spent.tokens, "token"));
     }
     if spent.micros > 0 {
         let cents = spent.micros.div_ceil(10_000);
@@ -275,11 +276,7 @@ pub(crate) fn amounts(spent: Amounts) -> String {
 }
 
 fn calls(count: u64) -> String {
-    if count == 1 {
-        "1 model call".to_owned()
-    } else {
-        format!("{count} model calls")
-    }
+    counted(count, "model call")
 }
 
 /// Text from elsewhere on one line, with nothing in it that markdown, HTML or a terminal would obey.

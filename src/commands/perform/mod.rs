@@ -449,6 +449,10 @@ impl Work {
         .kept_awake(keeper)
         .in_state(&home.state)
         .with_fallbacks(others, self.backends.passed);
+        let context = match setting.recorder(&self.staging) {
+            Some(recorder) => context.recorded(recorder),
+            None => context,
+        };
         match perform(context, spec) {
             Ok(settled) => Ok(settled.outcome),
             Err(error @ (PerformError::TakenOver | PerformError::Unfinished(_))) => {
