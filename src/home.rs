@@ -309,6 +309,11 @@ impl Home {
         self.state.join("tick.stamp")
     }
 
+    /// What jobs can be confined by, as a tick found it.
+    pub fn walls_note(&self) -> PathBuf {
+        self.state.join("walls.json")
+    }
+
     /// Notes that a tick was made. What cannot be written makes a later look say too much, and nothing
     /// worse, so it is no error.
     pub fn note_tick(&self, now: Timestamp) {

@@ -17,6 +17,7 @@ use runner_engine::process::{
 use runner_engine::scope::Expect;
 use runner_engine::tape::{Tape, Unrecorded};
 use runner_engine::time::boot_time;
+use runner_text::counted;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -81,18 +82,15 @@ pub fn run(ctx: &mut Context<'_>, spec: &CommandSpec) -> Result<Finished, JobErr
     let mut finished = Finished {
         headline: match spec.artifacts.len() {
             0 => format!("{} ended with 0; it declares no artifact", spec.program),
-            n => format!(
-                "{} left {n} artifact{}",
-                spec.program,
-                if n == 1 { "" } else { "s" }
-            ),
+            n => format!("{} left {}", spec.program, counted(n, "artifact")),
         },
         ..Finished::default()
     };
     if killed > 0 {
-        finished
-            .lines
-            .push(format!("{killed} processes that it left behind were ended"));
+        finished.lines.push(format!(
+            "ended {} that it left behind",
+            counted(killed, "process")
+        ));
     }
     for artifact in &spec.artifacts {
         let bytes = match ctx.tape.replays() {

@@ -9,7 +9,7 @@
 //! before that, recovery does it. Must never place anything of a run that failed.
 
 use runner_engine::awake::Keeper;
-use runner_engine::causes::whole;
+use runner_engine::causes::{plain, whole};
 use runner_engine::ids::RunId;
 use runner_engine::ledger::{Ledger, LedgerError, Summary};
 use runner_engine::outcome::{Class, Outcome};
@@ -247,7 +247,7 @@ fn take_words(
 }
 
 fn redacted(outcome: Outcome, redactor: &runner_text::redact::Redactor) -> Outcome {
-    let clean = |text: String| redactor.redact(&text).into_owned();
+    let clean = |text: String| plain(&redactor.redact(&text));
     match outcome {
         Outcome::Failed { class, why } => Outcome::Failed {
             class,

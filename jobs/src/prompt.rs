@@ -7,6 +7,7 @@
 use runner_backends::{Request, RequestLimits, Source};
 use runner_engine::outcome::Class;
 use runner_engine::scope::Expect;
+use runner_text::counted;
 use runner_text::fence::Fence;
 use runner_text::markdown;
 use serde::{Deserialize, Serialize};
@@ -50,17 +51,17 @@ pub fn run(ctx: &mut Context<'_>, spec: &PromptSpec) -> Result<Finished, JobErro
     ctx.scope.stage(to, body.as_bytes(), Expect::Current)?;
     let mut finished = Finished {
         headline: format!(
-            "{} wrote {to} ({} words)",
+            "{} wrote {to} ({})",
             ctx.backend_name(),
-            body.split_whitespace().count()
+            counted(body.split_whitespace().count(), "word")
         ),
         ..Finished::default()
     };
     if !left_out.is_empty() {
         finished.degraded = Some(format!(
-            "{} of {} sources were left out",
+            "left out: {} of {}",
             left_out.len(),
-            spec.sources.len()
+            counted(spec.sources.len(), "source")
         ));
         finished.lines = left_out;
     }
@@ -124,9 +125,9 @@ fn index(prompt: &str, texts: &[(&str, String)]) -> String {
     for (path, text) in texts {
         let stem = path.rsplit('/').next().unwrap_or(path);
         out.push_str(&format!(
-            "\n- {path}: {} ({} words)\n  {}\n",
+            "\n- {path}: {} ({})\n  {}\n",
             markdown::title(text, stem),
-            markdown::word_count(text),
+            counted(markdown::word_count(text), "word"),
             markdown::summary(text, 200)
         ));
     }

@@ -76,7 +76,7 @@ impl KindSpec {
             Self::Daydream(_) => "daydream",
             Self::Cycle(_) => "lifecycle",
             Self::Work(work) => work.kind.word(),
-            Self::Curator(_) => "curator",
+            Self::Curator(_) => crate::curator::KIND,
         }
     }
 

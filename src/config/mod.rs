@@ -8,6 +8,7 @@
 mod check;
 pub mod curator;
 mod cycle;
+mod dream;
 mod edit;
 mod followers;
 mod foreign;
@@ -297,8 +298,9 @@ fn merged(sources: Sources) -> Result<(Table, Sources), Mistake> {
                 return Err(wrong(&sources, name, why));
             }
         }
-        merge(&mut merged, curator::under_its_name(table));
+        merge(&mut merged, dream::under_our_names(table));
     }
+    dream::complete(&mut merged);
     Ok((merged, sources))
 }
 

@@ -18,6 +18,8 @@ mod budgets;
 mod commands;
 mod config;
 mod curator;
+mod curator_chain;
+mod curator_work;
 mod daemon;
 mod deaths;
 mod demo;

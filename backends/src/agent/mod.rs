@@ -29,6 +29,7 @@ use runner_engine::process::{
 };
 use runner_engine::time::Clock;
 use runner_engine::walls::Confine;
+use runner_text::counted;
 use serde_json::Value;
 use tokio::sync::mpsc;
 
@@ -338,11 +339,15 @@ pub(crate) fn leftovers(unreadable: u64, overlong: u64, ended: &Ended) -> Vec<St
     let mut notes = Vec::new();
     if unreadable > 0 {
         notes.push(format!(
-            "{unreadable} lines of its output could not be read"
+            "{} of its output could not be read",
+            counted(unreadable, "line")
         ));
     }
     if overlong > 0 {
-        notes.push(format!("{overlong} lines of its output were too long"));
+        notes.push(format!(
+            "of its output too long: {}",
+            counted(overlong, "line")
+        ));
     }
     if killed > 0 {
         notes.push(format!(

@@ -21,6 +21,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use runner_engine::process::{Cancel, ChildSpec, Ended};
+use runner_text::counted;
 use serde_json::Value;
 
 use crate::agent::{self, Plan, prompt, words};
@@ -192,7 +193,10 @@ impl Judge<'_> {
         let mut notes = Vec::new();
         let denied = result["permission_denials"].as_array().map_or(0, Vec::len);
         if denied > 0 {
-            notes.push(format!("{denied} uses of tools were not permitted"));
+            notes.push(format!(
+                "not permitted: {}",
+                counted(denied, "use of a tool")
+            ));
         }
         Ok(Reply {
             text,

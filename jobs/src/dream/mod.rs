@@ -29,6 +29,7 @@ mod told;
 pub mod verdicts;
 pub mod walk;
 
+use runner_text::counted;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::time::Duration;
@@ -264,8 +265,8 @@ fn ground<'a>(
     )?;
     if judged.shown.is_empty() {
         let why = format!(
-            "none of {} changed ideas could be read: {}",
-            delta.selected.len(),
+            "none of {} could be read: {}",
+            counted(delta.selected.len(), "changed idea"),
             listed(&told.troubles)
         );
         return Err(JobError::failed(Class::Environment, why));
@@ -363,7 +364,7 @@ fn decisions(ctx: &Context<'_>, spec: &DreamSpec) -> Result<Decisions, JobError>
 }
 
 fn nothing(unchanged: usize, own: usize, parked: &[String], troubles: &[Trouble]) -> String {
-    let mut why = format!("no delta ({unchanged} ideas unchanged)");
+    let mut why = format!("no delta ({} unchanged)", counted(unchanged, "idea"));
     if let Some(aside) = told::set_aside(parked) {
         why.push_str("; ");
         why.push_str(&aside);
@@ -488,8 +489,8 @@ fn none_good(refused: &[Refused]) -> String {
         .map(|refused| refused.why.as_str())
         .collect();
     format!(
-        "none of {} proposals can be used: {}",
-        refused.len(),
+        "none of {} can be used: {}",
+        counted(refused.len(), "proposal"),
         first.join("; ")
     )
 }

@@ -13,6 +13,7 @@ use runner_backends::{Request, RequestLimits, Source};
 use runner_engine::git::Git;
 use runner_engine::outcome::Class;
 use runner_engine::owner::Owner;
+use runner_text::counted;
 use runner_text::fence::Fence;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -230,7 +231,9 @@ fn on_board(
             why: format!("the board is busy: {why}"),
         }),
         Err(BoardError::Act(ActError::Ledger(error))) => Err(error.into()),
-        Err(BoardError::Act(ActError::Guard(why))) => Err(JobError::failed(Class::Guard, why)),
+        Err(BoardError::Act(ActError::Guard(why) | ActError::Conflict(why))) => {
+            Err(JobError::failed(Class::Guard, why))
+        }
         Err(BoardError::Act(error @ (ActError::Disk(_) | ActError::Unfinished { .. }))) => {
             Err(JobError::failed(Class::Environment, error.to_string()))
         }
@@ -352,7 +355,10 @@ impl Left {
             .map(|commit| format!("committed {commit}"))
             .collect();
         if self.commits.len() > NAMED {
-            out.push(format!("… and {} more commits", self.commits.len() - NAMED));
+            out.push(format!(
+                "… and {}",
+                counted(self.commits.len() - NAMED, "more commit")
+            ));
         }
         if self.uncommitted > 0 {
             let paths = match self.uncommitted {

@@ -4,6 +4,7 @@
 //! prints the same from the ledger. Must never ask a model or tell what no row and no artifact says.
 
 pub mod accounts;
+mod by_day;
 pub mod dreamscape;
 mod first;
 mod html;

@@ -77,6 +77,7 @@ pub(crate) fn night(runs: Vec<RunLine>) -> NightReport {
         runs,
         open: vec![],
         missed: vec![],
+        by_day: vec![],
         grants: vec![],
         alerts: vec![],
         accounts: vec![],
@@ -123,6 +124,7 @@ pub(crate) fn full(text: &str) -> NightReport {
     for lines in [
         &mut report.open,
         &mut report.missed,
+        &mut report.by_day,
         &mut report.grants,
         &mut report.alerts,
     ] {

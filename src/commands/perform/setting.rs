@@ -13,6 +13,7 @@ use jiff::Timestamp;
 use runner_backends::chain::moves_on;
 use runner_backends::{Backend, BackendError, BackendSpec, Surroundings, build};
 use runner_engine::admission::Facts;
+use runner_engine::causes::plain;
 use runner_engine::git::Git;
 use runner_engine::ledger::{Budget, Chained, Ledger, Level, Origin, RunRow, Streak};
 use runner_engine::outcome::{Class, Outcome};
@@ -407,6 +408,19 @@ impl<'a> Setting<'a> {
         }
     }
 
+    /// The same for people: folders end with a slash.
+    pub fn writes_in_words(&self) -> Vec<String> {
+        let files = matches!(
+            self.spec.kind,
+            KindSpec::Command(_) | KindSpec::Prompt(_) | KindSpec::Daydream(_)
+        );
+        let mut all = self.writes();
+        if !files {
+            all.iter_mut().for_each(|folder| folder.push('/'));
+        }
+        all
+    }
+
     /// Where it stages: under the root of its targets, so that renames stay on one file system.
     pub fn staging(&self) -> String {
         match &self.spec.kind {
@@ -420,7 +434,7 @@ impl<'a> Setting<'a> {
 
     /// An outcome without the secrets that were handed out.
     pub fn redacted(&self, outcome: Outcome) -> Outcome {
-        let clean = |text: String| self.redactor.redact(&text).into_owned();
+        let clean = |text: String| plain(&self.redactor.redact(&text));
         match outcome {
             Outcome::Failed { class, why } => Outcome::Failed {
                 class,

@@ -11,7 +11,7 @@ use runner_text::org::{Board, Form, Task};
 
 use super::history::{self, History, Record, What};
 use super::moves::{self, Change};
-use crate::act::{Act, ActError, Hand, Held};
+use crate::act::{self, Act, ActError, Hand, Held};
 use crate::lifecycle::entry::Entry;
 
 /// The job of all changes of a project's board; no configured job can have this name.
@@ -208,6 +208,7 @@ impl Desk<'_> {
         let act = Act {
             job: JOB,
             allowed: &[self.board, ".runner"],
+            staging: act::STAGING,
             headline: headline(&done.records),
             lines: lines(&done.records),
         };

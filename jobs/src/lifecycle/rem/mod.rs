@@ -20,6 +20,7 @@ use jiff::{SignedDuration, Timestamp};
 use runner_backends::{Reply, Request};
 use runner_engine::outcome::Class;
 use runner_engine::scope::Expect;
+use runner_text::counted;
 use runner_text::org;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -109,8 +110,8 @@ fn due(slice: &Slice, spec: &RemSpec, now: Timestamp) -> Result<(), JobError> {
     // A clock that was set back does not close the gate for longer than it is set.
     if let Some(last) = last.filter(|last| *last <= now && now.duration_since(*last) < interval) {
         return Err(JobError::Nothing(format!(
-            "gate: the last dream was at {last:.0}, and the next is {} minutes after it",
-            spec.interval_minutes
+            "gate: the last dream was at {last:.0}, and the next is {} after it",
+            counted(spec.interval_minutes, "minute")
         )));
     }
     let audited = slice

@@ -10,9 +10,10 @@
 //! Geometry is pure and in [`Ground`]; colours are classes of the style sheet. Everything in the picture is
 //! said in words beside it. Must never draw a figure that is not there: no iteration, no land.
 
+use super::tone;
 use super::write::{Page, put};
-use super::{so_many, tone};
 use crate::report::dreamscape::{Dreamscape, Packet, Point};
+use runner_text::counted;
 
 /// The picture's own units.
 const WIDTH: f64 = 720.0;
@@ -144,7 +145,7 @@ fn picture(page: &mut Page, scape: &Dreamscape, number: usize) {
         "-words\">\n<title id=\"scape-",
         number,
         "-title\">Fitness over ",
-        so_many(scape.land.len(), "iteration"),
+        counted(scape.land.len(), "iteration"),
         "</title>\n<desc id=\"scape-",
         number,
         "-words\">",
@@ -476,14 +477,14 @@ fn legend(page: &mut Page, scape: &Dreamscape) {
                 " → ",
                 fine(*after),
                 " over ",
-                so_many(scape.land.len(), "iteration")
+                counted(scape.land.len(), "iteration")
             );
         }
         _ => {
             put!(
                 page,
                 ": ",
-                so_many(scape.land.len(), "iteration"),
+                counted(scape.land.len(), "iteration"),
                 ", none of them kept"
             );
         }
@@ -494,7 +495,7 @@ fn legend(page: &mut Page, scape: &Dreamscape) {
         put!(
             page,
             "<li><svg viewBox=\"0 0 28 18\" aria-hidden=\"true\"><circle class=\"lost\" cx=\"14\" cy=\"9\" r=\"5\"/></svg><span><b>hollow points</b> ",
-            so_many(lost, "iteration"),
+            counted(lost, "iteration"),
             " not kept</span></li>\n"
         );
     }
@@ -509,7 +510,7 @@ fn legend(page: &mut Page, scape: &Dreamscape) {
             put!(page, "none: no step was degraded");
         }
         count => {
-            put!(page, so_many(count, "degraded step"));
+            put!(page, counted(count, "degraded step"));
         }
     }
     if !scape.weather.is_empty() {
@@ -518,7 +519,7 @@ fn legend(page: &mut Page, scape: &Dreamscape) {
     put!(
         page,
         "</span></li>\n<li><svg viewBox=\"0 0 28 18\" aria-hidden=\"true\"><line class=\"pole\" x1=\"9\" y1=\"18\" x2=\"9\" y2=\"2\"/><path class=\"flag\" d=\"M9 2 l13 4 l-13 4 Z\"/></svg><span><b>flags</b> ",
-        so_many(scape.packets.len(), "morning packet"),
+        counted(scape.packets.len(), "morning packet"),
         ", the higher the more it matters</span></li>\n"
     );
     put!(
@@ -608,7 +609,7 @@ fn packets(page: &mut Page, scape: &Dreamscape) {
             "</span><span class=\"cost\">",
             packet.kind,
             "</span></summary>\n<div class=\"body\"><p>",
-            so_many(packet.evidence, "line"),
+            counted(packet.evidence, "line"),
             " of evidence"
         );
         if let Some(confidence) = &packet.confidence {
