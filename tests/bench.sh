@@ -20,8 +20,11 @@ def once(cmd):
     began = time.perf_counter()
     pid = os.posix_spawn(cmd[0], cmd, os.environ, file_actions=[
         (os.POSIX_SPAWN_OPEN, 1, "/dev/null", os.O_WRONLY, 0), (os.POSIX_SPAWN_OPEN, 2, "/dev/null", os.O_WRONLY, 0)])
-    _, _, usage = os.wait4(pid, 0)
-    return time.perf_counter() - began, usage.ru_maxrss / 1024
+    _, status, usage = os.wait4(pid, 0)
+    took = time.perf_counter() - began
+    # What fails is done in no time.
+    if status: sys.exit(f"{label}: {cmd} ended with {os.waitstatus_to_exitcode(status)}")
+    return took, usage.ru_maxrss / 1024
 label, runs, ours, theirs = sys.argv[1], int(sys.argv[2]), sys.argv[3].split(), sys.argv[4].split()
 a, b = [], []
 for _ in range(runs + 1):
@@ -228,8 +231,12 @@ git commit --quiet --allow-empty -m Begin
 "$runner" --quiet init
 python3 - "$work/port" <<'P' &
 import http.server, json, os, sys
-piece = lambda text, more: json.dumps({"choices": [{"index": 0, "delta": {"content": text}, "finish_reason": more}]})
-events = [f"data: {piece('some words of an answer ', None)}\n\n"] * 200_000 + [f"data: {piece('', 'stop')}\n\ndata: [DONE]\n\n"]
+# As long as such events are where they are paid for.
+head = {"id": "chatcmpl-" + "0123456789" * 4, "object": "chat.completion.chunk", "created": 1700000000, "model": "m",
+    "service_tier": "default", "system_fingerprint": "fp_0123456789"}
+piece = lambda text, more: json.dumps({**head,
+    "choices": [{"index": 0, "delta": {"content": text}, "logprobs": None, "finish_reason": more}]})
+events = [f"data: {piece('some words of an answer ', None)}\n\n"] * 160_000 + [f"data: {piece('', 'stop')}\n\ndata: [DONE]\n\n"]
 body = "".join(events).encode()
 class Answer(http.server.BaseHTTPRequestHandler):
     def log_message(self, *words): pass
@@ -242,6 +249,8 @@ class Answer(http.server.BaseHTTPRequestHandler):
         self.send_header("content-length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)
+        if self.command == "POST":
+            open(sys.argv[1] + ".sent", "a").write("whole\n")
 server = http.server.HTTPServer(("127.0.0.1", 0), Answer)
 open(sys.argv[1] + ".new", "w").write(f"{server.server_address[1]} {len(body) // 1_000_000}\n")
 os.rename(sys.argv[1] + ".new", sys.argv[1])
@@ -261,13 +270,18 @@ backend = "long"
 prompt = "Say much."
 to = "notes/answer.md"
 trigger = "manual"
-budget = { calls = 1000 }
+budget = { calls = 1 }
 [day.budget]
 calls = 1000
 money = "unlimited"
 C
 "$runner" --quiet run ask
-python3 "$work/time.py" "an answer of $megabytes MB in 200,000 pieces against curl > /dev/null" 5 "$runner --quiet run ask" "$(command -v curl) -s http://127.0.0.1:$port/"
+words=$(wc -c < notes/answer.md)
+# The whole command is a process that begins a run and one that performs it, with their ledger; then 4 MB of
+# text are written, recorded and placed.
+python3 "$work/time.py" "an answer of $megabytes MB in 160,000 pieces against curl > /dev/null" 5 \
+    "$runner --quiet run ask" "$(command -v curl) -s http://127.0.0.1:$port/"
+[ "$words" -eq $((160000 * 24)) ] && [ "$(wc -l < "$work/port.sent")" -eq 7 ] || { echo "the answers were not all read"; exit 1; }
 
 # A corpus of many learnings, whose words follow Zipf's law and of which a tenth nearly repeats another: its
 # health, small against large, and one iteration of a night over it.
