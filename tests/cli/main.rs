@@ -51,3 +51,4 @@ mod setup;
 mod status;
 mod surroundings;
 mod walls;
+mod words;
