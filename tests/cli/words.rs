@@ -31,7 +31,13 @@ fn what_is_not_there_is_said_so() {
     // A path that was named is not made by another night.
     for args in [
         &["overnight", "report", "--from", "/nowhere"][..],
-        &["overnight", "report", "--from", "/nowhere/at/all", "--validate"],
+        &[
+            "overnight",
+            "report",
+            "--from",
+            "/nowhere/at/all",
+            "--validate",
+        ],
     ] {
         let said = plain(house.run(args)).ends(65).says("/nowhere");
         assert!(said.err.contains("it is not there"), "{said:?}");
