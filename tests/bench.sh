@@ -24,13 +24,13 @@ def once(cmd):
     took = time.perf_counter() - began
     # What fails is done in no time.
     if status: sys.exit(f"{label}: {cmd} ended with {os.waitstatus_to_exitcode(status)}")
-    return took, usage.ru_maxrss / 1024
+    return took, usage.ru_maxrss / 1024, usage.ru_utime + usage.ru_stime
 label, runs, ours, theirs = sys.argv[1], int(sys.argv[2]), sys.argv[3].split(), sys.argv[4].split()
 a, b = [], []
 for _ in range(runs + 1):
     a.append(once(ours)); b.append(once(theirs))
 wall = lambda rows: statistics.median(row[0] for row in rows[1:]) * 1000
-print(f"{label}: {wall(a):.1f} ms against {wall(b):.1f} ms, ratio {wall(a) / wall(b):.2f}, peak {max(r[1] for r in a):.0f} MB")
+print(f"{label}: {wall(a):.1f} ms against {wall(b):.1f} ms, ratio {wall(a) / wall(b):.2f}, {statistics.median(row[2] for row in a[1:]) * 1000:.1f} ms of CPU, peak {max(r[1] for r in a):.0f} MB")
 P
 git init --quiet --initial-branch=main "$work/p"
 cd "$work/p"
@@ -101,7 +101,8 @@ P
     "$sqlite" "$XDG_STATE_HOME/runner/ledger.sqlite" "
         UPDATE runs SET state = 'settled', finished = requested, outcome = '{\"outcome\":\"cancelled\",\"why\":\"bench\"}', waits_for = NULL;
         UPDATE occurrences SET outcome = '{\"outcome\":\"cancelled\",\"why\":\"bench\"}', settled = recorded;
-        INSERT INTO nights (project, name, opens, closes, closed) SELECT id, '2026-01-01', 0, 1, 1 FROM projects;
+        INSERT INTO nights (project, name, opens, closes, closed, headline, worst, folder)
+            SELECT id, '2026-01-01', 0, 1, 1, '9 succeeded', 'succeeded', '2026-01-01' FROM projects;
         INSERT INTO occurrences (id, job, key, due, recorded, origin, outcome, settled)
             SELECT printf('02%024d', id), id, CASE name WHEN 'report' THEN 'night-' || (SELECT n.id FROM nights n WHERE n.project = jobs.project) ELSE 'bench' END,
                 0, 0, 'clock', '{\"outcome\":\"succeeded\"}', 1 FROM jobs;

@@ -54,3 +54,4 @@ mod setup;
 mod status;
 mod surroundings;
 mod walls;
+mod words;

@@ -33,6 +33,7 @@ use crate::config;
 use crate::config::price_file;
 use crate::cycles;
 use crate::home::{self, Home};
+use crate::keyring;
 use crate::project::{FILE, Here};
 
 /// A run in its place.
@@ -124,7 +125,7 @@ impl<'a> Setting<'a> {
         // A backend's variables are seen by its own children only.
         let mut around = environment.clone();
         for backend in chain(&spec, &here) {
-            around.extend(home::named(backend.variables()));
+            around.extend(keyring::lent(backend));
             // A file that cannot be used is told of when the backend is made.
             secrets.extend(backend.secrets(&around).unwrap_or_default());
         }
