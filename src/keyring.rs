@@ -75,7 +75,7 @@ fn in_words(name: &str, error: &::keyring::Error) -> String {
             all.len()
         ),
         Error::BadEncoding(_) => format!("what the keyring has as {SERVICE}/{name} is no text"),
-        Error::NoStorageAccess(why) => format!(
+        Error::NoStorageAccess(why) | Error::PlatformFailure(why) => format!(
             "the keyring is locked, or nobody answers for it: {why} (a timer's tick has no desktop; a variable or a file of its owner's serves there)"
         ),
         other => format!("the keyring cannot be asked for {SERVICE}/{name}: {other}"),

@@ -420,6 +420,7 @@ fn what_may_be_written_is_told_with_or_without_a_slash() {
         assert_eq!(narrow["writes"], serde_json::json!([]));
         let reach = &narrow["program_writes"];
         assert_eq!(reach["writes"], serde_json::json!(["notes/"]));
+        assert_eq!(reach["never"], serde_json::json!([]));
         let wide = of("wide");
         assert_eq!(wide["writes"], serde_json::json!(["out/x"]));
         let reach = &wide["program_writes"];

@@ -187,7 +187,7 @@ fn spent(report: &NightReport) -> String {
     let mut text = amounts(report.spent);
     if unstated > 0 {
         text.push_str(&format!(
-            "; {} did not state their usage and are counted as reserved",
+            "; {} without a stated usage, counted as reserved",
             calls(unstated)
         ));
     }
@@ -391,9 +391,7 @@ mod tests {
             "{text}"
         );
         assert!(
-            text.contains(
-                "Spent 2 model calls, $0.03, 3 s; 2 model calls did not state their usage"
-            ),
+            text.contains("Spent 2 model calls, $0.03, 3 s; 2 model calls without a stated usage"),
             "{text}"
         );
         assert!(text.contains("did \\| it all"), "{text}");

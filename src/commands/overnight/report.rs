@@ -128,7 +128,7 @@ fn check(folder: &Path, listing: Listing) -> Result<Exit, Failure> {
         }
         let count = counted(checked.artifacts.len(), "artifact");
         show::out(&match checked.mistakes.len() {
-            0 => format!("{count}, as the schemas say\n"),
+            0 => format!("{count}, each as its schema says\n"),
             wrong => format!("{} in {count}\n", counted(wrong, "mistake")),
         });
     }

@@ -88,10 +88,15 @@ impl Reach {
             });
             below.collect()
         };
+        // What lies elsewhere is not written anyway.
+        let kept: Vec<PathBuf> = (walls.keep.iter())
+            .filter(|path| walls.write.iter().any(|write| path.starts_with(write)))
+            .cloned()
+            .collect();
         Self {
             anything: walls.off,
             writes: below(&walls.write),
-            never: below(&walls.keep),
+            never: below(&kept),
         }
     }
 }

@@ -164,7 +164,7 @@ fn one(page: &mut Page, run: &RunLine, open: bool, most: usize) {
     for (count, what) in [
         (
             run.unstated_calls,
-            "did not state their usage: charged as reserved",
+            "without a stated usage: charged as reserved",
         ),
         (
             run.unpriced_calls,
