@@ -229,7 +229,7 @@ def killed_at_work(place):
 
 def counted(headlines):
     """How many lines those of one file speak for."""
-    words = r"(\d+) (?:lines read|of another form|damaged|too long|unfinished|blank)"
+    words = r"(\d+) (?:lines? read|of another form|damaged|too long|unfinished|blank)"
     return sum(int(number) for line in headlines for number in re.findall(words, line))
 
 
@@ -295,7 +295,7 @@ def real(root):
     by_day = "\n".join(report["by_day"])
     proposed = {target for one in report["proposals"] for target in one["targets"]}
     seeded = sorted(name.removeprefix("project/") for name in ideas)
-    for words in "findings in", "drafts of", "learnings of", "the process that worked on it died":
+    for words in "finding", "draft", "learning", "the process that worked on it died":
         say(words in by_day, f"the night's report says nothing of {words!r}: {by_day[:2000]}")
     say(set(seeded) <= proposed, f"the dream proposes on {proposed}, seeded was {seeded}: {night.stdout} {night.stderr}")
     print(f"one night's report: {len(report['by_day'])} lines by day, proposals on {len(set(seeded) & proposed)} of {len(seeded)} seeded ideas", flush=True)
