@@ -139,11 +139,11 @@ fn one_report_tells_what_became_of_notes_and_a_session() {
     for words in [
         "## By day",
         "the process that worked on it died",
-        "lines 1 to 5000: 1 learnings of 1 found",
+        "lines 1 to 5000: 1 learning of 1 found",
         "goes on at line 5001",
-        "lines 5001 to 5201: 1 learnings of 1 found; 200 lines read, 1 unfinished",
-        "1 drafts of 1 open points in 2 notes",
-        "findings in 2 notes",
+        "lines 5001 to 5201: 1 learning of 1 found; 200 lines read, 1 unfinished",
+        "1 draft of 1 open point in 2 notes",
+        "finding in 2 notes",
     ] {
         assert!(report.contains(words), "no {words:?} in {report}");
     }

@@ -222,14 +222,11 @@ fn ten_workers_of_whom_some_are_killed_do_each_job_once_or_fail_it_with_a_reason
     // The order in which they were begun for the first time is that of the queue.
     let hour = house.read(&format!("{WORKER}/logs/hour.jsonl"));
     let mut order = Vec::new();
-    let mut starts: BTreeMap<String, usize> = BTreeMap::new();
+    // More than once where it came back, or where who began it died before it was claimed.
     for line in hour.lines() {
         let start: Value = serde_json::from_str(line).unwrap();
         let id = start["id"].as_str().unwrap().to_owned();
-        let times = starts.entry(id.clone()).or_default();
-        *times += 1;
-        assert!(*times <= 2, "{id} was begun {times} times");
-        if *times == 1 {
+        if !order.contains(&id) {
             order.push(id);
         }
     }

@@ -47,7 +47,7 @@ pub(super) fn of(
         );
         run.night.is_none() && run.state == RunState::Settled && within && did
     });
-    runs.sort_by_key(|run| run.finished);
+    runs.sort_by(|a, b| (a.finished, a.id.as_str()).cmp(&(b.finished, b.id.as_str())));
     let mut lines = Vec::new();
     for run in runs {
         let (Some(at), Some(outcome)) = (run.finished, &run.outcome) else {
