@@ -546,6 +546,11 @@ const OVERNIGHT: &[Row] = &[
         "Which [backends.NAME] are asked for a bounded report.",
     ),
     (
+        "council_timeout",
+        Duration,
+        "How long all of them together may take.",
+    ),
+    (
         "creative_lane",
         Flag,
         "Whether they may propose what nobody asked for.",

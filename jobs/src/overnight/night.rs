@@ -28,6 +28,7 @@ use super::corpus::defrag::{Options, defrag};
 use super::corpus::health::Measured;
 use super::corpus::index::Index;
 use super::corpus::{Corpus, FOLDER as CORPUS, NEXT_WORK, read};
+use super::council::Counsel;
 use super::facts::Facts;
 use super::iterate::{Looped, disk, failed};
 use super::lock::{FOLDER, LockError, RUN_LOCK, RunLock};
@@ -151,10 +152,13 @@ impl Night<'_, '_> {
         }));
         self.check_cancelled()?;
         self.brief(&corpus)?;
-        self.council();
+        let candidates = self.packets(&corpus, &measured, &Counsel::default());
+        let mut counsel = self.council(&candidates, &measured)?;
         self.check_cancelled()?;
-        let mut packets = self.packets(&corpus, &measured);
+        self.at("morning-packets");
+        let mut packets = self.packets(&corpus, &measured, &counsel);
         self.beads(&mut packets);
+        self.trace(&mut counsel, &packets);
         self.deliver(packets)?;
         self.tell(&looped, &measured);
         Ok(())
@@ -202,18 +206,7 @@ impl Night<'_, '_> {
         Ok(())
     }
 
-    fn council(&mut self) {
-        let names = ["council-packet", "runner-passes", "council-synthesis"];
-        for (name, heard) in names.into_iter().zip(council::convene(self.spec)) {
-            match heard.status {
-                StepStatus::SoftFail => self.soft(name, &heard.note),
-                _ => self.skip(name, &heard.note),
-            }
-        }
-    }
-
-    fn packets(&mut self, corpus: &Corpus, measured: &Measured) -> Vec<Packet> {
-        self.at("morning-packets");
+    fn packets(&mut self, corpus: &Corpus, measured: &Measured, counsel: &Counsel) -> Vec<Packet> {
         let pinned = self.pinned();
         let index = Index::build(corpus.active(), self.date).ok();
         Ground {
@@ -227,6 +220,7 @@ impl Night<'_, '_> {
             date: self.date,
             output: self.out.below(),
             command: &self.spec.morning_command,
+            counsel,
         }
         .packets()
     }
@@ -379,8 +373,13 @@ impl Night<'_, '_> {
         self.summary.dreamscape = Dreamscape {
             weather: weather.to_owned(),
             visibility: visibility.to_owned(),
-            council: "not convened".to_owned(),
-            tension: None,
+            council: council::in_words(self.summary.council.as_ref()),
+            tension: self
+                .summary
+                .council
+                .as_ref()
+                .and_then(|it| it["tension"].as_str())
+                .map(str::to_owned),
             first_move: first.clone(),
         };
         let mut recommended: Vec<String> = first.into_iter().collect();
@@ -494,7 +493,7 @@ impl Night<'_, '_> {
         Ok(())
     }
 
-    fn finish(&mut self, name: &str, artifact: Option<&str>, note: Option<String>) {
+    pub(super) fn finish(&mut self, name: &str, artifact: Option<&str>, note: Option<String>) {
         if let Some(artifact) = artifact {
             self.summary
                 .artifacts
@@ -508,7 +507,7 @@ impl Night<'_, '_> {
         self.log(&format!("{name}: done"));
     }
 
-    fn skip(&mut self, name: &str, why: &str) {
+    pub(super) fn skip(&mut self, name: &str, why: &str) {
         if let Some(step) = self.summary.step(name) {
             step.status = StepStatus::Skipped;
             step.note = Some(why.to_owned());
@@ -516,7 +515,7 @@ impl Night<'_, '_> {
         self.log(&format!("{name}: skipped, {why}"));
     }
 
-    fn soft(&mut self, name: &str, why: &str) {
+    pub(super) fn soft(&mut self, name: &str, why: &str) {
         if let Some(step) = self.summary.step(name) {
             step.status = StepStatus::SoftFail;
             step.note = Some(why.to_owned());

@@ -169,6 +169,7 @@ impl<'h> Stage<'h> {
             facts,
             want,
             levels,
+            convened,
         } = Ready::of(self.home, &self.ledger, setting, false)?;
         let backend = backends.first;
         let described = backend.describe();
@@ -176,6 +177,9 @@ impl<'h> Stage<'h> {
         let passed = backends.passed.into_iter();
         told.notes
             .extend(passed.map(|one| format!("is not asked: {one}")));
+        let absent = convened.absent().iter();
+        told.notes
+            .extend(absent.map(|(name, why)| format!("is not asked: {name}: {why}")));
         told.want = want;
         told.backend = Some(described);
         for level in &levels {

@@ -3,6 +3,7 @@
 
 mod awake;
 mod gates;
+mod voices;
 mod walls;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -32,6 +33,8 @@ use crate::config::price_file;
 use crate::cycles;
 use crate::home::{self, Home};
 use crate::project::{FILE, Here};
+
+pub(super) use voices::Convened;
 
 /// A run in its place.
 pub(super) struct Setting<'a> {
@@ -121,7 +124,10 @@ impl<'a> Setting<'a> {
             .collect();
         // A backend's variables are seen by its own children only.
         let mut around = environment.clone();
-        for backend in chain(&spec, &here) {
+        for backend in chain(&spec, &here)
+            .into_iter()
+            .chain(voices::of(&spec, &here))
+        {
             around.extend(home::named(backend.variables()));
             // A file that cannot be used is told of when the backend is made.
             secrets.extend(backend.secrets(&around).unwrap_or_default());

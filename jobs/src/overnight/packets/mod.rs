@@ -10,6 +10,7 @@
 //! work for anybody.
 
 pub mod beads;
+mod counsel;
 pub mod queue;
 pub mod sync;
 
@@ -25,6 +26,7 @@ use super::corpus::index::Index;
 use super::corpus::links;
 use super::corpus::work::{Item, dedup_key, short_hash};
 use super::corpus::{Corpus, FOLDER as CORPUS, Kind, NEXT_WORK};
+use super::council::Counsel;
 use super::facts::Facts;
 use queue::Pinned;
 
@@ -124,6 +126,8 @@ pub struct Ground<'a> {
     pub index: Option<&'a Index<'a>>,
     /// How to begin: `{title}`, `{packet}` and `{id}` are put in, each as one word of a shell.
     pub command: &'a str,
+    /// What councillors said.
+    pub counsel: &'a Counsel,
 }
 
 struct Candidate {
@@ -147,6 +151,10 @@ impl Ground<'_> {
         found.extend(free.into_iter().map(|item| self.of_item(item)));
         found.extend(self.of_findings());
         found.extend(self.of_floors());
+        found.extend(self.of_council());
+        for one in &mut found {
+            one.score += self.weight_of_voices(&one.packet.id);
+        }
         // A stable sort, so that what was pinned stays in its order.
         found.sort_by(|a, b| {
             let by_score = || match a.pinned {
@@ -171,6 +179,7 @@ impl Ground<'_> {
             .filter(|packet| seen.insert(packet.dedup_key.clone()))
             .take(MOST)
             .collect();
+        packets.extend(self.wildcard(&packets));
         for (at, packet) in packets.iter_mut().enumerate() {
             packet.rank = at as u64 + 1;
             // However it was found this time: the thing has one bead.
