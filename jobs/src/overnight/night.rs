@@ -34,9 +34,7 @@ use super::iterate::{Looped, disk, failed};
 use super::lock::{FOLDER, LockError, RUN_LOCK, RunLock};
 use super::output::{LOG, Output, RunState, SUMMARY, pretty};
 use super::packets::{Ground, Packet, PacketIndex, beads, markdown, queue, sync};
-use super::summary::{
-    Dreamscape, GUIDE, Iteration, LongHaul, Runtime, Status, StepStatus, Summary, length,
-};
+use super::summary::{Dreamscape, GUIDE, Iteration, Runtime, Status, StepStatus, Summary, length};
 use super::{OvernightSpec, council, report, resume};
 use crate::{Context, Finished, JobError};
 
@@ -157,6 +155,7 @@ impl Night<'_, '_> {
         self.check_cancelled()?;
         self.at("morning-packets");
         let mut packets = self.packets(&corpus, &measured, &counsel);
+        self.long_haul(&corpus, &mut packets);
         self.beads(&mut packets);
         self.trace(&mut counsel, &packets);
         self.deliver(packets)?;
@@ -353,10 +352,6 @@ impl Night<'_, '_> {
         if let Some(first) = first {
             self.summary.fitness_delta = Some(super::halt::delta(first, &measured.fitness));
         }
-        self.summary.long_haul = Some(LongHaul {
-            exit_reason: "no councillor is configured to corroborate with".to_owned(),
-            ..LongHaul::default()
-        });
         let weather = match measured.fitness.composite {
             _ if self.summary.regression_reason.is_some() => "storm",
             it if it >= 0.8 => "clear",

@@ -276,7 +276,7 @@ fn calls(count: u64) -> String {
 }
 
 /// Text from elsewhere on one line, with nothing in it that markdown, HTML or a terminal would obey.
-fn one_line(text: &str) -> String {
+pub(crate) fn one_line(text: &str) -> String {
     let parts = text.split(['\n', '\r']).map(str::trim);
     let line = parts
         .filter(|part| !part.is_empty())
@@ -302,7 +302,7 @@ fn one_line(text: &str) -> String {
 }
 
 /// Text from elsewhere as code: on one line, in a fence that is longer than any in it.
-fn code(text: &str) -> String {
+pub(crate) fn code(text: &str) -> String {
     let shown: String = text
         .chars()
         .map(|c| if c.is_control() { '\u{fffd}' } else { c })

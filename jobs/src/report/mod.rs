@@ -17,6 +17,7 @@ mod sample;
 pub use first::Move;
 pub use html::render as html;
 pub use markdown::render as markdown;
+pub(crate) use markdown::{code, one_line};
 pub use model::{NightReport, RunLine, gather, whole};
 
 use std::fs;

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use runner_engine::outcome::Exit;
 use runner_jobs::overnight::output::SUMMARY;
-use runner_jobs::overnight::summary::Summary;
-use runner_jobs::overnight::{OvernightSpec, report, schema};
+use runner_jobs::overnight::report::Form;
+use runner_jobs::overnight::{OvernightSpec, foreign, report, schema};
 use serde_json::Value;
 
 use super::night_job;
@@ -14,6 +14,9 @@ use crate::cli::args::Listing;
 use crate::cli::{Failure, safe, show};
 use crate::home::Home;
 use crate::project::Here;
+
+/// The largest summary that is read, in bytes.
+const LARGEST: u64 = 64 * 1024 * 1024;
 
 /// Prints or checks it.
 pub(super) fn run(
@@ -30,16 +33,27 @@ pub(super) fn run(
         None => last(home, here)?,
     };
     let folder = file.parent().unwrap_or(Path::new(".")).to_owned();
-    if validate {
-        return check(&folder, listing);
-    }
-    let bytes = fs::read(&file).map_err(|error| {
+    let none = |why: &str| {
         Failure::data(format!(
-            "there is no report of a night: {}: {error}",
+            "there is no report of a night: {}: {why}",
             file.display()
         ))
         .mend("runner overnight start")
-    })?;
+    };
+    if validate {
+        // A folder that is not there has no artifacts to be wrong.
+        if !folder.is_dir() {
+            return Err(none("there is no such folder"));
+        }
+        return check(&folder, listing);
+    }
+    let size = fs::metadata(&file)
+        .map_err(|error| none(&error.to_string()))?
+        .len();
+    if size > LARGEST {
+        return Err(none(&format!("it has {size} bytes, {LARGEST} are read")));
+    }
+    let bytes = fs::read(&file).map_err(|error| none(&error.to_string()))?;
     let bad = |why: String| {
         Failure::data(format!(
             "{} is no summary of a night: {why}",
@@ -51,18 +65,18 @@ pub(super) fn run(
         ))
     };
     let value: Value = serde_json::from_slice(&bytes).map_err(|error| bad(error.to_string()))?;
+    // Also another program's, of either version: what does not fit is told, not refused.
+    let (summary, missing) = foreign::read(&value).map_err(bad)?;
     if listing.json {
         show::json(&value);
         return Ok(Exit::Done);
     }
-    let summary: Summary = serde_json::from_value(value).map_err(|error| bad(error.to_string()))?;
-    let text = report::markdown(&summary);
-    let text = match markdown {
-        true => text,
-        false => plain(&text),
+    let form = match markdown {
+        true => Form::Markdown,
+        false => Form::Plain,
     };
     // Titles are anybody's words: none of them drives the terminal.
-    show::out(&show::printable(&text));
+    show::out(&show::printable(&report::told(&summary, &missing, form)));
     Ok(Exit::Done)
 }
 
@@ -74,25 +88,6 @@ fn last(home: &Home, here: &Path) -> Result<PathBuf, Failure> {
         Err(_) => OvernightSpec::default().output_dir,
     };
     Ok(project.root.join(output).join(SUMMARY[0]))
-}
-
-/// Markdown without its marks, for a terminal.
-fn plain(text: &str) -> String {
-    let mut out = String::new();
-    for line in text.lines() {
-        if line.starts_with("| ---") {
-            continue;
-        }
-        let line = line.trim_start_matches('#').trim_start_matches(' ');
-        let line = line
-            .replace("**", "")
-            .replace('`', "")
-            .replace("| ", "")
-            .replace(" |", "");
-        out.push_str(&line);
-        out.push('\n');
-    }
-    out
 }
 
 fn check(folder: &Path, listing: Listing) -> Result<Exit, Failure> {

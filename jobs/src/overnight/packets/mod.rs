@@ -28,6 +28,7 @@ use super::corpus::work::{Item, dedup_key, short_hash};
 use super::corpus::{Corpus, FOLDER as CORPUS, Kind, NEXT_WORK};
 use super::council::Counsel;
 use super::facts::Facts;
+use crate::report::{code, one_line};
 use queue::Pinned;
 
 /// How many packets a morning has.
@@ -453,7 +454,7 @@ pub fn quoted(text: &str) -> String {
 
 /// The index as markdown.
 pub fn markdown(index: &PacketIndex) -> String {
-    let mut out = format!("# Morning packets\n\nRun {}\n", index.run_id);
+    let mut out = format!("# Morning packets\n\nRun {}\n", one_line(&index.run_id));
     if index.packets.is_empty() {
         out.push_str("\nNothing is open.\n");
     }
@@ -461,11 +462,11 @@ pub fn markdown(index: &PacketIndex) -> String {
         out.push_str(&format!(
             "\n## {}. {}\n\n{} · {} · confidence {}\n\n{}\n",
             packet.rank,
-            packet.title,
-            packet.severity,
-            packet.kind,
+            one_line(&packet.title),
+            one_line(&packet.severity),
+            one_line(&packet.kind),
             packet.confidence.as_deref().unwrap_or("low"),
-            packet.why_now
+            one_line(&packet.why_now)
         ));
         for (name, lines) in [
             ("Evidence", &packet.evidence),
@@ -475,11 +476,11 @@ pub fn markdown(index: &PacketIndex) -> String {
             if !lines.is_empty() {
                 out.push_str(&format!("\n{name}:\n"));
                 for line in lines {
-                    out.push_str(&format!("- {line}\n"));
+                    out.push_str(&format!("- {}\n", one_line(line)));
                 }
             }
         }
-        out.push_str(&format!("\n```sh\n{}\n```\n", packet.morning_command));
+        out.push_str(&format!("\n{}\n", code(&packet.morning_command)));
     }
     out
 }
