@@ -289,11 +289,18 @@ fn what_was_paid_for_is_not_asked_again_when_a_night_goes_on() {
     said(&house, &["overnight", "start"]);
     let second = artifact(&house, "council/packet.json");
     assert_eq!(first["run_id"], second["run_id"], "it goes on");
-    if first == second {
-        assert_eq!(asked(), 1, "the same question is answered already");
-    } else {
-        assert_eq!(asked(), 2, "another question is asked");
+    // It has more to tell of itself, and the same things to begin with.
+    assert_eq!(first["candidates"], second["candidates"]);
+    assert_ne!(first["degraded"], second["degraded"]);
+    assert_eq!(asked(), 1, "the same question is answered already");
+    // Another question is asked.
+    for name in ["summary.json", "summary.md"] {
+        fs::remove_file(house.path(&format!("{LATEST}/{name}"))).unwrap();
     }
+    let more = WORK.replace("Count the calls", "Count all calls");
+    house.write(".agents/rpi/next-work.jsonl", more);
+    said(&house, &["overnight", "start"]);
+    assert_eq!(asked(), 2);
     assert_eq!(
         artifact(&house, "council/synthesis.json")["voices"],
         json!(["one"])
@@ -305,7 +312,7 @@ fn what_was_paid_for_is_not_asked_again_when_a_night_goes_on() {
 fn a_councillor_that_is_not_configured_is_named_before_anything_begins() {
     let house = house("", &[]);
     said(&house, &["overnight", "start", "--runner", "bulitin"])
-        .ends(78)
+        .ends(2)
         .says("did you mean \"builtin\"");
     said(
         &house,
@@ -318,7 +325,67 @@ fn a_councillor_that_is_not_configured_is_named_before_anything_begins() {
             "builtin",
         ],
     )
-    .ends(78)
+    .ends(2)
     .says("named twice");
     assert!(!house.path(LATEST).exists());
+}
+
+/// As others write it: the first version, and the second with fields and words of their own.
+#[test]
+fn summaries_of_others_are_told_in_every_form() {
+    let house = House::with("");
+    let first = json!({
+        "schema_version": 1, "mode": "dream.local-bedtime", "run_id": "20260409T220000Z", "status": "done",
+        "repo_root": "/p", "output_dir": "out", "started_at": "2026-04-09T22:00:00Z", "duration": 7_200_000_000_000_u64,
+        "steps": [{"name": "close-loop", "status": "done"}, {"name": "odd", "status": "transcended"}],
+        "morning_packets": [{"title": "Mend <b>it</b>", "severity": "high", "morning_command": "ao rpi"}],
+        "next_action": "ao rpi", "terrain": {"hills": 3},
+    });
+    let mut second = first.clone();
+    second["schema_version"] = json!(2);
+    second["iterations"] = json!([{"index": 1, "status": "done", "fitness_after": {"composite": 0.5}, "fitness_delta": 0.1}, {"index": "two"}]);
+    for (folder, summary, words) in [
+        ("old", first, "version 1"),
+        ("new", second, "iterations[1]"),
+    ] {
+        house.write(&format!("{folder}/summary.json"), summary.to_string());
+        for from in [folder.to_owned(), format!("{folder}/summary.json")] {
+            let report = |more: &[&str]| {
+                house.run(&[&["overnight", "report", "--from", &from][..], more].concat())
+            };
+            let plain = report(&[])
+                .ends(0)
+                .says("terrain")
+                .says("Mend <b>it</b>")
+                .out;
+            assert!(!plain.contains("**"), "{plain}");
+            let markdown = report(&["--markdown"]).ends(0).out;
+            assert!(!markdown.contains("<b>"), "{markdown}");
+            for text in [plain, markdown.replace('\\', "")] {
+                assert!(text.contains(words), "{words} in {text}");
+            }
+            let same: Value = serde_json::from_str(&report(&["--json"]).ends(0).out).unwrap();
+            assert_eq!(same, summary, "unknown fields are kept");
+            report(&["--validate"]).ends(65);
+        }
+    }
+    for (from, words) in [
+        ("nowhere", "nowhere"),
+        ("nowhere/summary.json", "nowhere"),
+        ("README.md", "no summary"),
+    ] {
+        house
+            .run(&["overnight", "report", "--from", from])
+            .ends(65)
+            .says(words);
+    }
+    house
+        .run(&["overnight", "report", "--from", "nowhere", "--validate"])
+        .ends(65)
+        .says("no such folder");
+    house.write("list.json", "[1]");
+    house
+        .run(&["overnight", "report", "--from", "list.json"])
+        .ends(65)
+        .says("no JSON object");
 }

@@ -83,6 +83,7 @@ pub fn thin(packets: &[Packet]) -> Option<String> {
     let low = packets.iter().filter(|it| is_low(it)).count();
     match packets.len() {
         0 => Some("there is no packet".to_owned()),
+        1 => Some("there is only 1 packet".to_owned()),
         count if count < FEW => Some(format!("there are only {count} packets")),
         count if low * 2 >= count => Some(format!("{low} of {count} packets have low confidence")),
         _ => None,

@@ -413,6 +413,7 @@ impl Night<'_, '_> {
             .into_iter()
             .collect();
         lines.extend(summary.degraded.iter().cloned());
+        lines.extend(council::refused(summary.council.as_ref()));
         Ok(Finished {
             degraded: summary.degraded.first().cloned(),
             headline: format!(

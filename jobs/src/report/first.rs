@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::model::NightReport;
 use super::proposals::word;
+use crate::dream::proposal::clean;
 use crate::failmark;
 
 /// How many moves of one sort are named one by one.
@@ -81,12 +82,41 @@ pub(super) fn moves(report: &NightReport) -> Vec<Move> {
             "runner status".to_owned(),
         );
     }
+    if let Some(event) = report.waiting.iter().find(|it| it.sort == "event") {
+        push(
+            "Look at what was raised".to_owned(),
+            event.why.clone(),
+            event.command.clone(),
+        );
+    }
     for scape in &report.dreamscapes {
         if let Some(packet) = scape.packets.iter().find(|it| !it.command.is_empty()) {
             push(
                 format!("Begin with: {}", packet.title),
                 packet.why.clone(),
                 packet.command.clone(),
+            );
+        }
+    }
+    for one in report
+        .dreamscapes
+        .iter()
+        .filter_map(|it| it.council.as_ref())
+        .flat_map(|it| &it.unheard)
+    {
+        // What a person can mend; who was slow or spoke nonsense is told where the council is.
+        let mends = [
+            "auth:",
+            "not-installed:",
+            "was not asked: not installed",
+            "was not asked: not authorised",
+        ];
+        let name = one.runner.trim_end_matches(" (creative lane)");
+        if mends.iter().any(|it| one.action.starts_with(it)) {
+            push(
+                format!("Mend the councillor {name}"),
+                format!("it was not heard — {}", clean(&one.action, 160)),
+                format!("runner backends check {}", word(name)),
             );
         }
     }

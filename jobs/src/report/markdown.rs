@@ -116,6 +116,20 @@ fn write(out: &mut String, report: &NightReport) -> std::fmt::Result {
         }
         writeln!(out)?;
     }
+    if !report.waiting.is_empty() {
+        writeln!(out, "## Also for you\n")?;
+        for it in &report.waiting {
+            writeln!(
+                out,
+                "- {}: {}, {} — {}",
+                one_line(&it.sort),
+                one_line(&it.what),
+                one_line(&it.why),
+                code(&it.command)
+            )?;
+        }
+        writeln!(out)?;
+    }
     if !report.first.is_empty() {
         writeln!(out, "## Do this first\n")?;
         for (at, it) in report.first.iter().enumerate() {
@@ -159,6 +173,26 @@ fn dreamscape(out: &mut String, scape: &Dreamscape) -> std::fmt::Result {
     }
     for line in &scape.degraded {
         writeln!(out, "- degraded: {}", one_line(line))?;
+    }
+    for (mark, voices) in scape.council.iter().flat_map(|it| {
+        [
+            ("", &it.voices),
+            (", not heard", &it.unheard),
+            (", a wildcard in no count", &it.wildcards),
+        ]
+    }) {
+        for it in voices {
+            let kind = match it.kind.is_empty() {
+                true => String::new(),
+                false => format!(
+                    " would {} ({})",
+                    one_line(&it.kind),
+                    one_line(&it.confidence)
+                ),
+            };
+            let (who, action) = (one_line(&it.runner), one_line(&it.action));
+            writeln!(out, "- councillor {who}{mark}{kind}: {action}")?;
+        }
     }
     for packet in &scape.packets {
         writeln!(

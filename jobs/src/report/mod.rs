@@ -13,6 +13,7 @@ pub mod proposals;
 pub mod refusals;
 #[cfg(test)]
 mod sample;
+pub mod waiting;
 
 pub use first::Move;
 pub use html::render as html;

@@ -18,6 +18,7 @@ use super::dreamscape::{self, Dreamscape};
 use super::first::{self, Move};
 use super::proposals::{self, Proposed};
 use super::refusals::{self, Refusal};
+use super::waiting::{self, Waiting};
 
 /// The version of the JSON form.
 pub const SCHEMA: u32 = 1;
@@ -64,6 +65,9 @@ pub struct NightReport {
     /// How many more there are than are told.
     #[serde(default)]
     pub more_proposals: usize,
+    /// What else waits for a person. Only in a [`whole`] report.
+    #[serde(default)]
+    pub waiting: Vec<Waiting>,
     /// What its overnight runs brought. Only in a [`whole`] report.
     #[serde(default)]
     pub dreamscapes: Vec<Dreamscape>,
@@ -202,6 +206,7 @@ pub fn whole(
     let several = jobs.iter().filter(|job| job.kind == "dream").count() > 1;
     let (proposals, more) = proposals::read(root, &report.runs, several);
     (report.proposals, report.more_proposals) = (proposals, more);
+    report.waiting = waiting::read(root, &report.runs);
     report.dreamscapes = dreamscape::read(root, &report.runs);
     report.first = first::moves(&report);
     Ok(report)
@@ -289,6 +294,7 @@ pub fn gather(
         refused,
         proposals: Vec::new(),
         more_proposals: 0,
+        waiting: Vec::new(),
         dreamscapes: Vec::new(),
         first: Vec::new(),
     };

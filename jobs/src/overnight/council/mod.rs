@@ -135,6 +135,7 @@ impl Night<'_, '_> {
             schema_version: 1,
             run_id: self.summary.run_id.clone(),
             packet: shown,
+            question: packet.question(),
             ..Record::default()
         };
         let (reports, wildcard) = self.passes(&packet, &bytes, &mut record)?;
@@ -168,6 +169,7 @@ impl Night<'_, '_> {
             "agreement": synthesis.as_ref().map(|it| it.agreement),
             "tension": synthesis.as_ref().and_then(|it| it.tension.as_ref()),
             "positions": synthesis.as_ref().map(|it| &it.positions),
+            "backed": synthesis.as_ref().map(|it| &it.backed),
             "wildcards": synthesis.as_ref().map(|it| &it.wildcards),
         }));
         Ok(Counsel {
@@ -191,7 +193,7 @@ impl Night<'_, '_> {
         for one in self.plan(packet, bytes)? {
             let known = earlier
                 .as_ref()
-                .and_then(|it| it.again(&record.packet, &one.runner, one.lane));
+                .and_then(|it| it.again(&record.question, &one.runner, one.lane));
             let known = known.filter(|(_, said)| said.artifact == one.file);
             let kept = known.filter(|(_, said)| self.is_so(said));
             let Some((pass, _)) = kept else {
@@ -205,6 +207,14 @@ impl Night<'_, '_> {
             }
             self.log(&format!("{} was heard before this run went on", one.runner));
             record.passes.push(pass.clone());
+        }
+        for one in &planned {
+            // What cannot be made is told by whoever is to work there.
+            if let Some(folder) = &one.request.run_dir
+                && let Err(error) = fs::create_dir_all(folder)
+            {
+                tracing::warn!(%error, runner = one.runner, "has no place to work");
+            }
         }
         let asked: Vec<(usize, Request)> = planned
             .iter()
@@ -314,11 +324,7 @@ impl Night<'_, '_> {
             instructions: if lane == WILDCARD { WILD } else { TASK }.to_owned(),
             sources: vec![source.clone()],
             rule_answer: match lane == WILDCARD {
-                true => json!({
-                    "wildcard_idea": "Take the oldest open thing away instead of doing it",
-                    "why": "what nobody missed so far may never be needed",
-                    "first_step": "Ask who would notice", "risks": [],
-                }),
+                true => json!({"wildcard_idea": "", "why": "", "first_step": "", "risks": []}),
                 false => by_rule.clone(),
             },
             offer: if lane == WILDCARD {
@@ -336,7 +342,8 @@ impl Night<'_, '_> {
                 total: self.patience(),
                 ..RequestLimits::default()
             },
-            run_dir: Some(self.ctx.voices().ready[at].place.clone()),
+            // Two passes of one voice do not meet either.
+            run_dir: Some(self.ctx.voices().ready[at].place.join(lane)),
         };
         let voices = self.ctx.voices().ready.iter().enumerate();
         let mut all: Vec<Planned> = voices
@@ -352,12 +359,12 @@ impl Night<'_, '_> {
             })
             .collect();
         if self.spec.creative_lane {
-            // A model, where there is one: rules have no ideas.
+            // Rules have no ideas.
             let voices = &self.ctx.voices().ready;
             let model = voices
                 .iter()
                 .position(|it| it.backend.describe().kind != "builtin");
-            if let Some(one) = all.get(model.unwrap_or(0)) {
+            if let Some(one) = model.and_then(|at| all.get(at)) {
                 let (at, runner) = (one.at, one.runner.clone());
                 all.push(Planned {
                     at,
@@ -444,6 +451,19 @@ fn reason(error: &AskError) -> (Class, String) {
         AskError::Ledger(_) => Class::Internal,
     };
     (class, error.to_string())
+}
+
+/// The answers that were refused, as a run's lines name what was.
+pub fn refused(council: Option<&Value>) -> Vec<String> {
+    let unheard = council.and_then(|it| it["unheard"].as_array());
+    let of = |one: &Value| {
+        let why = one["why"].as_str()?.strip_prefix("malformed: ")?.to_owned();
+        Some(format!(
+            "refused: the answer of {}: {why}",
+            one["runner"].as_str()?
+        ))
+    };
+    unheard.into_iter().flatten().filter_map(of).collect()
 }
 
 /// The words of the dreamscape: how many spoke, and what for.

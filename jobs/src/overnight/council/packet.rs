@@ -5,12 +5,14 @@
 //! say. Must never hold more than fits a small model, and never a moment: the same corpus on the same
 //! day gives the same packet.
 
+use runner_engine::digest::Digest;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::report::{CONFIDENCES, KINDS};
 use crate::dream::proposal::clean;
 use crate::overnight::corpus::health::Measured;
+use crate::overnight::output::pretty;
 use crate::overnight::packets::Packet;
 use crate::overnight::summary::{IterationStatus, Summary};
 
@@ -163,6 +165,20 @@ impl CouncilPacket {
                 backs: candidates.iter().map(|it| it.id.clone()).collect(),
             },
         }
+    }
+
+    /// The digest of what is asked about. How the night went is not part of it: a night that goes on
+    /// after it died has more to tell of itself, and the same things to begin with.
+    pub fn question(&self) -> String {
+        let about = (
+            &self.run_id,
+            &self.goal,
+            &self.date,
+            self.fitness,
+            &self.candidates,
+            &self.offer,
+        );
+        Digest::of(pretty(&about).as_bytes()).to_string()
     }
 
     /// The report that rules give without any model.

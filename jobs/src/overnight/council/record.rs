@@ -2,7 +2,7 @@
 //! voices.
 //!
 //! Each pass that was made or not made is an entry, with the request that the accounts know it by and
-//! the digest of the artifact that holds its words; each packet names who backs it. A pass whose packet
+//! the digest of the artifact that holds its words; each packet names who backs it. A pass whose question
 //! and artifact still have the digests that stand here is not made again by a night that goes on.
 
 use std::collections::BTreeMap;
@@ -24,6 +24,8 @@ pub struct Record {
     pub run_id: String,
     /// What all of them were shown.
     pub packet: Shown,
+    /// The digest of what they were asked about: of the packet without how the night went so far.
+    pub question: String,
     /// Each pass, in the order of the configuration.
     pub passes: Vec<Pass>,
     /// Each packet of the morning, by rank.
@@ -145,9 +147,9 @@ impl Record {
         voices.iter().filter_map(own).collect()
     }
 
-    /// The pass of an earlier attempt of this run over the very same packet, with its artifact.
-    pub fn again(&self, shown: &Shown, runner: &str, lane: &str) -> Option<(&Pass, &Shown)> {
-        if self.packet != *shown {
+    /// The pass of an earlier attempt of this run over the very same question, with its artifact.
+    pub fn again(&self, question: &str, runner: &str, lane: &str) -> Option<(&Pass, &Shown)> {
+        if self.question != question {
             return None;
         }
         let mut passes = self.passes.iter();
