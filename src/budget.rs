@@ -7,6 +7,7 @@ use jiff::civil::Weekday;
 use jiff::tz::TimeZone;
 use jiff::{Timestamp, ToSpan as _, Zoned};
 use runner_engine::ledger::{Amounts, DAY, JOB, Level, NIGHT, Night, POOL_DAY, POOL_WEEK, WINDOW};
+use runner_text::counted;
 
 use crate::config::Pool;
 use crate::project::Here;
@@ -177,7 +178,7 @@ pub fn words(amounts: Amounts) -> String {
         .filter(|(_, value)| *value > 0)
         .map(|(unit, value)| match unit {
             2 | 3 => amount(unit, value),
-            _ => format!("{value} {}", UNITS[unit]),
+            _ => counted(value, UNITS[unit].trim_end_matches('s')),
         })
         .collect();
     if parts.is_empty() {

@@ -18,11 +18,11 @@ use runner_engine::ledger::{
     Found, Health, Kind, LOG_CEILING, Ledger, LedgerError, OldFile, PrunePlan, Retention, Steps,
 };
 use runner_jobs::dream::review;
-use runner_jobs::{KindSpec, report};
+use runner_jobs::{KindSpec, recording, report};
 
 use crate::cli::Failure;
 use crate::config;
-use crate::home::Home;
+use crate::home::{Home, SCRATCH};
 
 /// What the settings say about how long things are kept.
 pub fn retention(home: &Home) -> Result<Retention, Failure> {
@@ -168,6 +168,8 @@ pub fn plan(
     let mut found = Vec::new();
     logs(home, ledger, &mut found)?;
     kept_backups(home, &mut found);
+    recordings(home, &mut found);
+    scratch(home, &mut found);
     for project in ledger.projects()? {
         let root = &project.path;
         let dreams = config::load(&home.stack(Some(&root.join(crate::project::FILE))))
@@ -226,6 +228,31 @@ fn kept_backups(home: &Home, found: &mut Vec<Found>) {
             _ => continue,
         };
         add(found, kind, &home.state, &folder.join(&name), None, None);
+    }
+}
+
+fn recordings(home: &Home, found: &mut Vec<Found>) {
+    let folder = Path::new(recording::FOLDER);
+    for name in entries_below(&home.state, folder) {
+        let below = folder.join(&name);
+        match recording::run_named(&name) {
+            // Written when the run's work was done, never changed.
+            Some(run) => add(found, Kind::Recording, &home.state, &below, run.at(), None),
+            // The temporary file of a process that died.
+            None if name.starts_with('.') => {
+                add(found, Kind::Draft, &home.state, &below, None, None);
+            }
+            None => {}
+        }
+    }
+}
+
+/// What a command left that died before it threw it away.
+fn scratch(home: &Home, found: &mut Vec<Found>) {
+    let folder = Path::new(SCRATCH);
+    for name in entries_below(&home.state, folder) {
+        let below = folder.join(name);
+        add(found, Kind::Staging, &home.state, &below, None, None);
     }
 }
 
@@ -303,7 +330,7 @@ fn add(
     let Ok(data) = fs::symlink_metadata(root.join(below)) else {
         return;
     };
-    let folder = !matches!(kind, Kind::Backup | Kind::Draft);
+    let folder = !matches!(kind, Kind::Backup | Kind::Draft | Kind::Recording);
     if data.is_symlink() || data.is_dir() != folder {
         return;
     }
@@ -366,7 +393,7 @@ pub fn carry_out(ledger: &mut Ledger, plan: &PrunePlan, dying: &mut Steps) -> Re
 fn remove(file: &OldFile) -> io::Result<()> {
     let path = beneath(&file.root, &file.below)?;
     let done = match file.kind {
-        Kind::Backup | Kind::Draft => fs::remove_file(&path),
+        Kind::Backup | Kind::Draft | Kind::Recording => fs::remove_file(&path),
         Kind::Log | Kind::Staging | Kind::Report | Kind::Undo => fs::remove_dir_all(&path),
     };
     if let (Kind::Undo, Some(proposal)) = (file.kind, path.parent()) {

@@ -26,6 +26,7 @@ use runner_engine::files::write_atomic;
 use runner_engine::ids::{OccurrenceId, ProjectId, RunId};
 use runner_engine::ledger::{Ledger, LedgerError, Steps};
 use runner_engine::time::{Clock, Moment};
+use runner_jobs::recording;
 use sd_notify::NotifyState;
 
 use crate::cli::Failure;
@@ -38,6 +39,9 @@ const ALLOWED: &[&str] = &["PATH", "HOME", "USER", "LOGNAME", "LANG", "TZ", "TMP
 
 /// What a service manager says to a daemon, and to nobody that the daemon starts.
 pub const MANAGERS: &[&str] = &["NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID"];
+
+/// Below the state folder: what is thrown away by the command that makes it.
+pub const SCRATCH: &str = "scratch";
 
 /// The surroundings of this process.
 #[derive(Clone, Debug)]
@@ -305,6 +309,11 @@ impl Home {
         self.state.join("tick.stamp")
     }
 
+    /// What jobs can be confined by, as a tick found it.
+    pub fn walls_note(&self) -> PathBuf {
+        self.state.join("walls.json")
+    }
+
     /// Notes that a tick was made. What cannot be written makes a later look say too much, and nothing
     /// worse, so it is no error.
     pub fn note_tick(&self, now: Timestamp) {
@@ -396,6 +405,19 @@ impl Home {
         Ok(named
             .filter(|path| fs::canonicalize(path).is_ok_and(|path| path == real))
             .unwrap_or(own))
+    }
+
+    /// Where a run is recorded.
+    pub fn recording(&self, run: &RunId) -> PathBuf {
+        self.state
+            .join(recording::FOLDER)
+            .join(recording::name_of(run))
+    }
+
+    /// A folder that is not there yet, for what is thrown away afterwards.
+    pub fn scratch(&self, name: &str) -> PathBuf {
+        let own = format!("{name}-{}", std::process::id());
+        self.state.join(SCRATCH).join(own)
     }
 
     /// The private folder of a run, for its log and its children's files.

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
+use runner_engine::causes::why;
 use runner_engine::ids::ProjectId;
 use runner_engine::ledger::{Budget, JobRow, Ledger, Project, RunRow, why_gone};
 use runner_engine::tick::REPORT_JOB;
@@ -44,7 +45,7 @@ pub struct Here {
 /// The nearest folder at or above `from` that holds a `runner.toml`.
 pub fn find(from: &Path) -> Result<PathBuf, Failure> {
     let from = fs::canonicalize(from)
-        .map_err(|error| Failure::data(format!("{}: {error}", from.display())))?;
+        .map_err(|error| Failure::data(format!("{}: {}", from.display(), why(&error))))?;
     from.ancestors()
         .find(|folder| folder.join(FILE).is_file())
         .map(Path::to_owned)

@@ -13,6 +13,7 @@ use runner_engine::tick::{Tick, tick};
 
 use crate::alerts;
 use crate::cli::Failure;
+use crate::doctor;
 use crate::drive;
 use crate::home::Home;
 use crate::project::{self, Here, Stamps};
@@ -70,6 +71,7 @@ pub fn once(home: &Home, ledger: &mut Ledger, me: &Owner, reread: Reread) -> Res
         }
     }
     home.note_tick(home.wall()?);
+    doctor::walls::note(home);
     let good = troubles.is_empty() && unreadable.is_empty();
     troubles.extend(alerts::after_tick(home, ledger, good)?);
     Ok(Done {

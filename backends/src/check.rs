@@ -3,6 +3,7 @@
 //! Unlike a preflight it may start the program, for its version, with a short deadline. Must never
 //! spend anything and never show a key.
 
+use runner_text::counted;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -136,7 +137,7 @@ fn endpoint(spec: &BackendSpec, around: &Surroundings<'_>) -> Vec<Finding> {
         }
     };
     let count = match &found.models {
-        Some(models) => format!("{}, {} models", found.who, models.len()),
+        Some(models) => format!("{}, {}", found.who, counted(models.len(), "model")),
         None => format!("{}, which does not list its models", found.who),
     };
     findings.push(Finding::good("endpoint", count));

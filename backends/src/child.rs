@@ -3,6 +3,7 @@
 //! Shared by every backend that is a program. Must never start a second attempt, and never hand on
 //! output of a tree that is not dead.
 
+use runner_text::counted;
 use std::time::Duration;
 
 use runner_engine::process::{
@@ -116,8 +117,8 @@ pub(crate) fn by_itself(
         return Err(BackendError::Crash {
             status: ended.status.to_string(),
             why: format!(
-                "{program}: {} processes of its tree cannot be killed",
-                ended.survivors
+                "{program}: {} of its tree cannot be killed",
+                counted(ended.survivors, "process")
             ),
             stderr_tail: secrets.tail(&ended.stderr, STDERR_TAIL),
         });

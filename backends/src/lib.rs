@@ -17,6 +17,7 @@ pub mod command;
 pub mod credentials;
 pub mod error;
 pub mod registry;
+pub mod replay;
 pub mod request;
 pub mod scripted;
 pub mod sink;
@@ -41,6 +42,7 @@ pub use child::Patience;
 pub use command::Command;
 pub use error::{BackendError, Phase};
 pub use registry::{BackendSpec, Surroundings, build};
+pub use replay::Replay;
 pub use request::{Reply, Request, RequestLimits, Source, Stop, Temperature, Usage};
 pub use scripted::{Scripted, Step};
 pub use sink::{

@@ -22,7 +22,7 @@ use crate::slots::Slotted;
 use crate::{Backend, BackendError, Builtin, agent, api, credentials};
 
 /// The kinds that [`build`] knows.
-pub const KINDS: [&str; 7] = [
+pub const KINDS: [&str; 8] = [
     "builtin",
     "command",
     "claude",
@@ -30,6 +30,7 @@ pub const KINDS: [&str; 7] = [
     "anthropic",
     "openai",
     "ollama",
+    "replay",
 ];
 
 /// For each stream.
@@ -78,6 +79,8 @@ pub struct BackendSpec {
     /// How many requests of the same login at once. Default: 1 for `claude` and `codex`, no limit
     /// for endpoints.
     pub slots: Option<u32>,
+    /// `replay`: the file with the answers.
+    pub recording: Option<PathBuf>,
     /// Who is asked, in this order, when this one is not there, may not, or has no room now.
     pub fallback: Vec<String>,
     /// Endpoints: the address of the API. Default: the provider's own, Ollama's on this host.
@@ -184,6 +187,13 @@ pub fn build(
         "codex" => {
             let plan = agent_plan(spec, "codex", program("codex")?, around)?;
             Ok(slotted(spec, &plan.clone(), Codex::new(plan), around))
+        }
+        "replay" => {
+            let Some(path) = &spec.recording else {
+                return Err(rejected("kind \"replay\" needs a recording".to_owned()));
+            };
+            let path = at_home(path, around.env);
+            Ok(Arc::new(crate::Replay::open(&spec.name, path)?))
         }
         "command" => {
             let program = program("")?;
@@ -356,8 +366,9 @@ mod tests {
         assert!(why(&spec("built-in")).contains("did you mean \"builtin\"?"));
         let far = why(&spec("xyzzy"));
         assert!(
-            far.contains("known: builtin, command, claude, codex, anthropic, openai, ollama")
-                && !far.contains("mean"),
+            far.contains(
+                "known: builtin, command, claude, codex, anthropic, openai, ollama, replay"
+            ) && !far.contains("mean"),
             "{far}"
         );
     }

@@ -14,6 +14,10 @@ pub enum Event<'a> {
     Text(&'a str),
     /// What it has cost so far; each replaces the one before.
     Usage(Usage),
+    /// What all of it has cost, the last word of whoever bills it: nothing more comes of this request,
+    /// whether its answer can be used or not. Never told of a request that was cut off, for what was
+    /// under way then may be billed and is in no sum.
+    Total(Usage),
     /// A remark of the backend's own.
     Note(&'a str),
     /// The model uses a tool of its program's. All of it is untrusted text.
@@ -96,6 +100,8 @@ pub enum OwnedEvent {
     Text(String),
     /// See [`Event::Usage`].
     Usage(Usage),
+    /// See [`Event::Total`].
+    Total(Usage),
     /// See [`Event::Note`].
     Note(String),
     /// See [`Event::ToolUse`].
@@ -177,6 +183,7 @@ impl OwnedEvent {
         match self {
             Self::Text(text) => Event::Text(text),
             Self::Usage(usage) => Event::Usage(*usage),
+            Self::Total(usage) => Event::Total(*usage),
             Self::Note(note) => Event::Note(note),
             Self::ToolUse { id, name, target } => Event::ToolUse {
                 id,
@@ -205,6 +212,7 @@ impl Sink for VecSink {
         self.events.push(match event {
             Event::Text(text) => OwnedEvent::Text(text.to_owned()),
             Event::Usage(usage) => OwnedEvent::Usage(usage),
+            Event::Total(usage) => OwnedEvent::Total(usage),
             Event::Note(note) => OwnedEvent::Note(note.to_owned()),
             Event::ToolUse { id, name, target } => OwnedEvent::ToolUse {
                 id: id.to_owned(),

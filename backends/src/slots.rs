@@ -16,6 +16,7 @@
 //! fallback asks somebody else; and a login knows no projects or jobs. Must never hold a slot while
 //! nothing is asked.
 
+use runner_text::counted;
 use std::fs::{self, File, TryLockError};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -91,9 +92,9 @@ impl Slotted {
             if waited >= patience {
                 return Err(BackendError::Unavailable {
                     why: format!(
-                        "waited {:.0} s for one of {} slots of {}: other runs hold them (backends.{}.slots)",
+                        "waited {:.0} s for one of {} of {}: other runs hold them (backends.{}.slots)",
                         waited.as_secs_f64(),
-                        self.slots,
+                        counted(self.slots, "slot"),
                         self.login,
                         self.name()
                     ),

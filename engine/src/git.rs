@@ -10,12 +10,22 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use serde_json::json;
+
+use crate::digest::Digest;
 use crate::process::{self, Cancel, ChildSpec, Limits, SpawnError, Status, Stdin, Verdict};
+use crate::tape::{Tape, Unrecorded};
 
 /// The longest a question may take.
 const PATIENCE: Duration = Duration::from_secs(120);
 /// The longest answer: the subjects and paths of a very long history.
 const LONGEST: usize = 256 * 1024 * 1024;
+
+/// Its name on a tape.
+const DOOR: &str = "git";
+
+/// The question of a tape on which the run was asked for its commit.
+pub const HEAD: &str = "rev-parse HEAD";
 
 /// A question to git that got no answer.
 #[derive(Debug, thiserror::Error)]
@@ -37,6 +47,9 @@ pub enum GitError {
     /// Git could not be started.
     #[error("cannot run git")]
     Spawn(#[source] SpawnError),
+    /// A run that is gone through again asks what was not asked then.
+    #[error(transparent)]
+    Unrecorded(#[from] Unrecorded),
     /// Git said no.
     #[error("git {args} ended with {status}: {stderr}")]
     Failed {
@@ -55,6 +68,7 @@ pub struct Git {
     root: PathBuf,
     env: BTreeMap<String, String>,
     marker: String,
+    tape: Tape,
 }
 
 impl Git {
@@ -74,7 +88,15 @@ impl Git {
             root: root.to_owned(),
             env,
             marker: marker.to_owned(),
+            tape: Tape::off(),
         }
+    }
+
+    /// The same, on a tape.
+    #[must_use]
+    pub fn taped(mut self, tape: Tape) -> Self {
+        self.tape = tape;
+        self
     }
 
     /// The work tree.
@@ -203,6 +225,32 @@ impl Git {
     }
 
     fn call(&self, args: &[&str], stdin: Stdin) -> Result<(Status, Vec<u8>, Vec<u8>), GitError> {
+        let question = question(args, &stdin);
+        if self.tape.replays() {
+            return self.recalled(&question);
+        }
+        let (status, stdout, stderr) = self.started(args, stdin)?;
+        if self.tape.records() {
+            let words = String::from_utf8_lossy(&stderr);
+            let facts = json!({ "status": status, "stderr": words });
+            self.tape.note(DOOR, &question, facts, Some(&stdout));
+        }
+        Ok((status, stdout, stderr))
+    }
+
+    fn recalled(&self, question: &str) -> Result<(Status, Vec<u8>, Vec<u8>), GitError> {
+        let answer = self.tape.recall(DOOR, question)?;
+        let status = serde_json::from_value(answer.facts["status"].clone());
+        let status = status.map_err(|_| Unrecorded {
+            door: DOOR.to_owned(),
+            question: question.to_owned(),
+        })?;
+        let stdout = answer.content.map(|(_, bytes)| bytes).unwrap_or_default();
+        let stderr = answer.facts["stderr"].as_str().unwrap_or_default();
+        Ok((status, stdout, stderr.as_bytes().to_vec()))
+    }
+
+    fn started(&self, args: &[&str], stdin: Stdin) -> Result<(Status, Vec<u8>, Vec<u8>), GitError> {
         let pinned = [
             "--no-optional-locks",
             "--no-pager",
@@ -239,5 +287,14 @@ impl Git {
         let ended =
             process::run(&spec, &cancel, &mut |_, _| Verdict::Continue).map_err(GitError::Spawn)?;
         Ok((ended.status, ended.stdout, ended.stderr))
+    }
+}
+
+/// A question as it stands on a tape.
+fn question(args: &[&str], stdin: &Stdin) -> String {
+    let words = args.join(" ");
+    match stdin {
+        Stdin::Null => words,
+        Stdin::Bytes(bytes) => format!("{words} < {}", Digest::of(bytes)),
     }
 }

@@ -25,6 +25,7 @@ pub mod queue;
 pub mod recover;
 pub mod schedule;
 pub mod scope;
+pub mod tape;
 pub mod tick;
 pub mod time;
 pub mod walls;

@@ -13,6 +13,9 @@
 use std::io;
 use std::path::Path;
 
+use serde_json::{Value, json};
+
+use crate::causes::whole;
 use crate::digest::Digest;
 use crate::ids::{Fence, RunId};
 use crate::outcome::Outcome;
@@ -20,6 +23,12 @@ use crate::placement::{
     BadPath, Draft, Found, FsError, Manifest, NEW_FILE_MODE, PlaceError, Placed, PlacementLog,
     RealFs, Regular, RelPath, Trouble, place, read_bounded,
 };
+use crate::tape::Tape;
+
+/// Its names on a tape: files that are read, files that are looked at, and whether there are any.
+const DOOR: &str = "file";
+const LOOK: &str = "look";
+const THERE: &str = "there";
 
 /// What a job expects to find at a target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,6 +116,12 @@ pub enum ScopeError {
         /// The limit.
         limit: u64,
     },
+    /// A run is gone through again, and could not read this then either; or did not.
+    #[error("{why}")]
+    Recorded {
+        /// What is on the tape, in words.
+        why: String,
+    },
     /// The disk refused.
     #[error(transparent)]
     Fs(#[from] FsError),
@@ -119,6 +134,7 @@ pub struct Scope {
     allowed: Vec<RelPath>,
     staging: RelPath,
     draft: Draft,
+    tape: Tape,
 }
 
 /// A finished scope: what is to be placed and the disk to place it on.
@@ -148,7 +164,13 @@ impl Scope {
             allowed,
             draft: Draft::new(staging.clone()),
             staging,
+            tape: Tape::off(),
         })
+    }
+
+    /// Puts what is read and staged from now on on a tape.
+    pub fn tape(&mut self, tape: Tape) {
+        self.tape = tape;
     }
 
     /// Writes `bytes` to staging, to become `target`'s content. Content that is there already
@@ -177,6 +199,7 @@ impl Scope {
         expect: Expect,
         looks: Option<Looks>,
     ) -> Result<Digest, ScopeError> {
+        let name = target;
         let target = self.admit(target)?;
         let (found, mode) = self.examine(&target)?;
         let expected = match expect {
@@ -196,6 +219,7 @@ impl Scope {
         {
             self.fs.set_modified(staged, looks.modified)?;
         }
+        self.tape.made(name, Some(bytes));
         Ok(digest)
     }
 
@@ -204,6 +228,72 @@ impl Scope {
     /// # Errors
     /// `Path`, `NotAFile`, `TooLong`, `Fs`.
     pub fn look(&self, path: &str, limit: u64) -> Result<Option<(Vec<u8>, Looks)>, ScopeError> {
+        if self.tape.replays() {
+            return self.looked(&RelPath::new(path)?);
+        }
+        let done = self.look_now(path, limit);
+        match &done {
+            _ if !self.tape.records() => {}
+            Ok(Some((bytes, looks))) => self.tape.note(LOOK, path, json!(looks), Some(bytes)),
+            Ok(None) => self.tape.note(LOOK, path, Value::Null, None),
+            Err(error) => (self.tape).note(LOOK, path, json!({ "why": whole(error) }), None),
+        }
+        done
+    }
+
+    /// What a run that is gone through again saw then.
+    fn looked(&self, path: &RelPath) -> Result<Option<(Vec<u8>, Looks)>, ScopeError> {
+        let recorded = |why: String| ScopeError::Recorded { why };
+        let answer = self.tape.recall(LOOK, path.as_str());
+        let mut answer = answer.map_err(|error| recorded(error.to_string()))?;
+        let Some((_, bytes)) = answer.content else {
+            return match answer.facts["why"].as_str() {
+                Some(why) => Err(recorded(why.to_owned())),
+                None => Ok(None),
+            };
+        };
+        let looks = serde_json::from_value(answer.facts.take())
+            .map_err(|error| recorded(format!("how {path} looked: {error}")))?;
+        self.lay_down(path, &bytes)?;
+        Ok(Some((bytes, looks)))
+    }
+
+    fn lay_down(&self, path: &RelPath, bytes: &[u8]) -> Result<(), FsError> {
+        let laid = self.tape.lay_down(path.as_str(), bytes);
+        laid.map_err(|error| FsError {
+            act: "write",
+            path: path.to_string(),
+            trouble: error.into(),
+        })
+    }
+
+    /// Whether anything is there, a link too.
+    pub fn is_there(&self, path: &str) -> bool {
+        self.is(path, "something", |found| !matches!(found, Ok(None)))
+    }
+
+    /// Whether a plain file is there.
+    pub fn is_file(&self, path: &str) -> bool {
+        self.is(path, "a file", |found| matches!(found, Ok(Some(_))))
+    }
+
+    fn is(
+        &self,
+        path: &str,
+        what: &str,
+        judge: impl FnOnce(&Result<Option<Regular>, ScopeError>) -> bool,
+    ) -> bool {
+        let question = format!("{path}: {what}");
+        if self.tape.replays() {
+            let answer = self.tape.recall(THERE, &question);
+            return answer.is_ok_and(|answer| answer.facts == true);
+        }
+        let is = RelPath::new(path).is_ok_and(|path| judge(&self.regular(&path)));
+        self.tape.note(THERE, &question, json!(is), None);
+        is
+    }
+
+    fn look_now(&self, path: &str, limit: u64) -> Result<Option<(Vec<u8>, Looks)>, ScopeError> {
         let path = RelPath::new(path)?;
         let fail = |error: io::Error| FsError {
             act: "read",
@@ -225,12 +315,15 @@ impl Scope {
     /// # Errors
     /// Every variant but `TooLong`.
     pub fn remove(&mut self, target: &str, digest: Digest) -> Result<(), ScopeError> {
+        let name = target;
         let target = self.admit(target)?;
         let (found, _) = self.examine(&target)?;
         if found != Some(digest) {
             return Err(unexpected(target, found));
         }
-        Ok(self.draft.remove(&self.fs, target, digest)?)
+        self.draft.remove(&self.fs, target, digest)?;
+        self.tape.made(name, None);
+        Ok(())
     }
 
     /// Reads a file of at most `limit` bytes, anywhere beneath the root.
@@ -238,6 +331,45 @@ impl Scope {
     /// # Errors
     /// `Path`, `NotAFile`, `TooLong`, or `Fs`, also when it is not there.
     pub fn read(&self, path: &str, limit: u64) -> Result<Vec<u8>, ScopeError> {
+        if self.tape.replays() {
+            return self.recalled(&RelPath::new(path)?);
+        }
+        let done = self.read_now(path, limit);
+        match &done {
+            _ if !self.tape.records() => {}
+            Ok(bytes) => self.tape.note(DOOR, path, Value::Null, Some(bytes)),
+            Err(error) => {
+                let why = whole(error);
+                let facts = json!({ "missing": is_missing(error), "why": why });
+                self.tape.note(DOOR, path, facts, None);
+            }
+        }
+        done
+    }
+
+    fn recalled(&self, path: &RelPath) -> Result<Vec<u8>, ScopeError> {
+        let recorded = |why: String| ScopeError::Recorded { why };
+        let answer = self.tape.recall(DOOR, path.as_str());
+        let answer = answer.map_err(|error| recorded(error.to_string()))?;
+        if let Some((_, bytes)) = answer.content {
+            self.lay_down(path, &bytes)?;
+            return Ok(bytes);
+        }
+        if answer.facts["missing"] == true {
+            let missing = FsError {
+                act: "read",
+                path: path.to_string(),
+                trouble: Trouble::Missing,
+            };
+            return Err(missing.into());
+        }
+        let why = answer.facts["why"]
+            .as_str()
+            .unwrap_or("it could not be read");
+        Err(recorded(why.to_owned()))
+    }
+
+    fn read_now(&self, path: &str, limit: u64) -> Result<Vec<u8>, ScopeError> {
         let path = RelPath::new(path)?;
         let fail = |trouble| FsError {
             act: "read",
@@ -334,6 +466,11 @@ impl Ready {
     pub fn place(&self, log: &mut impl PlacementLog) -> Result<Placed, PlaceError> {
         place(&self.fs, log, &self.manifest)
     }
+}
+
+/// Whether there is no such file.
+fn is_missing(error: &ScopeError) -> bool {
+    matches!(error, ScopeError::Fs(error) if matches!(error.trouble, Trouble::Missing))
 }
 
 fn unexpected(path: RelPath, found: Option<Digest>) -> ScopeError {

@@ -25,9 +25,11 @@ pub mod bwrap;
 pub mod landlock;
 pub mod resolve;
 pub mod syscalls;
+pub mod trial;
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use serde::{Deserialize, Serialize};
 
@@ -146,19 +148,45 @@ pub enum Level {
     Off,
 }
 
-/// How much walls would cover on this host, and what of: by looking, nothing is raised. What a run
-/// really got it says itself; the two differ where bubblewrap is there and may not make namespaces.
-/// Nothing where there is nothing to make walls of.
-pub fn at_hand() -> Option<(Level, Vec<&'static str>)> {
-    of(bwrap::find().is_some(), landlock::is_there())
+/// What there is on this host to make walls of.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AtHand {
+    /// How much they would cover; nothing where there is nothing to make them of.
+    pub level: Option<Level>,
+    /// What they would be made of.
+    pub parts: Vec<String>,
+    /// Why bubblewrap, which lies there, is not among that.
+    pub refused: Option<String>,
 }
 
-fn of(bubblewrap: bool, landlock: bool) -> Option<(Level, Vec<&'static str>)> {
-    match (bubblewrap, landlock) {
-        (true, true) => Some((Level::Full, vec!["bubblewrap", "landlock"])),
-        (true, false) => Some((Level::Full, vec!["bubblewrap"])),
-        (false, true) => Some((Level::FilesOnly, vec!["landlock"])),
-        (false, false) => None,
+/// How much walls would cover on this host, and what of. Bubblewrap is tried for it, once a process: a
+/// run says what it really got, and that is to be the same.
+pub fn at_hand() -> &'static AtHand {
+    static FOUND: OnceLock<AtHand> = OnceLock::new();
+    FOUND.get_or_init(look)
+}
+
+/// The same, tried now.
+pub fn look() -> AtHand {
+    of(bwrap::find().as_deref(), landlock::is_there())
+}
+
+fn of(bubblewrap: Option<&Path>, landlock: bool) -> AtHand {
+    let refused = bubblewrap.and_then(|program| trial::of(program).err());
+    let bubblewrap = bubblewrap.is_some() && refused.is_none();
+    let parts = [(bubblewrap, "bubblewrap"), (landlock, "landlock")];
+    AtHand {
+        level: match (bubblewrap, landlock) {
+            (true, _) => Some(Level::Full),
+            (false, true) => Some(Level::FilesOnly),
+            (false, false) => None,
+        },
+        parts: parts
+            .into_iter()
+            .filter(|(there, _)| *there)
+            .map(|(_, name)| name.to_owned())
+            .collect(),
+        refused,
     }
 }
 
@@ -262,10 +290,33 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_level_at_hand_is_what_there_is_to_make_walls_of() {
-        assert_eq!(of(true, true).map(|it| it.0), Some(Level::Full));
-        assert_eq!(of(true, false).map(|it| it.0), Some(Level::Full));
-        assert_eq!(of(false, true), Some((Level::FilesOnly, vec!["landlock"])));
-        assert_eq!(of(false, false), None);
+    fn the_level_at_hand_is_what_works_here() {
+        // The one does nothing and says that it went well, the other that it failed.
+        let (works, fails) = (Path::new("/bin/true"), Path::new("/bin/false"));
+        let full = |parts: &[&str]| AtHand {
+            level: Some(Level::Full),
+            parts: parts.iter().map(|part| (*part).to_owned()).collect(),
+            refused: None,
+        };
+        assert_eq!(of(Some(works), true), full(&["bubblewrap", "landlock"]));
+        assert_eq!(of(Some(works), false), full(&["bubblewrap"]));
+        let files_only = AtHand {
+            level: Some(Level::FilesOnly),
+            ..full(&["landlock"])
+        };
+        assert_eq!(of(None, true), files_only);
+        let forbidden = of(Some(fails), true);
+        assert!(forbidden.refused.is_some());
+        let refused = None;
+        assert_eq!(
+            AtHand {
+                refused,
+                ..forbidden
+            },
+            files_only
+        );
+        let nothing = of(Some(fails), false);
+        assert_eq!((nothing.level, nothing.parts.len()), (None, 0));
+        assert_eq!(of(None, false).level, None);
     }
 }

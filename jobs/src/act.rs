@@ -33,6 +33,8 @@ use crate::KindSpec;
 
 /// The kind of all acts.
 pub const KIND: &str = crate::dream::review::KIND;
+/// Where an act stages that has no folder of its own.
+pub const STAGING: &str = ".runner/staging";
 /// The longest that one may take before whoever recovers takes it for hanging.
 const TOTAL: Duration = Duration::from_secs(60);
 
@@ -48,6 +50,9 @@ pub enum ActError {
     /// The scope refused, or a file changed while it was replaced.
     #[error("{0}")]
     Guard(String),
+    /// Somebody else changed a target in the midst of it; what was to be placed is kept.
+    #[error("{0}")]
+    Conflict(String),
     /// The disk or the host refused.
     #[error("{0}")]
     Disk(String),
@@ -104,6 +109,8 @@ pub struct Act<'a> {
     pub job: &'a str,
     /// Prefixes below which it may write.
     pub allowed: &'a [&'a str],
+    /// The folder below which it stages, on the file system of what it writes.
+    pub staging: &'a str,
     /// One line for people.
     pub headline: String,
     /// More.
@@ -116,14 +123,25 @@ impl Hand<'_> {
     /// # Errors
     /// [`ActError`]: somebody has it, or what is half placed cannot be finished.
     pub fn lock(&mut self, job: &str) -> Result<Held, ActError> {
+        let held = self.take(job)?;
+        self.bury(job)?;
+        Ok(held)
+    }
+
+    /// Takes the lock alone.
+    pub(crate) fn take(&self, job: &str) -> Result<Held, ActError> {
         let path = job_lock_path(self.state, self.project, job);
-        let lock = match JobLock::take_for_run(&path, |_| false) {
-            Ok(lock) => lock,
+        match JobLock::take_for_run(&path, |_| false) {
+            Ok(lock) => Ok(Held(lock)),
             Err(error @ (LockError::Held { .. } | LockError::Foreign { .. })) => {
-                return Err(ActError::Busy(error.to_string()));
+                Err(ActError::Busy(error.to_string()))
             }
-            Err(error) => return Err(ActError::Disk(whole(&error))),
-        };
+            Err(error) => Err(ActError::Disk(whole(&error))),
+        }
+    }
+
+    /// Finishes what a dead act of a job, whose lock is held, left half placed.
+    pub(crate) fn bury(&mut self, job: &str) -> Result<(), ActError> {
         let now = self
             .clock
             .read()
@@ -148,18 +166,18 @@ impl Hand<'_> {
             }
             sweep(self.ledger, &after, now.wall)?;
         }
-        Ok(Held(lock))
+        Ok(())
     }
 
     /// Places what `stage` stages.
     ///
     /// # Errors
-    /// [`ActError`]; but for [`ActError::Unfinished`] nothing is placed.
+    /// [`ActError`]; but for `Conflict` and `Unfinished` nothing is placed.
     pub fn place(
         &mut self,
         held: &mut Held,
         act: &Act<'_>,
-        stage: &mut dyn FnMut(&mut Scope, &RunId, Timestamp) -> Result<(), ScopeError>,
+        stage: &mut dyn FnMut(&mut Scope, &RunId, Timestamp) -> Result<(), ActError>,
     ) -> Result<RunId, ActError> {
         let moment = self
             .clock
@@ -179,7 +197,7 @@ impl Hand<'_> {
         held.0
             .sign(&holder)
             .map_err(|error| ActError::Disk(format!("cannot write the lock file: {error}")))?;
-        let staging = format!(".runner/staging/{run}");
+        let staging = format!("{}/{run}", act.staging);
         let entered = self.ledger.admit(&Enter {
             run: &run,
             owner: self.me,
@@ -213,13 +231,14 @@ impl Hand<'_> {
             lines: act.lines.iter().map(clean).collect(),
             ..Summary::default()
         };
-        let staged = Scope::open(self.root, act.allowed, &staging).and_then(|mut scope| {
+        let scope = Scope::open(self.root, act.allowed, &staging).map_err(ActError::from);
+        let staged = scope.and_then(|mut scope| {
             stage(&mut scope, &run, now)?;
-            scope.finish(run.clone(), admitted.fence(), Outcome::Succeeded)
+            Ok(scope.finish(run.clone(), admitted.fence(), Outcome::Succeeded)?)
         });
         let done = match staged {
-            Ok(ready) => self.carry_out(&admitted, &ready, &mut summary, now),
-            Err(error) => Err(self.nothing(&admitted, error.into(), &mut summary, now)),
+            Ok(ready) => self.carry_out(&admitted, &ready, &staging, &mut summary, now),
+            Err(error) => Err(self.nothing(&admitted, error, &mut summary, now)),
         };
         let row = self.ledger.run(&run)?;
         sweep(self.ledger, &row, now)?;
@@ -230,6 +249,7 @@ impl Hand<'_> {
         &mut self,
         admitted: &Admitted,
         ready: &Ready,
+        staging: &str,
         summary: &mut Summary,
         now: Timestamp,
     ) -> Result<(), ActError> {
@@ -246,6 +266,7 @@ impl Hand<'_> {
                 Err(self.nothing(admitted, ActError::Changed(why), summary, now))
             }
             PlaceError::Conflict(_) | PlaceError::Staged { .. } => {
+                let why = format!("{why}; what was to be placed is kept in {staging}");
                 let outcome = Outcome::Failed {
                     class: Class::Guard,
                     why: why.clone(),
@@ -253,7 +274,7 @@ impl Hand<'_> {
                 let (run, fence) = (admitted.run(), admitted.fence());
                 self.ledger
                     .settle_conflict(run, fence, &outcome, summary, now)?;
-                Err(ActError::Guard(why))
+                Err(ActError::Conflict(why))
             }
             PlaceError::Log(LogError::StaleFence { .. }) => Err(ActError::Unfinished {
                 run: admitted.run().clone(),

@@ -98,6 +98,12 @@ impl Context<'_> {
     /// # Errors
     /// [`AskError::OverBudget`] before anything is asked; [`AskError::Backend`] after.
     pub fn ask(&mut self, request: &Request, ideas: u64) -> Result<Reply, AskError> {
+        let done = self.ask_in_turn(request, ideas);
+        self.note_asked(request, &done);
+        done
+    }
+
+    fn ask_in_turn(&mut self, request: &Request, ideas: u64) -> Result<Reply, AskError> {
         loop {
             let done = self.ask_patiently(request, ideas);
             let why = match &done {

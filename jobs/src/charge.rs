@@ -3,7 +3,7 @@
 //! Pure: nothing here asks, reserves or settles. What nobody states is charged as it was reserved,
 //! never as nothing.
 
-use runner_backends::{BackendError, Reply, Request};
+use runner_backends::{BackendError, Reply, Request, Usage};
 use runner_engine::ledger::{Amounts, Money, Spent};
 
 use crate::meter::{self, Heard};
@@ -48,15 +48,16 @@ pub(crate) struct Charge {
     pub(crate) note: String,
 }
 
-/// What a request is charged for which `want` was reserved. What was heard on the way counts where
-/// it is more than what was said in the end.
+/// What a request is charged for which `want` was reserved: what was stated of it, where that is its
+/// whole cost, and else the reservation. What was heard on the way counts where it is more than what
+/// was said in the end.
 pub(crate) fn charge(
     answer: &Result<Reply, BackendError>,
     heard: &Heard,
     want: Amounts,
     price: Option<Price>,
 ) -> Charge {
-    let amounts = |usage: &runner_backends::Usage| {
+    let amounts = |usage: &Usage| {
         let (micros, money) = match meter::micros(usage, price) {
             Some((micros, true)) => (micros, Money::Stated),
             Some((micros, false)) => (micros, Money::Priced),
@@ -73,6 +74,10 @@ pub(crate) fn charge(
             ideas: want.ideas,
         };
         (known, money)
+    };
+    let why = |error: &BackendError| match &heard.breach {
+        Some(breach) => breach.to_string(),
+        None => error.to_string(),
     };
     let unknown = |note: String| match &heard.usage {
         // More than was reserved was heard of: no less than that.
@@ -112,6 +117,22 @@ pub(crate) fn charge(
             money: None,
             note: "not installed".to_owned(),
         },
+        // What failed is charged as it was stated where the statement is whole: the adapter tells of a
+        // sum only when whoever bills it has closed the account, so there is nothing left for the
+        // reservation to stand for, and to charge it would take from the night what nobody spent.
+        // Anything less than that (a stream that was cut, an agent that was killed) may be billed for
+        // more than was heard, and is charged as reserved. What was heard before counts where it is
+        // more, for a child that takes back what it said is not believed.
+        Err(error) if heard.total.is_some_and(used_something) => {
+            let total = heard.total.unwrap_or_default();
+            let whole = heard.usage.map_or(total, |usage| meter::most(usage, total));
+            let (known, money) = amounts(&whole);
+            Charge {
+                spent: Spent::Known(known),
+                money: Some(money),
+                note: why(error),
+            }
+        }
         // Refused at the door: a call, and nothing was read or written.
         Err(error) if !heard.spoke && used_nothing(error, heard) => Charge {
             spent: Spent::Known(Amounts {
@@ -121,19 +142,18 @@ pub(crate) fn charge(
             money: None,
             note: error.to_string(),
         },
-        Err(error) => unknown(match &heard.breach {
-            Some(breach) => breach.to_string(),
-            None => error.to_string(),
-        }),
+        Err(error) => unknown(why(error)),
     }
+}
+
+fn used_something(usage: Usage) -> bool {
+    meter::tokens(&usage) > 0 || usage.cost_micros.unwrap_or(0) > 0
 }
 
 /// Whether a request that failed used nothing: it was refused before anything was done, or whoever
 /// failed said so in the end. One that was cut off while it went on has said nothing for good.
 fn used_nothing(error: &BackendError, heard: &Heard) -> bool {
-    let stated = heard
-        .usage
-        .map(|usage| meter::tokens(&usage) == 0 && usage.cost_micros.unwrap_or(0) == 0);
+    let stated = heard.usage.map(|usage| !used_something(usage));
     match error {
         _ if heard.not_billed && heard.usage.is_none() => true,
         BackendError::RateLimited { .. } | BackendError::Auth { .. } => stated.unwrap_or(true),

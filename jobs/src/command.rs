@@ -7,7 +7,7 @@
 
 use std::ffi::OsString;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use runner_engine::outcome::Class;
 use runner_engine::placement::{RealFs, RelPath};
@@ -15,13 +15,19 @@ use runner_engine::process::{
     self, ChildSpec, Ended, Limits, Reason, SpawnError, Status, Stdin, Verdict,
 };
 use runner_engine::scope::Expect;
+use runner_engine::tape::{Tape, Unrecorded};
 use runner_engine::time::boot_time;
-use serde::Deserialize;
-use serde_json::json;
+use runner_text::counted;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 
 use crate::context::OUT_FOLDER;
 use crate::output::Output;
 use crate::{Context, Finished, JobError};
+
+/// The names of the program's end, and of what it left, on a tape.
+const PROGRAM: &str = "program";
+const LEFT: &str = "left";
 
 /// The largest artifact that is placed, in bytes.
 const LARGEST: u64 = 64 * 1024 * 1024;
@@ -29,7 +35,7 @@ const LARGEST: u64 = 64 * 1024 * 1024;
 const LAST_WORDS: usize = 400;
 
 /// What to run and what it must leave.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CommandSpec {
     /// A name to look for in `PATH`, or a path.
@@ -49,7 +55,7 @@ pub struct CommandSpec {
 }
 
 /// One file that a run must produce.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Artifact {
     /// Where the program leaves it, below `RUNNER_OUT`.
@@ -64,9 +70,94 @@ pub struct Artifact {
 /// Each way in which it did not do what it declared.
 pub fn run(ctx: &mut Context<'_>, spec: &CommandSpec) -> Result<Finished, JobError> {
     let out = ctx.run_dir.join(OUT_FOLDER);
-    fs::create_dir_all(&out).map_err(|source| JobError::Io {
+    let ran = match ctx.tape.replays() {
+        true => recalled(&ctx.tape),
+        false => start(ctx, spec, &out),
+    };
+    match &ran {
+        Ok(killed) => (ctx.tape).note(PROGRAM, "", json!({ "killed": killed }), None),
+        Err(error) => note_failure(&ctx.tape, PROGRAM, "", error),
+    }
+    let killed = ran?;
+    let mut finished = Finished {
+        headline: match spec.artifacts.len() {
+            0 => format!("{} ended with 0; it declares no artifact", spec.program),
+            n => format!("{} left {}", spec.program, counted(n, "artifact")),
+        },
+        ..Finished::default()
+    };
+    if killed > 0 {
+        finished.lines.push(format!(
+            "ended {} that it left behind",
+            counted(killed, "process")
+        ));
+    }
+    for artifact in &spec.artifacts {
+        let bytes = match ctx.tape.replays() {
+            true => left_then(&ctx.tape, &artifact.from),
+            false => noted(&ctx.tape, &artifact.from, collect(&out, &artifact.from)),
+        }?;
+        parses(&artifact.to, &bytes)?;
+        ctx.scope.stage(&artifact.to, &bytes, Expect::Current)?;
+        finished
+            .lines
+            .push(format!("{} ({} bytes)", artifact.to, bytes.len()));
+    }
+    finished.facts.insert("exit".to_owned(), json!(0));
+    finished.facts.insert("killed".to_owned(), json!(killed));
+    Ok(finished)
+}
+
+/// How the program ended when the run was recorded: it is not started again.
+fn recalled(tape: &Tape) -> Result<usize, JobError> {
+    let facts = tape.recall(PROGRAM, "").map_err(unrecorded)?.facts;
+    if let Some(killed) = facts["killed"].as_u64() {
+        return Ok(usize::try_from(killed).unwrap_or(usize::MAX));
+    }
+    Err(failure(&facts))
+}
+
+/// A failure as it stands on a tape. Others have no class: a run that was cancelled is not recorded.
+fn note_failure(tape: &Tape, door: &str, question: &str, error: &JobError) {
+    if let JobError::Failed { class, why } = error {
+        let facts = json!({ "class": class, "why": why });
+        tape.note(door, question, facts, None);
+    }
+}
+
+fn failure(facts: &Value) -> JobError {
+    let class = serde_json::from_value(facts["class"].clone()).unwrap_or(Class::Internal);
+    let why = facts["why"].as_str().unwrap_or("it is not said why");
+    JobError::failed(class, why)
+}
+
+/// What a program left, noted.
+fn noted(tape: &Tape, from: &str, left: Result<Vec<u8>, JobError>) -> Result<Vec<u8>, JobError> {
+    match &left {
+        Ok(bytes) => tape.note(LEFT, from, Value::Null, Some(bytes)),
+        Err(error) => note_failure(tape, LEFT, from, error),
+    }
+    left
+}
+
+/// What it left then.
+fn left_then(tape: &Tape, from: &str) -> Result<Vec<u8>, JobError> {
+    let answer = tape.recall(LEFT, from).map_err(unrecorded)?;
+    match answer.content {
+        Some((_, bytes)) => Ok(bytes),
+        None => Err(failure(&answer.facts)),
+    }
+}
+
+fn unrecorded(error: Unrecorded) -> JobError {
+    JobError::failed(Class::ArtifactMissing, error.to_string())
+}
+
+/// Runs the program to its good end, and says how many processes it left behind.
+fn start(ctx: &mut Context<'_>, spec: &CommandSpec, out: &Path) -> Result<usize, JobError> {
+    fs::create_dir_all(out).map_err(|source| JobError::Io {
         doing: "create",
-        path: out.clone(),
+        path: out.to_owned(),
         source,
     })?;
     let mut env = ctx.env.clone();
@@ -95,36 +186,7 @@ pub fn run(ctx: &mut Context<'_>, spec: &CommandSpec) -> Result<Finished, JobErr
     ctx.contained(ended.containment.as_ref());
     said.finish()?;
     judge(ctx, &ended)?;
-    let mut finished = Finished {
-        headline: match spec.artifacts.len() {
-            0 => format!("{} ended with 0; it declares no artifact", spec.program),
-            n => format!(
-                "{} left {n} artifact{}",
-                spec.program,
-                if n == 1 { "" } else { "s" }
-            ),
-        },
-        ..Finished::default()
-    };
-    if ended.killed > 0 {
-        finished.lines.push(format!(
-            "{} processes that it left behind were ended",
-            ended.killed
-        ));
-    }
-    for artifact in &spec.artifacts {
-        let bytes = collect(&out, &artifact.from)?;
-        parses(&artifact.to, &bytes)?;
-        ctx.scope.stage(&artifact.to, &bytes, Expect::Current)?;
-        finished
-            .lines
-            .push(format!("{} ({} bytes)", artifact.to, bytes.len()));
-    }
-    finished.facts.insert("exit".to_owned(), json!(0));
-    finished
-        .facts
-        .insert("killed".to_owned(), json!(ended.killed));
-    Ok(finished)
+    Ok(ended.killed)
 }
 
 fn not_started(error: SpawnError) -> JobError {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
+use runner_backends::replay::Exchange;
 use runner_backends::{Backend, Chain};
 use runner_engine::awake::Keeper;
 use runner_engine::git::Git;
@@ -12,6 +13,7 @@ use runner_engine::ledger::{Admitted, Ledger};
 use runner_engine::locks::JobLock;
 use runner_engine::process::Cancel;
 use runner_engine::scope::Scope;
+use runner_engine::tape::Tape;
 use runner_engine::time::{Clock, Moment};
 use runner_engine::walls::{Confine, Containment};
 use runner_text::redact::Redactor;
@@ -19,6 +21,7 @@ use runner_text::redact::Redactor;
 use crate::ask::voices::Voices;
 use crate::lifecycle::publish::Publish;
 use crate::prices::Prices;
+use crate::recording;
 use crate::steps::StepsFile;
 
 /// The part of a run's folder in which children of backends work.
@@ -93,6 +96,12 @@ pub struct Context<'a> {
     pub(crate) unrecorded: Option<String>,
     /// What is committed once everything is placed.
     pub(crate) publish: Option<Publish>,
+    /// What it reads and makes is put on this.
+    pub(crate) tape: Tape,
+    /// Where it is recorded.
+    pub(crate) recorder: Option<recording::Recorder>,
+    /// What was asked so far, of a run that is recorded.
+    pub(crate) asked_for: Vec<Exchange>,
     /// Kept until the run is settled, and dropped with it.
     pub(crate) files: Option<JobLock>,
     /// Keeps the machine awake until the run is settled, where that was asked for.
@@ -151,6 +160,9 @@ impl<'a> Context<'a> {
             steps: None,
             unrecorded: None,
             publish: None,
+            tape: Tape::off(),
+            recorder: None,
+            asked_for: Vec::new(),
             files: None,
             keeper: None,
         }
@@ -223,16 +235,6 @@ impl<'a> Context<'a> {
     pub fn rehearsing(mut self) -> Self {
         self.rehearsal = true;
         self
-    }
-
-    /// From now on every tool that the backend's agent uses is a row of this file.
-    pub fn record_steps(&mut self, file: StepsFile) {
-        if let Err(error) = file.hold() {
-            let why = format!("{} cannot be written: {error}", file.path);
-            tracing::warn!(why, "what its agent does is not recorded");
-            self.unrecorded = Some(why);
-        }
-        self.steps = Some(file);
     }
 
     /// Remembers what held a program of the job.

@@ -61,6 +61,8 @@ impl std::fmt::Display for Breach {
 pub struct Heard {
     /// The most of each figure of its usage, if any was told.
     pub usage: Option<Usage>,
+    /// The last word on what all of it cost, if it came.
+    pub total: Option<Usage>,
     /// Whether the model said or did anything.
     pub spoke: bool,
     /// How many uses of tools failed: what walls refuse is among them.
@@ -143,6 +145,10 @@ impl Sink for Meter<'_> {
         self.behind.event(event);
         match event {
             Event::Usage(usage) => self.usage(usage),
+            Event::Total(usage) => {
+                self.heard.total = Some(usage);
+                self.usage(usage);
+            }
             Event::Text(_) | Event::ToolUse { .. } => self.heard.spoke = true,
             Event::ToolResult(result) => {
                 self.heard.spoke = true;

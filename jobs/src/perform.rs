@@ -9,7 +9,7 @@
 //! before that, recovery does it. Must never place anything of a run that failed.
 
 use runner_engine::awake::Keeper;
-use runner_engine::causes::whole;
+use runner_engine::causes::{plain, whole};
 use runner_engine::ids::RunId;
 use runner_engine::ledger::{Ledger, LedgerError, Summary};
 use runner_engine::outcome::{Class, Outcome};
@@ -19,7 +19,8 @@ use runner_engine::scope::{Ready, ScopeError};
 use crate::lifecycle::{cycle, work};
 use crate::lifecycle::{daydream, publish, rem};
 use crate::{
-    Context, Finished, JobSpec, KindSpec, command, curator, dream, overnight, prompt, report,
+    Context, Finished, JobError, JobSpec, KindSpec, command, curator, dream, overnight, prompt,
+    report,
 };
 
 /// What a run came to, once it is settled.
@@ -61,6 +62,11 @@ pub fn perform(mut ctx: Context<'_>, spec: &JobSpec) -> Result<Settled, PerformE
         KindSpec::Cycle(own) => cycle::run(&mut ctx, own, &spec.name),
         KindSpec::Work(own) => work::run(&mut ctx, own),
         KindSpec::Curator(own) => curator::run(&mut ctx, own),
+    };
+    // Of a run that did nothing there is nothing to go through again.
+    let take = match &done {
+        Err(JobError::Nothing(_) | JobError::Wait { .. } | JobError::Cancelled { .. }) => None,
+        _ => ctx.take(spec),
     };
     let described = ctx.backend.describe();
     let mut summary = Summary {
@@ -105,6 +111,7 @@ pub fn perform(mut ctx: Context<'_>, spec: &JobSpec) -> Result<Settled, PerformE
         env,
         publish: wanted,
         cancel,
+        tape,
         ..
     } = ctx;
     let run = admitted.run();
@@ -113,6 +120,9 @@ pub fn perform(mut ctx: Context<'_>, spec: &JobSpec) -> Result<Settled, PerformE
         Err(error) => {
             drop(scope);
             let outcome = redacted(error.outcome(now), &redactor);
+            if let Some(take) = take {
+                take.write(&outcome, &redactor);
+            }
             summary.headline = outcome.why().unwrap_or_default().to_owned();
             if !summary.backend.is_empty() {
                 let told = told.iter().map(|line| redactor.redact(line).into_owned());
@@ -125,6 +135,9 @@ pub fn perform(mut ctx: Context<'_>, spec: &JobSpec) -> Result<Settled, PerformE
     let outcome = take_words(finished, &mut summary, &redactor);
     let told = told.iter().map(|line| redactor.redact(line).into_owned());
     summary.lines.extend(told);
+    if let Some(take) = take {
+        take.write(&outcome, &redactor);
+    }
     let gaps = gaps
         .iter()
         .map(|gap| format!("not held by its walls: {gap}"));
@@ -149,6 +162,8 @@ pub fn perform(mut ctx: Context<'_>, spec: &JobSpec) -> Result<Settled, PerformE
                 marker: run.as_str(),
                 cancel: &cancel,
             };
+            // A commit is made once.
+            let wanted = wanted.filter(|_| !tape.replays());
             let committed = wanted.map_or(Ok(()), |wanted| publish::publish(&place, &wanted));
             let Err(why) = committed else {
                 return Ok(Settled { outcome, summary });
@@ -246,7 +261,7 @@ fn take_words(
 }
 
 fn redacted(outcome: Outcome, redactor: &runner_text::redact::Redactor) -> Outcome {
-    let clean = |text: String| redactor.redact(&text).into_owned();
+    let clean = |text: String| plain(&redactor.redact(&text));
     match outcome {
         Outcome::Failed { class, why } => Outcome::Failed {
             class,

@@ -7,9 +7,10 @@
 use runner_backends::{Request, RequestLimits, Source};
 use runner_engine::outcome::Class;
 use runner_engine::scope::Expect;
+use runner_text::counted;
 use runner_text::fence::Fence;
 use runner_text::markdown;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::{Context, Finished, JobError};
@@ -18,7 +19,7 @@ use crate::{Context, Finished, JobError};
 const LARGEST: u64 = 256 * 1024;
 
 /// What to ask, about what, and where the answer goes.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PromptSpec {
     /// The question.
@@ -50,17 +51,17 @@ pub fn run(ctx: &mut Context<'_>, spec: &PromptSpec) -> Result<Finished, JobErro
     ctx.scope.stage(to, body.as_bytes(), Expect::Current)?;
     let mut finished = Finished {
         headline: format!(
-            "{} wrote {to} ({} words)",
+            "{} wrote {to} ({})",
             ctx.backend_name(),
-            body.split_whitespace().count()
+            counted(body.split_whitespace().count(), "word")
         ),
         ..Finished::default()
     };
     if !left_out.is_empty() {
         finished.degraded = Some(format!(
-            "{} of {} sources were left out",
+            "left out: {} of {}",
             left_out.len(),
-            spec.sources.len()
+            counted(spec.sources.len(), "source")
         ));
         finished.lines = left_out;
     }
@@ -124,9 +125,9 @@ fn index(prompt: &str, texts: &[(&str, String)]) -> String {
     for (path, text) in texts {
         let stem = path.rsplit('/').next().unwrap_or(path);
         out.push_str(&format!(
-            "\n- {path}: {} ({} words)\n  {}\n",
+            "\n- {path}: {} ({})\n  {}\n",
             markdown::title(text, stem),
-            markdown::word_count(text),
+            counted(markdown::word_count(text), "word"),
             markdown::summary(text, 200)
         ));
     }

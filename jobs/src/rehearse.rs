@@ -113,7 +113,7 @@ pub fn rehearse(mut ctx: Context<'_>, spec: &JobSpec) -> Result<Plan, JobError> 
         }
         KindSpec::Report | KindSpec::Cycle(_) | KindSpec::Work(_) => {
             if let Some(own) = spec.kind.work() {
-                let told = orient(ctx.root, &own.board, &own.agent);
+                let told = orient(&ctx.scope, &own.board, &own.agent);
                 plan.notes = told.lines(own.kind, None);
                 let request = work::question(&ctx, &own, &told, None)?;
                 plan.requests.push(priced(&mut ctx, request, 0)?);

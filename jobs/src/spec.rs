@@ -10,6 +10,8 @@ use runner_engine::git::GitError;
 use runner_engine::ledger::Budget;
 use runner_engine::outcome::{Class, Outcome};
 use runner_engine::scope::ScopeError;
+use runner_engine::tape::Unrecorded;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::lifecycle::cycle::CycleSpec;
@@ -19,7 +21,7 @@ use crate::overnight::OvernightSpec;
 use crate::{command::CommandSpec, curator::CuratorSpec, dream::DreamSpec, prompt::PromptSpec};
 
 /// A job, resolved from the configuration.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct JobSpec {
     /// Its name within the project.
     pub name: String,
@@ -34,7 +36,8 @@ pub struct JobSpec {
 }
 
 /// What a job does, with that kind's own settings.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum KindSpec {
     /// The dream pass over changed ideas.
     Dream(DreamSpec),
@@ -43,6 +46,7 @@ pub enum KindSpec {
     /// One question to a model, one file as the answer.
     Prompt(PromptSpec),
     /// A night over the corpus.
+    #[serde(skip)]
     Overnight(OvernightSpec),
     /// The report of a night.
     Report,
@@ -55,6 +59,7 @@ pub enum KindSpec {
     /// An agent at work: wake, audit or plan.
     Work(WorkSpec),
     /// The curator's queue.
+    #[serde(skip)]
     Curator(CuratorSpec),
 }
 
@@ -71,7 +76,7 @@ impl KindSpec {
             Self::Daydream(_) => "daydream",
             Self::Cycle(_) => "lifecycle",
             Self::Work(work) => work.kind.word(),
-            Self::Curator(_) => "curator",
+            Self::Curator(_) => crate::curator::KIND,
         }
     }
 
@@ -84,6 +89,21 @@ impl KindSpec {
                 let works = now.state().kind != crate::lifecycle::spec::Kind::Rem;
                 works.then(|| cycle.work(now))
             }
+            _ => None,
+        }
+    }
+
+    /// Why runs of a kind are not recorded, and so cannot be gone through again; most can.
+    pub fn unrecorded(word: &str) -> Option<&'static str> {
+        match word {
+            crate::overnight::KIND => Some(
+                "each of its iterations is placed while it runs, and decides on a corpus of any size: \
+                 what it did stands in its own artifacts",
+            ),
+            "curator" => Some(
+                "each file of its queue is a piece of work of its own, begun and finished while it runs: \
+                 its events tell each",
+            ),
             _ => None,
         }
     }
@@ -215,6 +235,12 @@ impl JobError {
     /// The error and all its causes in one line.
     pub fn whole(&self) -> String {
         whole(self)
+    }
+}
+
+impl From<Unrecorded> for JobError {
+    fn from(error: Unrecorded) -> Self {
+        Self::failed(Class::Internal, error.to_string())
     }
 }
 

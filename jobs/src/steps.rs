@@ -13,6 +13,8 @@
 //! Must never hold a secret, never follow a link, and never leave the project: its underscore keeps it
 //! out of every page and every commit.
 
+mod of_run;
+
 use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};

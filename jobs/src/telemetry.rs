@@ -198,7 +198,7 @@ impl Sink for Telemetry<'_> {
                 bytes: text.len(),
                 text: self.clean(text),
             },
-            Event::Usage(usage) => What::Usage(usage),
+            Event::Usage(usage) | Event::Total(usage) => What::Usage(usage),
             Event::Note(note) => What::Note {
                 text: self.clean(note),
             },

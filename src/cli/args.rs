@@ -24,6 +24,7 @@ pub use super::dream::DreamCommand;
 use super::journal::{HookCommand, JournalCommand};
 pub use super::lifecycle::{BoardCommand, LifecycleCommand};
 use super::overnight::OvernightCommand;
+use super::replay::ReplayArgs;
 pub use awake::AwakeFlags;
 pub use budget::BudgetCommand;
 pub use config::ConfigCommand;
@@ -446,6 +447,8 @@ pub enum Command {
         #[command(subcommand)]
         command: CuratorCommand,
     },
+    /// Go through a recorded run again, without its project and its model, and compare what it makes
+    Replay(ReplayArgs),
     /// Whether something may be written: an agent's hook, and questions about paths
     #[command(after_help = "Example: runner guard leak dreams/state.json")]
     Guard {

@@ -56,6 +56,9 @@ pub enum CuratorCommand {
         /// Keep working: look again whenever a file comes, and every half minute
         #[arg(long)]
         watch: bool,
+        /// The job of kind curator that does it, where there are several [default: curator, or the first]
+        #[arg(long, value_name = "JOB")]
+        job: Option<String>,
         #[command(flatten)]
         listing: Listing,
     },

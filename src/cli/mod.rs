@@ -13,6 +13,7 @@ pub mod lifecycle;
 pub mod log;
 pub mod overnight;
 pub mod pages;
+pub mod replay;
 pub mod report;
 pub mod safe;
 pub mod screen;

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use jiff::Timestamp;
+use runner_engine::causes::{plain, why};
 use runner_jobs::Progress;
 use serde::Serialize;
 use unicode_width::UnicodeWidthChar as _;
@@ -32,7 +33,7 @@ pub fn out(text: &str) {
         && error.kind() != io::ErrorKind::BrokenPipe
         && !LOST.swap(true, Ordering::SeqCst)
     {
-        complain(&format!("cannot write standard output: {error}"));
+        complain(&format!("cannot write standard output: {}", why(&error)));
     }
 }
 
@@ -108,13 +109,13 @@ fn fitted(text: &str, rows: usize, columns: usize) -> String {
 /// Says something by the way, on standard error.
 pub fn say(quiet: bool, text: &str) {
     if !quiet {
-        complain_raw(text);
+        complain_raw(&plain(text));
     }
 }
 
 /// Says what went wrong.
 pub fn complain(text: &str) {
-    complain_raw(&format!("runner: {text}"));
+    complain_raw(&format!("runner: {}", plain(text)));
 }
 
 fn complain_raw(text: &str) {
@@ -150,7 +151,7 @@ pub fn moment_in(at: Timestamp, zone: &str) -> String {
 
 /// "1 run", "2 runs".
 pub fn count(count: u64, what: &str) -> String {
-    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
+    runner_text::counted(count, what)
 }
 
 /// Names one after the other, the first dozen of them.

@@ -80,8 +80,14 @@ pub fn run(
             (0, false, _) if ack.alerts > 0 => "its alerts are over".to_owned(),
             (0, false, _) => "nothing to acknowledge".to_owned(),
             (0, true, _) => "its failmark is removed".to_owned(),
-            (n, _, true) => format!("{n} failures in a row count no more; clocks start it again"),
-            (n, _, false) => format!("{n} failures in a row count no more"),
+            (n, _, true) => format!(
+                "its {} in a row no longer matter; clocks start it again",
+                show::count(n.into(), "failure")
+            ),
+            (n, _, false) => format!(
+                "its {} in a row no longer matter",
+                show::count(n.into(), "failure")
+            ),
         };
         show::say(quiet, &format!("{}: {text}", ack.job));
     }

@@ -7,6 +7,7 @@ use std::path::Path;
 
 use runner_backends::check::{self, Finding};
 use runner_backends::{BackendSpec, Surroundings, build};
+use runner_engine::causes::plain;
 use runner_engine::outcome::{Class, Exit, Outcome};
 use runner_text::nearest::nearest;
 use serde::Serialize;
@@ -78,7 +79,7 @@ fn list(home: &Home, here: &Here, listing: Listing) -> Result<Exit, Failure> {
                     program: check::program(spec, around).map(|path| path.display().to_string()),
                     containment: built.ok().map(|backend| backend.describe().containment),
                     fallback: &spec.fallback,
-                    problem: ready.err().map(|error| error.to_string()),
+                    problem: ready.err().map(|error| plain(&error.to_string())),
                 }
             })
         })
@@ -121,6 +122,9 @@ fn check(home: &Home, here: &Here, name: &str, listing: Listing) -> Result<Exit,
     let mut findings = among(home, spec, |around| check::check(spec, around, &marker));
     findings.push(state(home));
     findings.push(walls(&spec.kind));
+    for finding in &mut findings {
+        finding.said = plain(&finding.said);
+    }
     let worst = findings.iter().find_map(|finding| finding.problem);
     if listing.json {
         show::json(&Checked {
@@ -166,7 +170,7 @@ fn state(home: &Home) -> Finding {
 
 /// What a run's walls would be made of. A backend within this program starts nothing.
 fn walls(kind: &str) -> Finding {
-    let (said, missing) = match doctor::walls_in_words() {
+    let (said, missing) = match doctor::walls::in_words() {
         Ok(said) => (said, false),
         Err(why) => (why, true),
     };

@@ -1,5 +1,6 @@
 //! `runner board`: a project's tasks, and what moves them.
 
+use runner_text::counted;
 use std::path::Path;
 
 use runner_engine::ledger::Ledger;
@@ -279,9 +280,9 @@ fn history(here: &Here, limit: usize, listing: Listing) -> Result<Exit, Failure>
     let newest: Vec<&Record> = history.records.iter().rev().take(most).collect();
     if history.unreadable > 0 {
         show::complain(&format!(
-            "{} lines of {} are no records",
-            history.unreadable,
-            board::PATH
+            "{} has {} that no record could be read from",
+            board::PATH,
+            counted(history.unreadable, "line")
         ));
     }
     if listing.json {
@@ -335,7 +336,7 @@ pub(super) fn act_failure(error: ActError) -> Failure {
     let what = safe::line(&runner_engine::causes::whole(&error));
     match error {
         ActError::Busy(_) | ActError::Changed(_) => Failure::later(what).mend("repeat it"),
-        ActError::Guard(_) => Failure::refused(what),
+        ActError::Guard(_) | ActError::Conflict(_) => Failure::refused(what),
         ActError::Disk(_) => Failure::cannot_write(what),
         ActError::Unfinished { .. } => Failure::cannot_write(what).mend("runner tick"),
         ActError::Ledger(error) => error.into(),

@@ -315,11 +315,7 @@ fn history(
             if row.unstated_calls > 0 {
                 text.push_str(&format!(
                     "; {} charged as reserved",
-                    if row.unstated_calls == 1 {
-                        "1 call".to_owned()
-                    } else {
-                        format!("{} calls", row.unstated_calls)
-                    }
+                    show::count(row.unstated_calls, "call")
                 ));
             }
             vec![row.name.clone(), text]

@@ -4,6 +4,7 @@
 //! one that is under way is waited for. A change takes the overnight lock, is placed by a commit of its
 //! own, and is refused while a night runs.
 
+use runner_text::counted;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -331,11 +332,11 @@ impl Room<'_> {
         };
         told(listing, &report, |it: &Harvest| {
             let mut text = format!(
-                "{} new from {} commits, {} closed items and {} notes; {} known\n",
+                "{} new from {}, {} and {}; {} known\n",
                 it.added.len(),
-                it.commits,
-                it.closed_items,
-                it.notes,
+                counted(it.commits, "commit"),
+                counted(it.closed_items, "closed item"),
+                counted(it.notes, "note"),
                 it.known
             );
             for one in &it.added {
@@ -397,10 +398,10 @@ fn health_text(health: &Health) -> String {
         .map(|(kind, count)| format!("{count} {kind}"))
         .collect();
     text.push_str(&format!(
-        " · {} · {} inactive · {} open items\n",
+        " · {} · {} inactive · {}\n",
         nodes.join(", "),
         health.inactive,
-        health.open_items
+        counted(health.open_items, "open item")
     ));
     for trouble in &health.troubles {
         text.push_str(&format!(
@@ -415,12 +416,12 @@ fn health_text(health: &Health) -> String {
 fn bench_text(bench: &Bench) -> String {
     let value = |it: Option<f64>| it.map_or_else(|| "-".to_owned(), |it| format!("{it:.3}"));
     let mut text = format!(
-        "precision of the first three {} · mean reciprocal rank {} · {} questions, {} without an answer, {} nodes\n",
+        "precision of the first three {} · mean reciprocal rank {} · {}, {} without an answer, {}\n",
         value(bench.precision_at_3),
         value(bench.mrr),
-        bench.questions,
+        counted(bench.questions, "question"),
         bench.unanswerable,
-        bench.nodes
+        counted(bench.nodes, "node")
     );
     for one in &bench.results {
         text.push_str(&format!(

@@ -1,6 +1,7 @@
 //! `runner demo`: a sample project with a real history, and a night in it: a dream pass over its ideas,
 //! and a whole cycle of an agent, which works, is audited, dreams and plans.
 
+use runner_text::counted;
 use std::fs;
 use std::io::Write as _;
 use std::os::unix::fs::PermissionsExt as _;
@@ -8,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use runner_engine::outcome::Exit;
 use runner_engine::process::{self, Cancel, ChildSpec, Limits, Status, Stdin, Verdict};
-use runner_engine::walls::bwrap;
+use runner_engine::walls::{Level, at_hand};
 use runner_jobs::report;
 
 use super::{init, night};
@@ -96,11 +97,11 @@ pub fn run(home: &Home, dir: &Path, agent: Agent, manner: Manner) -> Result<Exit
     }
     let (root, _) = init::make(home, &dir, false)?;
     // Without a view of its own a child cannot commit.
-    let scripted = agent == Agent::Scripted && bwrap::find().is_some();
+    let scripted = agent == Agent::Scripted && at_hand().level == Some(Level::Full);
     if agent == Agent::Scripted && !scripted {
         show::say(
             manner.quiet,
-            "no bubblewrap here, so no agent can work behind walls: the built-in backend shows the cycle",
+            "no bubblewrap that works here, so no agent can work behind walls: the built-in backend shows the cycle",
         );
     }
     cycle(&root, scripted)?;
@@ -139,7 +140,10 @@ pub fn run(home: &Home, dir: &Path, agent: Agent, manner: Manner) -> Result<Exit
         show::out(&format!("{line}\n"));
     }
     if lines.len() > SHOWN {
-        show::out(&format!("… and {} more lines\n", lines.len() - SHOWN));
+        show::out(&format!(
+            "… and {}\n",
+            counted(lines.len() - SHOWN, "more line")
+        ));
     }
     Ok(exit)
 }

@@ -2,6 +2,7 @@
 //!
 //! It judges and counts. Nothing is proposed, kept or asked of a model.
 
+use runner_text::counted;
 use std::fmt::Write as _;
 use std::path::Path;
 use std::time::Duration;
@@ -214,8 +215,9 @@ fn words(told: &Told) -> String {
     line(
         "history",
         format!(
-            "{} commits read and indexed in {} s",
-            told.commits, told.indexed_s
+            "{} read and indexed in {} s",
+            counted(told.commits, "commit"),
+            told.indexed_s
         ),
     );
     let peak = told
@@ -224,8 +226,9 @@ fn words(told: &Told) -> String {
     line(
         "judged",
         format!(
-            "{} ideas in {} s, peak memory {peak}",
-            figures.ideas, told.judged_s
+            "{} in {} s, peak memory {peak}",
+            counted(figures.ideas, "idea"),
+            told.judged_s
         ),
     );
     for (what, paths) in [
@@ -239,7 +242,12 @@ fn words(told: &Told) -> String {
     }
     if figures.unknown_commits > 0 {
         let count = figures.unknown_commits;
-        writeln!(text, "\n{count} known commits are not in this history").expect("as above");
+        writeln!(
+            text,
+            "\nnot in this history: {}",
+            counted(count, "known commit")
+        )
+        .expect("as above");
     }
     text
 }

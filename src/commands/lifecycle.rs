@@ -1,15 +1,17 @@
 //! `runner lifecycle`: an agent's cycle, where it stands in it, and one step by hand.
 
+use runner_text::counted;
 use std::path::Path;
 
 use jiff::Timestamp;
+use runner_engine::causes::whole;
 use runner_engine::digest::Digest;
 use runner_engine::ledger::Filter;
 use runner_engine::outcome::Exit;
 use runner_engine::owner::Owner;
-use runner_engine::scope::{Expect, ScopeError};
+use runner_engine::scope::{Expect, Scope};
 use runner_jobs::KindSpec;
-use runner_jobs::act::Act;
+use runner_jobs::act::{self, Act};
 use runner_jobs::failmark;
 use runner_jobs::lifecycle::cycle::{BUILT_IN, BadCycle, CycleSpec, declared};
 use runner_jobs::lifecycle::orient::orient;
@@ -73,7 +75,9 @@ pub fn run(
             which,
             listing,
         } => {
-            let told = orient(&here.root, &board::path(&here, which), &which.agent);
+            let scope = Scope::open(&here.root, &[], ".runner/staging/look")
+                .map_err(|error| Failure::environment(whole(&error)))?;
+            let told = orient(&scope, &board::path(&here, which), &which.agent);
             if listing.json {
                 show::json(&told);
             } else {
@@ -270,7 +274,10 @@ fn states(home: &Home, here: &Here, agent: &str, listing: Listing) -> Result<Exi
         let why = failed.map_or_else(String::new, |mark| {
             format!(": {}", safe::line(&mark.message))
         });
-        show::out(&format!("held after {failures} failures in a row{why}\n"));
+        show::out(&format!(
+            "held after {} in a row{why}\n",
+            counted(failures, "failure")
+        ));
     }
     if job.is_none() {
         show::out("nothing steps through it: there is no job of kind lifecycle\n");
@@ -374,6 +381,7 @@ fn goto(
     let act = Act {
         job: GOTO,
         allowed: &[".runner"],
+        staging: act::STAGING,
         headline: format!("set to {}", state.name),
         lines: Vec::new(),
     };
@@ -385,7 +393,7 @@ fn goto(
                 Expect::Digest(Digest::of(&bytes))
             });
             scope.stage(&path, format!("{position}\n").as_bytes(), expect)?;
-            Ok::<(), ScopeError>(())
+            Ok(())
         })
         .map_err(board::act_failure)?;
     if listing.json {

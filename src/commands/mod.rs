@@ -27,6 +27,7 @@ mod pause;
 mod perform;
 mod projects;
 mod queue;
+mod replay;
 mod report;
 mod run;
 mod runs;
@@ -133,6 +134,7 @@ fn reach(command: &Command) -> Option<Reach> {
         | Command::Journal { .. }
         | Command::Hook { .. }
         | Command::Ack { .. }
+        | Command::Replay { .. }
         | Command::Alerts { .. }
         | Command::Deliver { .. }
         | Command::Board { .. }
@@ -286,6 +288,7 @@ fn dispatch(args: &Args, home: &Home) -> Result<Exit, Failure> {
             listing,
         } => doctor::run(home, here, *as_scheduler, *there, *listing),
         Command::Ledger { command } => ledger::run(home, command, args.quiet),
+        Command::Replay(wanted) => replay::run(home, here, wanted, args.quiet),
         Command::Dream { command } => dream::run(home, here, command, manner),
         Command::Board { command } => board::run(home, here, command, args.quiet),
         Command::Lifecycle { command } => lifecycle::run(home, here, command, manner),

@@ -45,6 +45,14 @@ pub fn with_steps(
     ledger.check()?;
     project.register(&mut ledger, now)?;
     let me = Owner::me();
+    // What a cycle does, it does when it is its turn; what follows another job comes after it.
+    let due: Vec<_> = (project.config.jobs.iter())
+        .filter(|(_, job)| job.enabled)
+        .filter(|(_, job)| !matches!(job.when, When::Clock(Trigger::After(_)) | When::Lifecycle))
+        .collect();
+    if due.is_empty() {
+        return Ok(nothing_due(&project, manner.quiet, listing));
+    }
     let settings = &project.config.night;
     let closes = now.saturating_add(settings.length).unwrap_or(now);
     let night = ledger.open_night(&project.id, &civil_date(now, &settings.zone), now, closes)?;
@@ -55,11 +63,7 @@ pub fn with_steps(
     // All of them are recorded before the first begins: should this process die, the next tick
     // carries on with the rest. What follows another job comes when that one has ended.
     let mut queue = VecDeque::new();
-    for (name, job) in project.config.jobs.iter().filter(|(_, job)| job.enabled) {
-        // What a cycle does, it does when it is its turn.
-        if matches!(job.when, When::Clock(Trigger::After(_)) | When::Lifecycle) {
-            continue;
-        }
+    for (name, job) in due {
         let more = steps.iter().find(|(step, _)| step == name);
         for number in 0..=more.map_or(0, |(_, more)| *more) {
             let key = match number {
@@ -143,4 +147,24 @@ pub fn with_steps(
         worst = worst.max(Exit::Failed);
     }
     Ok(worst)
+}
+
+/// A night in which nothing is due is none: it is not opened, so it has no report and misses none.
+fn nothing_due(project: &Here, quiet: bool, listing: Listing) -> Exit {
+    let why = match project.config.jobs.len() {
+        0 => "this project has no job".to_owned(),
+        jobs => format!(
+            "of {} none is enabled and begins a night (`runner config show jobs` shows them)",
+            show::count(jobs as u64, "job")
+        ),
+    };
+    if listing.json {
+        show::json(&serde_json::json!({ "night": null, "why": why, "runs": [] }));
+    } else {
+        show::say(
+            quiet,
+            &format!("nothing is due: {why}; no night is opened and no report written"),
+        );
+    }
+    Exit::Done
 }

@@ -56,6 +56,17 @@ pub(super) fn once(
     key: Option<&str>,
     how: How,
 ) -> Result<Exit, Failure> {
+    settled(home, project, job, key, how).map(|(exit, _)| exit)
+}
+
+/// The same; also the outcome, where there is one.
+pub(super) fn settled(
+    home: &Home,
+    project: &Here,
+    job: &str,
+    key: Option<&str>,
+    how: How,
+) -> Result<(Exit, Option<Outcome>), Failure> {
     let How {
         manner,
         listing,
@@ -92,16 +103,20 @@ pub(super) fn once(
             {
                 show::json(&runs::RunJson::of(&row));
             }
-            return Ok(outcome.map_or(Exit::TryLater, |outcome| outcome.exit(deferral_is_normal)));
+            let exit = outcome
+                .as_ref()
+                .map_or(Exit::TryLater, |outcome| outcome.exit(deferral_is_normal));
+            return Ok((exit, outcome));
         }
     };
     // What follows it waits in the queue.
     client::wake(home);
     tell(&row, manner, listing);
-    Ok(row
+    let exit = row
         .outcome
         .as_ref()
-        .map_or(Exit::Internal, |outcome| outcome.exit(deferral_is_normal)))
+        .map_or(Exit::Internal, |outcome| outcome.exit(deferral_is_normal));
+    Ok((exit, row.outcome))
 }
 
 /// Runs one requested run to its end while its log, and what its program says, is printed. A log that cannot be followed, or that

@@ -3,6 +3,7 @@
 pub mod logs;
 mod spending;
 
+use runner_text::counted;
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -314,8 +315,10 @@ fn told(tally: &Tally) -> Vec<(&'static str, String)> {
     let mut lines = Vec::new();
     let usage = &tally.usage;
     let mut used = format!(
-        "{} tokens in ({} cached), {} out",
-        usage.input_tokens, usage.cached_input_tokens, usage.output_tokens
+        "{} in ({} cached), {} out",
+        counted(usage.input_tokens, "token"),
+        usage.cached_input_tokens,
+        usage.output_tokens
     );
     if let Some(cost) = usage.cost_micros {
         used.push_str(&format!(", ${}.{:06}", cost / 1_000_000, cost % 1_000_000));

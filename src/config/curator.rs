@@ -9,9 +9,9 @@ use runner_jobs::curator::CuratorSpec;
 use runner_jobs::curator::job::Kind;
 use runner_text::nearest::nearest;
 use serde::Deserialize;
-use toml::{Table, Value};
+use toml::Table;
 
-use super::job::NEVER;
+use super::job::{NEVER, folder};
 use super::section::Section;
 use super::sources::{Mistake, Sources};
 use super::units;
@@ -39,34 +39,6 @@ pub(super) struct CuratorJob {
     event: Option<String>,
 }
 
-/// The name that other programs have for the table: `[dream.local_curator]`.
-const OTHER: (&str, &str) = ("dream", "local_curator");
-
-/// The file with the table under our name; what it says under ours wins.
-pub(super) fn under_its_name(mut file: Table) -> Table {
-    let Some(Value::Table(dream)) = file.get_mut(OTHER.0) else {
-        return file;
-    };
-    let Some(other) = dream.remove(OTHER.1) else {
-        return file;
-    };
-    if dream.is_empty() {
-        file.remove(OTHER.0);
-    }
-    match (file.get_mut("curator"), other) {
-        (Some(Value::Table(own)), Value::Table(other)) => {
-            for (key, value) in other {
-                own.entry(key).or_insert(value);
-            }
-        }
-        (None, other) => {
-            file.insert("curator".to_owned(), other);
-        }
-        _ => {}
-    }
-    file
-}
-
 /// Reads the table, whose every key the embedded default states.
 pub(super) fn read(mut table: Table, sources: &Sources) -> Result<Curator, Mistake> {
     let mut section = Section::of("curator", &mut table, sources);
@@ -76,7 +48,9 @@ pub(super) fn read(mut table: Table, sources: &Sources) -> Result<Curator, Mista
         .unwrap_or_else(|| "ollama".to_owned());
     let model = section.text("model")?.unwrap_or_default();
     let endpoint = section.text("endpoint")?.unwrap_or_default();
-    let worker_dir = section.text("worker_dir")?.unwrap_or(usual.worker_dir);
+    let worker_dir = section
+        .text("worker_dir")?
+        .map_or(usual.worker_dir, |text| folder(&text).to_owned());
     let vault_dir = section.text("vault_dir")?.unwrap_or(usual.vault_dir);
     let hourly_cap = section
         .count("hourly_cap")?
@@ -136,6 +110,7 @@ pub fn kind(word: &str) -> Result<Kind, String> {
 }
 
 fn target(text: &str) -> Result<String, String> {
+    let text = folder(text);
     RelPath::new(text).map_err(|error| error.to_string())?;
     let first = text.split('/').next().unwrap_or(text);
     match NEVER.iter().find(|never| never.eq_ignore_ascii_case(first)) {

@@ -349,14 +349,37 @@ pub(super) fn target(to: &str) -> Result<(), String> {
     }
 }
 
+/// The keys whose values are folders, or may be.
+const FOLDERS: [&str; 6] = ["ideas", "dreams", "done", "specs", "writes", "output_dir"];
+
+/// A folder is as often written with a slash at its end as without, and means the same.
+fn as_folder(value: &mut Value) {
+    match value {
+        Value::String(text) => *text = folder(text).to_owned(),
+        Value::Array(items) => items.iter_mut().for_each(as_folder),
+        _ => {}
+    }
+}
+
+/// Without the slash at its end. The root of all files stays what it is, and is refused.
+pub(super) fn folder(text: &str) -> &str {
+    match text.strip_suffix('/') {
+        Some(bare) if !bare.is_empty() => bare,
+        _ => text,
+    }
+}
+
 /// The settings that only this kind has. What is wrong is said in our words: the deserializer's speak
 /// of this program's insides.
 fn own<T: DeserializeOwned>(
     (path, kind): (&str, &str),
-    table: Table,
+    mut table: Table,
     common: &[&str],
     sources: &Sources,
 ) -> Result<T, Mistake> {
+    for key in FOLDERS {
+        table.get_mut(key).into_iter().for_each(as_folder);
+    }
     let error: toml::de::Error = match Value::Table(table.clone()).try_into() {
         Ok(own) => return Ok(own),
         Err(error) => error,
@@ -559,6 +582,7 @@ pub(super) fn backend(name: &str, section: &mut Section<'_>) -> Result<BackendSp
         max_turns: whole(section, "max_turns")?,
         fallback_model: section.text("fallback_model")?,
         slots: whole(section, "slots")?,
+        recording: section.text("recording")?.map(Into::into),
         fallback: section.texts("fallback")?.unwrap_or_default(),
         base_url: section.text("base_url")?,
         api: word(section, "api", &["chat", "responses"])?,

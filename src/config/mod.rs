@@ -8,6 +8,7 @@
 mod check;
 pub mod curator;
 mod cycle;
+mod dream;
 mod edit;
 mod followers;
 mod foreign;
@@ -188,7 +189,7 @@ pub fn file(path: &Path) -> Result<Option<(String, Table)>, Failure> {
 /// Reads and resolves all layers; a missing file is an empty layer.
 pub fn load(stack: &Stack<'_>) -> Result<Config, Failure> {
     layers(stack)
-        .and_then(|(mut merged, sources)| Ok(resolve(&mut merged, &sources)?))
+        .and_then(|(mut merged, sources)| Ok(anchored(resolve(&mut merged, &sources)?, stack)))
         .map_err(|first| match check::mistakes(stack).len() {
             0 | 1 => first,
             all => first.mend(format!(
@@ -196,6 +197,19 @@ pub fn load(stack: &Stack<'_>) -> Result<Config, Failure> {
                 all - 1
             )),
         })
+}
+
+/// Recordings named below the project are found from everywhere.
+fn anchored(mut config: Config, stack: &Stack<'_>) -> Config {
+    if let Some(root) = stack.project.and_then(Path::parent) {
+        let backends = config.backends.values_mut();
+        for path in backends.filter_map(|backend| backend.recording.as_mut()) {
+            if !path.starts_with("~") {
+                *path = root.join(&path);
+            }
+        }
+    }
+    config
 }
 
 /// The same with some of one job's own keys as a command line gives them: `--set key=value`, dotted
@@ -216,7 +230,7 @@ pub fn load_with(
     }
     plain.job(job)?;
     set::lay_over(&mut merged, &mut sources, job, settings)?;
-    Ok(resolve(&mut merged, &sources)?)
+    Ok(anchored(resolve(&mut merged, &sources)?, stack))
 }
 
 fn layers(stack: &Stack<'_>) -> Result<(Table, Sources), Failure> {
@@ -284,8 +298,9 @@ fn merged(sources: Sources) -> Result<(Table, Sources), Mistake> {
                 return Err(wrong(&sources, name, why));
             }
         }
-        merge(&mut merged, curator::under_its_name(table));
+        merge(&mut merged, dream::under_our_names(table));
     }
+    dream::complete(&mut merged);
     Ok((merged, sources))
 }
 

@@ -18,6 +18,10 @@ pub(super) fn read(section: &mut Section<'_>) -> Result<Retention, Mistake> {
         "none" => Ok(None),
         text => units::age(text, 1).map(Some),
     })?;
+    let recordings = section.parsed("recordings", |text| match text {
+        "none" => Ok(None),
+        text => units::age(text, 1).map(Some),
+    })?;
     let backups = section.count("backups")?;
     if backups.is_some_and(|count| !(1..=1000).contains(&count)) {
         return Err(section.wrong(&section.full("backups"), "it must be from 1 to 1000"));
@@ -25,6 +29,7 @@ pub(super) fn read(section: &mut Section<'_>) -> Result<Retention, Mistake> {
     Ok(Retention {
         rows: rows.ok_or_else(|| missing(section, "rows"))?,
         logs: logs.ok_or_else(|| missing(section, "logs"))?,
+        recordings: recordings.ok_or_else(|| missing(section, "recordings"))?,
         reports: reports.ok_or_else(|| missing(section, "reports"))?,
         backups: backups
             .and_then(|count| u32::try_from(count).ok())

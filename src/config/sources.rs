@@ -5,6 +5,7 @@
 //! configuration costs nothing more. Must never write a file.
 
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::{ErrorKind, Read as _};
 use std::ops::Range;
@@ -16,8 +17,8 @@ use toml::{Spanned, Table, Value};
 
 use serde::Serialize;
 
-use super::foreign;
 use super::place::Spot;
+use super::{dream, foreign};
 use crate::cli::Failure;
 
 /// More than this is no configuration, in bytes.
@@ -411,7 +412,7 @@ fn innermost<'a>(sources: &'a Sources, key: &str) -> Option<(&'a Layer, Found)> 
             })
         } else {
             let table = DeTable::parse(&layer.text).ok();
-            table.and_then(|table| find(table.get_ref(), key))
+            table.and_then(|table| named(table.get_ref(), key))
         };
         let Some(found) = found else {
             continue;
@@ -424,6 +425,23 @@ fn innermost<'a>(sources: &'a Sources, key: &str) -> Option<(&'a Layer, Found)> 
         }
     }
     best
+}
+
+/// Where a key stands under its own name or, wholly, under another.
+fn named(table: &DeTable<'_>, key: &str) -> Option<Found> {
+    let own = find(table, key);
+    if own.as_ref().is_some_and(|own| own.said == key.len()) {
+        return own;
+    }
+    let other = dream::other_names(key).into_iter().find_map(|name| {
+        let found = find(table, &name).filter(|found| found.said == name.len())?;
+        Some(Found {
+            said: key.len(),
+            name: Some(format!("{name} ({key})")),
+            ..found
+        })
+    });
+    other.or(own)
 }
 
 /// Whether `key` is `table` or lies in it.
@@ -489,6 +507,14 @@ pub(super) fn lines(layer: &Layer) -> Vec<(Vec<String>, usize)> {
     } else if let Ok(table) = DeTable::parse(&layer.text) {
         collect(table.get_ref(), &mut Vec::new(), &mut found);
     }
+    // Under its own name a setting wins.
+    let own: BTreeSet<Vec<String>> = found.iter().map(|(path, _)| path.clone()).collect();
+    found.retain_mut(|(path, _)| {
+        let ours = dream::our_path(path.clone());
+        let wins = ours == *path || !own.contains(&ours);
+        *path = ours;
+        wins
+    });
     // Sorted by where they stand, the lines are counted once through the text.
     found.sort_by_key(|(_, at)| *at);
     let (mut line, mut from) = (1, 0);

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use toml::{Table, Value};
 
 use super::sources::lines;
-use super::{Failure, Stack, keys, layers, resolve};
+use super::{Failure, Stack, dream, keys, layers, resolve};
 
 /// Where a value is from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -85,7 +85,14 @@ impl View {
                     line: None,
                     said: Some(given.said.clone()),
                 }),
-                None => origins.get(path).cloned(),
+                None => origins.get(path).cloned().or_else(|| {
+                    dream::is_completed(path).then(|| Origin {
+                        layer: "default",
+                        file: None,
+                        line: None,
+                        said: None,
+                    })
+                }),
             };
             let origin = origin.expect("every value was read in one of the layers");
             entries.push(Entry {

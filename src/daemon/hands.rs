@@ -3,6 +3,7 @@
 //! A tick and a settling are short. Only the killing of a tree may take seconds: of a run past its
 //! deadline, of what a dead one left, and of all when the daemon is about to end. Must never decide what is to be done.
 
+use runner_text::counted;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::thread::JoinHandle;
 
@@ -329,8 +330,11 @@ impl<'a> Hands<'a> {
             || "nothing is due by a clock".to_owned(),
             |next| format!("next: {} at {}", next.what, show::moment(next.at)),
         );
-        self.voice
-            .say(&format!("ready, {projects} projects, {jobs} jobs, {next}"));
+        self.voice.say(&format!(
+            "ready, {}, {}, {next}",
+            counted(projects, "project"),
+            counted(jobs, "job")
+        ));
     }
 
     fn notify(&self, word: &Word) {

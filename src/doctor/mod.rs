@@ -9,11 +9,11 @@ mod projects;
 mod sleep;
 mod surroundings;
 pub mod timers;
-
-pub use surroundings::walls_in_words;
+pub mod walls;
 
 use std::path::Path;
 
+use runner_engine::causes::plain;
 use serde::Serialize;
 
 use crate::cli::Failure;
@@ -50,7 +50,7 @@ pub struct Finding {
 impl Finding {
     fn of(severity: Severity, place: impl Into<String>, what: impl Into<String>) -> Self {
         Self {
-            what: what.into(),
+            what: plain(&what.into()),
             severity,
             place: place.into(),
             mend: None,

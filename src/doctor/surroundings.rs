@@ -3,10 +3,9 @@
 use std::path::Path;
 
 use jiff::tz::TimeZone;
-use runner_engine::walls::{Level, at_hand};
 use rustix::fs::{Access, access, statvfs};
 
-use super::{Finding, word};
+use super::{Finding, walls, word};
 use crate::filesystem;
 use crate::home::{self, Home};
 
@@ -20,7 +19,7 @@ pub fn findings(home: &Home) -> Vec<Finding> {
     found.extend(person(home));
     found.extend(time(home));
     found.extend(room(home));
-    found.extend(walls());
+    found.extend(walls::findings());
     found
 }
 
@@ -129,41 +128,4 @@ pub fn room_at(path: &Path) -> Option<Finding> {
         Finding::warning(&place, format!("only {} MB are free there", free >> 20))
             .mend("runner ledger prune")
     })
-}
-
-/// What walls would be made of here, for all who tell of it.
-///
-/// # Errors
-/// There is nothing, with what mends it.
-pub fn walls_in_words() -> Result<String, String> {
-    match at_hand() {
-        Some((level, parts)) => Ok(format!("{level} ({})", parts.join(", "))),
-        None => Err(format!(
-            "neither bubblewrap nor a kernel with Landlock is here, so no job's program is started; {BUBBLEWRAP}"
-        )),
-    }
-}
-
-/// What mends it.
-const BUBBLEWRAP: &str = "apt-get install bubblewrap";
-
-/// Whether the kernel can confine what jobs start.
-fn walls() -> Vec<Finding> {
-    match at_hand() {
-        Some((Level::FilesOnly, _)) => vec![
-            Finding::note(
-                "walls",
-                "bubblewrap is not installed: walls are files-only, and docs/guide/walls.md says what that leaves open",
-            )
-            .mend(BUBBLEWRAP),
-        ],
-        Some(_) => Vec::new(),
-        None => vec![
-            Finding::warning(
-                "walls",
-                "neither Landlock nor bubblewrap is here, so jobs cannot be confined and are refused",
-            )
-            .mend(BUBBLEWRAP),
-        ],
-    }
 }

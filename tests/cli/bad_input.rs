@@ -42,7 +42,7 @@ fn is_root() -> bool {
 }
 
 /// Hands the house to a user who is not root, for whom permissions mean something.
-fn as_nobody(house: &mut House) {
+pub fn as_nobody(house: &mut House) {
     if !is_root() {
         return;
     }
@@ -163,10 +163,10 @@ fn a_folder_that_cannot_be_written_is_an_environment_failure() {
 }
 
 /// A small file system, gone when dropped.
-struct Mounted(PathBuf);
+pub struct Mounted(PathBuf);
 
 impl Mounted {
-    fn at(path: &Path, size: &str) -> Option<Self> {
+    pub fn at(path: &Path, size: &str) -> Option<Self> {
         fs::create_dir_all(path).unwrap();
         let mut command = Command::new("mount");
         command

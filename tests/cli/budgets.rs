@@ -268,7 +268,7 @@ fn an_extra_is_counted_on_told_and_over_with_its_day() {
     at(&house, noon, &["runs", "show", run])
         .ends(0)
         .says("1 call charged at the reserved maximum")
-        .says("pool-day max 2026-11-21: had reserved 1 calls");
+        .says("pool-day max 2026-11-21: had reserved 1 call");
     let shown = at(&house, noon, &["runs", "show", run, "--json"]).json();
     assert_eq!(shown["accounts"][1]["level"], "pool-day");
 }
@@ -375,7 +375,7 @@ fn a_broken_job_is_stopped_and_starts_again_once_somebody_acknowledges_it() {
     at(&house, "2026-11-22T01:30:00Z", &["tick"]).ends(1);
     at(&house, "2026-11-22T01:31:00Z", &["ack", "--all"])
         .ends(0)
-        .says("bad: 1 failures in a row");
+        .says("bad: its 1 failure in a row");
     at(&house, "2026-11-22T01:31:00Z", &["ack", "--all"])
         .ends(0)
         .says("nothing to acknowledge");

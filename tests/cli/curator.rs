@@ -135,7 +135,7 @@ fn a_job_file_becomes_findings_and_a_row_in_runs() {
     house
         .run(&["curator", "work"])
         .ends(0)
-        .says("1 findings in 2 notes");
+        .says("1 finding in 2 notes");
     let findings: Value =
         serde_json::from_str(&house.read(&format!(".runner/curator/findings/{id}.json"))).unwrap();
     assert_eq!(findings["findings"][0]["file"], "index.md");

@@ -222,7 +222,7 @@ fn a_night_in_a_repository_of_ones_own() {
         second["runs"][0]["outcome"]["why"]
             .as_str()
             .unwrap()
-            .contains("no delta (1 ideas unchanged)")
+            .contains("no delta (1 idea unchanged)")
             || second["runs"][0]["outcome"]["why"]
                 .as_str()
                 .unwrap()

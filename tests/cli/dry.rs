@@ -388,6 +388,75 @@ fn a_program_is_shown_with_what_it_sees_and_no_secret() {
     }
 }
 
+/// What may be written is told of both: what runner places, and what a program writes by itself.
+#[test]
+fn what_may_be_written_is_told_with_or_without_a_slash() {
+    for slash in ["", "/"] {
+        let house = House::with(&format!(
+            "[jobs.dream]\ndreams = \"dreams{slash}\"\nideas = \"ideas{slash}\"\n\
+             [jobs.narrow]\nkind = \"command\"\nprogram = \"true\"\nwrites = [\"notes{slash}\"]\n\
+             [jobs.wide]\nkind = \"command\"\nprogram = \"true\"\nartifacts = [{{ from = \"x\", to = \"out/x\" }}]\n\
+             [jobs.open]\nkind = \"command\"\nprogram = \"true\"\nsandbox = \"off\"\n"
+        ));
+        ideas(&house, 1);
+        fs::create_dir(house.path("notes")).unwrap();
+        let told = dry(&house, &["night", "--dry-run", "--json"])
+            .ends(0)
+            .json();
+        let of = |name: &str| {
+            let mut runs = told["runs"].as_array().unwrap().iter();
+            runs.find(|run| run["job"] == name).unwrap().clone()
+        };
+        assert_eq!(of("dream")["writes"], serde_json::json!(["dreams/"]));
+        assert!(of("dream")["program_writes"].is_null());
+        let narrow = of("narrow");
+        assert_eq!(narrow["writes"], serde_json::json!([]));
+        let reach = &narrow["program_writes"];
+        assert_eq!(reach["writes"], serde_json::json!(["notes/"]));
+        let wide = of("wide");
+        assert_eq!(wide["writes"], serde_json::json!(["out/x"]));
+        let reach = &wide["program_writes"];
+        assert_eq!(reach["writes"], serde_json::json!(["./"]));
+        let never = reach["never"].as_array().unwrap();
+        for path in ["runner.toml", "dreams/", ".git/hooks/"] {
+            assert!(never.iter().any(|it| it == path), "{path}: {never:?}");
+        }
+        assert_eq!(of("open")["program_writes"]["anything"], true);
+        dry(&house, &["run", "narrow", "--dry-run"])
+            .ends(0)
+            .says("program   writes notes/\n");
+        dry(&house, &["run", "open", "--dry-run"])
+            .ends(0)
+            .says("anything that you may");
+    }
+}
+
+/// What a cycle does in its turn is no part of a night by hand, and so of none that is gone through.
+#[test]
+fn a_night_has_the_jobs_of_a_real_one() {
+    let house = House::with(
+        "[jobs.cycle]\nkind = \"lifecycle\"\n[jobs.wake]\nkind = \"wake\"\nagent = \"other\"\ntrigger = \"lifecycle\"\n[jobs.dream]\nenabled = false\n",
+    );
+    let told = dry(&house, &["night", "--dry-run", "--json"]).json();
+    let gone_through: Vec<&str> = told["runs"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|run| run["job"].as_str().unwrap())
+        .collect();
+    house.run(&["night"]);
+    let db = house.ledger();
+    let mut real = db
+        .prepare("SELECT j.name FROM runs r JOIN jobs j ON j.id = r.job WHERE j.name <> 'report' ORDER BY j.name")
+        .unwrap();
+    let real: Vec<String> = real
+        .query_map([], |row| row.get(0))
+        .unwrap()
+        .map(Result::unwrap)
+        .collect();
+    assert_eq!(gone_through, real);
+}
+
 #[test]
 fn a_night_is_told_in_order_with_what_does_not_fit() {
     let house = House::with(&format!(

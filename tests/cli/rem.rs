@@ -563,7 +563,7 @@ fn the_page_shows_what_came_of_each_verdict_and_keeps_private_what_is() {
         page.contains("<span class=\"tag add\">add</span> the post"),
         "{page}"
     );
-    assert!(page.contains("1 of 1 claims do not hold"), "{page}");
+    assert!(page.contains("found false: 1 of 1 claim"), "{page}");
     assert!(
         page.contains("&lt;script&gt;") && !page.contains("<script"),
         "{page}"

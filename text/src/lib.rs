@@ -6,6 +6,7 @@
 //! is read here was often written by a model or a stranger; it is measured, split and fenced, and
 //! never believed.
 
+mod counted;
 pub mod fence;
 pub mod front_matter;
 pub mod json_extract;
@@ -16,3 +17,5 @@ pub mod nearest;
 pub mod org;
 pub mod redact;
 pub mod terms;
+
+pub use counted::counted;

@@ -17,6 +17,7 @@ pub(crate) mod prompt;
 pub(crate) mod reset;
 pub(crate) mod words;
 
+use runner_text::counted;
 use std::collections::BTreeMap;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
@@ -243,11 +244,15 @@ pub(crate) fn leftovers(unreadable: u64, overlong: u64, killed: usize) -> Vec<St
     let mut notes = Vec::new();
     if unreadable > 0 {
         notes.push(format!(
-            "{unreadable} lines of its output could not be read"
+            "{} of its output could not be read",
+            counted(unreadable, "line")
         ));
     }
     if overlong > 0 {
-        notes.push(format!("{overlong} lines of its output were too long"));
+        notes.push(format!(
+            "of its output too long: {}",
+            counted(overlong, "line")
+        ));
     }
     if killed > 0 {
         notes.push(format!(

@@ -298,7 +298,7 @@ impl Exchange<'_> {
 
 /// Whether an error with this status is certain to have cost nothing: the request was turned away. A
 /// gateway's word that it waited too long is no such thing.
-fn is_not_billed(status: u16) -> bool {
+pub(crate) fn is_not_billed(status: u16) -> bool {
     matches!(status, 300..400 | 400..=407 | 409..500 | 503 | 529)
 }
 

@@ -33,6 +33,7 @@ use runner_engine::time::boot_time;
 use crate::redact::Secrets;
 use crate::{Backend, BackendError, Description, Event, Reply, Request, Sink};
 use dialect::Dialect;
+pub(crate) use exchange::is_not_billed;
 use exchange::{Exchange, Watch};
 use gathered::Gathered;
 use plan::Plan;
@@ -102,13 +103,18 @@ impl Backend for Api {
             .ask(body, &mut *reader, &mut gathered, &mut heard)
             .await?;
         let last = heard.last;
-        let reply = gathered.reply(plan, request, &secrets)?;
-        if last != reply.text {
+        // It has said why it ended, so nothing more is billed, be the answer of use or not.
+        let total = gathered.usage().filter(|_| gathered.end.is_some());
+        let done = gathered.reply(plan, request, &secrets);
+        if let Ok(reply) = &done
+            && last != reply.text
+        {
             sink.event(Event::Text(&reply.text));
         }
-        if let Some(usage) = reply.usage {
-            sink.event(Event::Usage(usage));
+        if let Some(total) = total {
+            sink.event(Event::Total(total));
         }
+        let reply = done?;
         reply
             .notes
             .iter()

@@ -17,6 +17,7 @@
 
 mod stream;
 
+use runner_text::counted;
 use std::ffi::OsString;
 use std::sync::Arc;
 
@@ -214,7 +215,10 @@ impl Judge<'_> {
         let mut notes = Vec::new();
         let denied = result["permission_denials"].as_array().map_or(0, Vec::len);
         if denied > 0 {
-            notes.push(format!("{denied} uses of tools were not permitted"));
+            notes.push(format!(
+                "not permitted: {}",
+                counted(denied, "use of a tool")
+            ));
         }
         if ended.lingered {
             notes.push("it had to be ended after its answer".to_owned());

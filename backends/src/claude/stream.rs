@@ -15,6 +15,7 @@ use runner_engine::process::Verdict;
 use serde_json::Value;
 
 use crate::agent::Reader;
+use crate::api::is_not_billed;
 use crate::request::Usage;
 use crate::sink::{Limit, OwnedEvent, OwnedTarget};
 
@@ -49,7 +50,10 @@ impl Reader for Transcript {
             Some("rate_limit_event") => self.limit(&event["rate_limit_info"], tell),
             Some("result") => {
                 if let Some(usage) = total(&event) {
-                    tell(OwnedEvent::Usage(usage));
+                    tell(match is_whole(&event) {
+                        true => OwnedEvent::Total(usage),
+                        false => OwnedEvent::Usage(usage),
+                    });
                 }
                 self.result = Some(event);
                 return Verdict::ResultSeen;
@@ -202,6 +206,25 @@ pub(crate) fn total(result: &Value) -> Option<Usage> {
     })
 }
 
+/// Whether a `result` event's sum has all that is billed. The program counts a message when it is over,
+/// so one that an API broke off is not in it, though it may be billed; one that was turned away is not
+/// billed. Where it stopped by itself (its turns or its money are used up, the answer does not fit its
+/// schema, the model refuses), nothing was under way.
+fn is_whole(result: &Value) -> bool {
+    let status = result["api_error_status"].as_u64();
+    let turned_away = status
+        .and_then(|status| u16::try_from(status).ok())
+        .is_some_and(is_not_billed);
+    match result["subtype"].as_str() {
+        _ if turned_away => true,
+        Some("success") => result["is_error"] == false || result["stop_reason"] == "refusal",
+        Some(
+            "error_max_turns" | "error_max_budget_usd" | "error_max_structured_output_retries",
+        ) => status.is_none(),
+        _ => false,
+    }
+}
+
 fn sum(all: impl Iterator<Item = Usage>) -> Usage {
     all.fold(Usage::default(), |a, b| Usage {
         input_tokens: a.input_tokens.saturating_add(b.input_tokens),
@@ -350,9 +373,52 @@ null
                 reached: false,
                 overage: false,
             }),
-            usage(0),
+            OwnedEvent::Total(Usage {
+                input_tokens: 1,
+                ..Usage::default()
+            }),
         ];
         assert_eq!(events, expected);
+    }
+
+    #[test]
+    fn a_sum_has_all_unless_something_was_broken_off() {
+        let cases = [
+            (r#"{"subtype":"success","is_error":false}"#, true),
+            (r#"{"subtype":"error_max_turns","is_error":true}"#, true),
+            (
+                r#"{"subtype":"error_max_budget_usd","is_error":true}"#,
+                true,
+            ),
+            (
+                r#"{"subtype":"success","is_error":true,"stop_reason":"refusal"}"#,
+                true,
+            ),
+            // Turned away at the door.
+            (
+                r#"{"subtype":"success","is_error":true,"api_error_status":429}"#,
+                true,
+            ),
+            (
+                r#"{"subtype":"success","is_error":true,"api_error_status":529}"#,
+                true,
+            ),
+            // It broke, and what came until then is nobody's sum.
+            (
+                r#"{"subtype":"success","is_error":true,"api_error_status":500}"#,
+                false,
+            ),
+            (r#"{"subtype":"success","is_error":true}"#, false),
+            (
+                r#"{"subtype":"error_during_execution","is_error":true}"#,
+                false,
+            ),
+            ("{}", false),
+        ];
+        for (event, whole) in cases {
+            let event: Value = serde_json::from_str(event).unwrap();
+            assert_eq!(is_whole(&event), whole, "{event}");
+        }
     }
 
     #[test]

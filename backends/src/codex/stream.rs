@@ -55,7 +55,7 @@ impl Reader for Transcript {
                 self.completed = true;
                 self.usage = usage(&event["usage"]);
                 if let Some(usage) = self.usage {
-                    tell(OwnedEvent::Usage(usage));
+                    tell(OwnedEvent::Total(usage));
                 }
                 return Verdict::ResultSeen;
             }

@@ -31,7 +31,7 @@ use super::plan::{Inside, Order, Plan, Refusal, Report};
 use crate::process::{Status, tree, wait};
 use crate::walls::blockers::{Held, hold};
 use crate::walls::resolve::{Real, resolve};
-use crate::walls::{Containment, Level, Means, Tree, bwrap, landlock};
+use crate::walls::{Containment, Level, Means, Tree, bwrap, landlock, trial};
 
 /// How much of bubblewrap's words is shown.
 const LONGEST: u64 = 1000;
@@ -177,7 +177,7 @@ impl<'a> Warden<'a> {
             match self.start_bubblewrap(&bwrap)? {
                 Tried::Started => return Ok(()),
                 Tried::Failed(why) => {
-                    if works(&bwrap) || !landlock::is_there() {
+                    if trial::of(&bwrap).is_ok() || !landlock::is_there() {
                         return Err(Refusal::Walls(format!("bubblewrap: {why}")));
                     }
                 }
@@ -416,17 +416,4 @@ impl<'a> Warden<'a> {
 enum Tried {
     Started,
     Failed(String),
-}
-
-/// Whether bubblewrap can do the plainest thing there is.
-fn works(bwrap: &Path) -> bool {
-    let mut command = Command::new(bwrap);
-    command
-        .args(["--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc"])
-        .args(["--unshare-pid", "--unshare-ipc", "--", "/bin/true"])
-        .env_clear()
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null());
-    command.status().is_ok_and(|status| status.success())
 }

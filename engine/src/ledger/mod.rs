@@ -11,6 +11,7 @@ mod absent;
 mod accounts;
 mod acks;
 mod admit;
+mod again;
 mod alerts;
 mod backup;
 mod cancel;
@@ -59,6 +60,7 @@ pub use accounts::{
 };
 pub use acks::Streak;
 pub use admit::{Admission, Admitted, Enter};
+pub use again::Again;
 pub use alerts::{AlertRow, Overdue};
 pub use backup::{Copy, look_at};
 pub use cancel::{CANCEL_GRACE, Cancelled};

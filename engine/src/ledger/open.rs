@@ -182,7 +182,13 @@ fn quick_check(db: &Connection, path: &Path) -> Result<()> {
 
 /// Looks through a file that is shorter than it says: pages may be missing, or on their way from the
 /// log at this moment.
-pub(super) fn not_short(db: &Connection, path: &Path) -> Result<()> {
+fn not_short(db: &Connection, path: &Path) -> Result<()> {
+    let writes = !db.is_readonly("main").unwrap_or(true);
+    looked_through_if_short(db, path, writes)
+}
+
+/// The same; what is on its way is brought to its end only by one who `writes`.
+pub(super) fn looked_through_if_short(db: &Connection, path: &Path, writes: bool) -> Result<()> {
     let is_short = || {
         header::is_short(path).map_err(|error| LedgerError::CannotWrite {
             path: path.to_owned(),
@@ -193,7 +199,7 @@ pub(super) fn not_short(db: &Connection, path: &Path) -> Result<()> {
         return Ok(());
     }
     quick_check(db, path)?;
-    if db.is_readonly("main").unwrap_or(true) {
+    if !writes {
         return Ok(());
     }
     // What was on its way is there after this; what nobody wrote is not.

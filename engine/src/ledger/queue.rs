@@ -1,5 +1,6 @@
 //! The queue: runs that wait, and the step from waiting to being started.
 
+use runner_text::counted;
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
@@ -99,7 +100,9 @@ impl Ledger {
             )?;
             Ok((runs + nights > 0).then(|| {
                 format!(
-                    "the clock was set back: {runs} waiting runs and {nights} nights lay ahead of it and begin again from now"
+                    "the clock was set back: {} and {} lay ahead of it and begin again from now",
+                    counted(runs, "waiting run"),
+                    counted(nights, "night")
                 )
             }))
         })

@@ -10,10 +10,11 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
 use rusqlite::backup::Backup;
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 
 use super::format::{self, STEPS, migrate};
-use super::open::{BUSY, STATEMENTS, not_short};
+use super::open::{BUSY, STATEMENTS, looked_through_if_short};
 use super::upkeep::beside;
 use super::{Fault, Ledger, LedgerError, Result, restore};
 
@@ -36,15 +37,14 @@ impl Ledger {
             });
         }
         for turn in 1.. {
-            let quiet = !beside(path, "-wal").exists();
-            let before = stamp(path);
-            let Some(before) = before else {
+            let Some(before) = stamp(path) else {
                 return Self::in_memory();
             };
-            let copied = copy(path, quiet);
-            // Without a journal nobody had it open, and it was read as a file that nobody changes.
+            let found = Beside::of(path);
+            let copied = copy(path, found);
+            // What was read as files that nobody changes is taken only where nobody did.
             let undisturbed =
-                !quiet || (stamp(path) == Some(before) && !beside(path, "-wal").exists());
+                found == Beside::Both || (stamp(path) == Some(before) && Beside::of(path) == found);
             if undisturbed || turn == TRIES {
                 return copied;
             }
@@ -53,7 +53,48 @@ impl Ledger {
     }
 }
 
-fn copy(path: &Path, quiet: bool) -> Result<Ledger> {
+/// What lies beside the ledger, and so how it is read without leaving more there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Beside {
+    /// Nobody has it open: it is read as a file that nobody changes.
+    Nothing,
+    /// A journal without its index, as a crash of the machine or a copy of the two files leaves it.
+    /// Whoever reads a journal needs an index of it, and one that is alone with it may keep that in
+    /// its own memory.
+    Journal,
+    /// Both: somebody may be at it at this moment.
+    Both,
+}
+
+impl Beside {
+    fn of(path: &Path) -> Self {
+        match (beside(path, "-wal").exists(), beside(path, "-shm").exists()) {
+            (false, _) => Self::Nothing,
+            (true, false) => Self::Journal,
+            (true, true) => Self::Both,
+        }
+    }
+}
+
+fn connect(path: &Path, found: Beside) -> rusqlite::Result<Connection> {
+    let (how, access) = match found {
+        Beside::Nothing => ("?immutable=1", OpenFlags::SQLITE_OPEN_READ_ONLY),
+        // To be alone it takes the lock of a writer, which one who may only read cannot have.
+        Beside::Journal => ("?mode=rw", OpenFlags::SQLITE_OPEN_READ_WRITE),
+        Beside::Both => ("?mode=ro&readonly_shm=1", OpenFlags::SQLITE_OPEN_READ_ONLY),
+    };
+    let flags = access | OpenFlags::SQLITE_OPEN_URI | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let db = Connection::open_with_flags(uri(path, how), flags)?;
+    if found == Beside::Journal {
+        // Before anything is read: the journal stays as it is, also when this is closed.
+        db.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
+        db.pragma_update(None, "query_only", true)?;
+        db.pragma_update(None, "locking_mode", "exclusive")?;
+    }
+    Ok(db)
+}
+
+fn copy(path: &Path, found: Beside) -> Result<Ledger> {
     let at = |error| Fault::Sql(error).at(path);
     if fs::metadata(path).is_ok_and(|data| data.len() == 0) {
         return Err(LedgerError::Damaged {
@@ -61,21 +102,17 @@ fn copy(path: &Path, quiet: bool) -> Result<Ledger> {
             why: "it is empty".to_owned(),
         });
     }
-    let how = if quiet {
-        "?immutable=1"
-    } else if beside(path, "-shm").exists() {
-        "?mode=ro&readonly_shm=1"
-    } else {
-        "?mode=ro"
-    };
-    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY
-        | OpenFlags::SQLITE_OPEN_URI
-        | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let from = Connection::open_with_flags(uri(path, how), flags).map_err(at)?;
+    let from = connect(path, found).map_err(at)?;
+    if found == Beside::Journal && from.is_readonly("main").map_err(at)? {
+        return Err(LedgerError::CannotWrite {
+            path: path.to_owned(),
+            why: "it was not closed, and only one who may write it can read its journal".to_owned(),
+        });
+    }
     from.busy_timeout(BUSY).map_err(at)?;
-    let found = format::read(&from, path)?;
-    format::recognise(&from, path, found)?;
-    not_short(&from, path)?;
+    let format = format::read(&from, path)?;
+    format::recognise(&from, path, format)?;
+    looked_through_if_short(&from, path, false)?;
     let mut db = Connection::open_in_memory().map_err(at)?;
     Backup::new(&from, &mut db)
         .and_then(|copy| copy.run_to_completion(PAGES, std::time::Duration::ZERO, None))
@@ -191,6 +228,34 @@ mod tests {
         let copy = Ledger::rehearsal(&path).unwrap();
         assert_eq!(copy.projects().unwrap().len(), 1);
         assert_eq!(listing(path.parent().unwrap()), before);
+    }
+
+    /// What a crash of the machine leaves, or a copy of the file and its journal alone.
+    #[test]
+    fn a_journal_without_its_index_is_read_and_left_as_it_is() {
+        let folder = tempfile::tempdir().unwrap();
+        let live = folder.path().join("live/ledger.sqlite");
+        let now = Timestamp::UNIX_EPOCH;
+        let mut real = Ledger::open(&live).unwrap();
+        real.register(&project(now), now).unwrap();
+        let left = folder.path().join("left");
+        fs::create_dir(&left).unwrap();
+        let path = left.join("ledger.sqlite");
+        for ending in ["", "-wal"] {
+            fs::copy(beside(&live, ending), beside(&path, ending)).unwrap();
+        }
+        drop(real);
+        let before = listing(&left);
+        assert_eq!(before.len(), 2, "{before:?}");
+        for _ in 0..2 {
+            let copy = Ledger::rehearsal(&path).unwrap();
+            let known = copy.projects().unwrap();
+            assert_eq!(known.len(), 1, "what only the journal has is there");
+            assert_eq!(listing(&left), before);
+        }
+        // Nobody is kept out by that, and nothing is lost.
+        let real = Ledger::open(&path).unwrap();
+        assert_eq!(real.projects().unwrap().len(), 1);
     }
 
     #[test]

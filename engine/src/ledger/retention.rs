@@ -29,6 +29,8 @@ pub struct Retention {
     pub reports: Option<SignedDuration>,
     /// How many of the daily backups.
     pub backups: u32,
+    /// Recordings of runs; absent: nothing is recorded, and what is there goes.
+    pub recordings: Option<SignedDuration>,
 }
 
 /// How long the deferrals between the first and the last of an occurrence are kept.
@@ -103,6 +105,8 @@ pub enum Kind {
     Backup,
     /// What a process left that died while it wrote.
     Draft,
+    /// What a run read, asked and made.
+    Recording,
 }
 
 /// A file or a folder that pruning may remove: `below` has no symbolic link in it, beneath `root`.
@@ -269,6 +273,9 @@ impl Retention {
                 Kind::Report => self
                     .reports
                     .is_some_and(|reports| one.at < before(now, reports)),
+                Kind::Recording => self
+                    .recordings
+                    .is_none_or(|recordings| one.at < before(now, recordings)),
                 Kind::Backup => {
                     backups += 1;
                     backups > self.backups

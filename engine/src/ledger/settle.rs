@@ -10,6 +10,7 @@
 //!
 //! [`settle_row`] is the one place where a run or an occurrence gets its outcome.
 
+use runner_text::counted;
 use std::collections::VecDeque;
 
 use jiff::Timestamp;
@@ -323,7 +324,10 @@ pub(super) fn await_turn(
             skipped(tx, new, why, now)
         }
         Overlap::Queue if ahead.len() >= QUEUE as usize => {
-            let why = format!("{} earlier ones are waiting", ahead.len());
+            let why = format!(
+                "as many wait as may: {}",
+                counted(ahead.len(), "earlier moment")
+            );
             skipped(tx, new, why, now)
         }
         Overlap::Queue => line_up(tx, new, ready_at, now),

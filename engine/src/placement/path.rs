@@ -54,6 +54,9 @@ impl RelPath {
         if text.chars().any(char::is_control) {
             return refuse("it holds a control character");
         }
+        if text.ends_with('/') {
+            return refuse("it ends with a slash");
+        }
         for name in text.split('/') {
             match name {
                 "" => return refuse("it has an empty component"),

@@ -14,6 +14,7 @@
 //! one event are at most its first budget, whatever models answer and however processes die. Must
 //! never give anything back.
 
+use runner_text::counted;
 use std::collections::BTreeMap;
 use std::io;
 
@@ -207,8 +208,8 @@ pub fn raise(
             .filter(|_| event.budget > 0);
         let Some(after) = enough else {
             let outcome = format!(
-                "refused: an event with {} calls, and {before} are left",
-                event.budget
+                "refused: an event with {}, and {before} left",
+                counted(event.budget, "call")
             );
             note(
                 worker,

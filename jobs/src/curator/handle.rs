@@ -5,6 +5,7 @@
 //! for a further hand-over, with less to spend.
 
 use runner_engine::outcome::Class;
+use runner_text::counted;
 use serde_json::{Value, json};
 
 use super::ask::{Question, request};
@@ -94,7 +95,11 @@ pub(super) fn run(ctx: &mut Context<'_>, worker: &Worker, id: &str) -> Result<Fi
         match events::raise(worker, wish, Some(&event.id), ctx.wall()) {
             Ok(child) => {
                 raised += 1;
-                lines.push(format!("raised {} with {} calls", child.id, child.budget));
+                lines.push(format!(
+                    "raised {} with {}",
+                    child.id,
+                    counted(child.budget, "call")
+                ));
             }
             Err(error @ (EventError::Spent(_) | EventError::Bad(_))) => {
                 lines.push(format!("a further event was not raised: {error}"));
@@ -104,8 +109,10 @@ pub(super) fn run(ctx: &mut Context<'_>, worker: &Worker, id: &str) -> Result<Fi
     }
     let mut finished = Finished {
         headline: format!(
-            "event {} handled: {left} calls were left, {raised} events raised",
-            event.id
+            "event {} handled: {} left, {} raised",
+            event.id,
+            counted(left, "call"),
+            counted(raised, "event")
         ),
         lines,
         ..Finished::default()

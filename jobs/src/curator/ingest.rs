@@ -6,6 +6,7 @@
 //! a session is read to its end whatever dies in between. Must never read what runner wrote, nor
 //! sessions that runner started itself.
 
+use runner_text::counted;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::BufReader;
@@ -279,9 +280,9 @@ pub(super) fn run(
     } = read(ctx, &path, start, end)?;
     if tally.lines > tally.blank && tally.read == 0 {
         return Err(bad(format!(
-            "its source {} is no transcript that is known: of {} lines {} are no JSON, {} of another form, {} too long",
+            "its source {} is no transcript that is known: of {}: {} no JSON, {} of another form, {} too long",
             path.display(),
-            tally.lines,
+            counted(tally.lines, "line"),
             tally.bad + tally.torn,
             tally.foreign,
             tally.too_long
@@ -301,8 +302,9 @@ pub(super) fn run(
         .collect();
     let written = artifacts.len();
     let mut headline = format!(
-        "lines {start} to {}: {written} learnings of {count} found; {}",
+        "lines {start} to {}: {} of {count} found; {}",
         start + tally.lines.saturating_sub(1),
+        counted(written, "learning"),
         told(&tally, own)
     );
     // A chunk that somebody bounded is all that was asked for.
@@ -324,12 +326,13 @@ pub(super) fn run(
 }
 
 fn told(tally: &Tally, own: u64) -> String {
-    let mut told = format!("{} lines read", tally.read);
+    let mut told = format!("{} read", counted(tally.read, "line"));
     for (count, what) in [
         (tally.foreign, "of another form"),
         (tally.bad, "damaged"),
         (tally.too_long, "too long"),
         (tally.torn, "unfinished"),
+        (tally.blank, "blank"),
         (own, "events of runner's own"),
     ] {
         if count > 0 {
@@ -471,7 +474,7 @@ fn file(
     let title = one_line(&learning.title);
     let name = format!("{}/{}-{hex}.md", spec.learnings, slug(&title));
     let text = format!(
-        "---\ntitle: {}\nstatus: pending\nrule: {}\n{MARK}: runner curator\njob: {}\nsource: {}\nlines: {}-{}\ndate: {}\n---\n# {title}\n\n{}",
+        "---\ntitle: {}\ntype: learning\nstatus: pending\nmaturity: provisional\nutility: 0.5\ncategory: {}\n{MARK}: runner curator\njob: {}\nsource: {}\nlines: {}-{}\ndate: {}\n---\n# {title}\n\n{}",
         yaml(&title),
         learning.rule,
         job.id,

@@ -33,9 +33,12 @@ pub mod spec;
 pub mod standing;
 
 use runner_engine::causes::whole;
+use runner_engine::ids::RunId;
+use runner_engine::ledger::{LedgerError, RunState};
 use runner_engine::outcome::Class;
 use runner_engine::owner::Owner;
 use runner_engine::scope::Expect;
+use runner_text::counted;
 use serde_json::json;
 
 use crate::{Context, Finished, JobError};
@@ -44,6 +47,9 @@ pub use job::{JobFile, Source};
 use queue::{Claim, Claimed, Consumer, Moved, Worker};
 pub use spec::CuratorSpec;
 use standing::{State, Status};
+
+/// The word for jobs of this kind.
+pub const KIND: &str = "curator";
 
 /// What one job file came to.
 #[derive(Debug, Default)]
@@ -70,15 +76,17 @@ pub fn run(ctx: &mut Context<'_>, spec: &CuratorSpec) -> Result<Finished, JobErr
     }
     let mut told = Told::default();
     let mut status = Status::new(Owner::me(), ctx.now);
-    let mut consumer = Consumer::new(&worker, spec);
+    let mut consumer = Consumer::new(&worker, spec).of_run(ctx.admitted.run().as_str());
     let mut capped = None;
     for at in 0..spec.batch {
         if ctx.cancel.is_cancelled() {
             break;
         }
         let now = ctx.wall();
+        let is_over = |run: &str| is_over(ctx, run);
+        let first = (at == 0).then_some(&is_over as queue::IsOver<'_>);
         let Claim { moved, found } = consumer
-            .claim(now, at == 0)
+            .claim(now, first)
             .map_err(|error| io("use", &worker, error))?;
         for Moved { name, to, why } in moved {
             told.failed += u64::from(to == "failed");
@@ -102,6 +110,8 @@ pub fn run(ctx: &mut Context<'_>, spec: &CuratorSpec) -> Result<Finished, JobErr
                     .put_back(claimed, None)
                     .map_err(|error| io("use", &worker, error))?;
             }
+            status.last_error = Some(ctx.redactor.redact(&whole(&error)).into_owned());
+            status.set(&worker, State::Idle, ctx.wall());
             return Err(error);
         }
         // What came back from a process that died may be what killed it.
@@ -114,11 +124,15 @@ pub fn run(ctx: &mut Context<'_>, spec: &CuratorSpec) -> Result<Finished, JobErr
     status.last_error.clone_from(&told.last_error);
     status.set(&worker, State::Idle, now);
     let _told_in_the_run_too = standing::audit(&worker, now, &told.lines);
+    if told.lines.is_empty() && ctx.cancel.is_cancelled() {
+        let why = ctx.cancel.why().unwrap_or_default();
+        return Err(JobError::Cancelled { why });
+    }
     if told.lines.is_empty() {
         let why = match capped {
             Some(until) => format!(
-                "{} jobs begun within an hour are all that hourly_cap allows; the next may begin at {until}",
-                spec.hourly_cap
+                "hourly_cap allows no more than {} within an hour; the next may begin at {until}",
+                counted(spec.hourly_cap, "job")
             ),
             None => "the queue is empty".to_owned(),
         };
@@ -141,17 +155,29 @@ pub fn run(ctx: &mut Context<'_>, spec: &CuratorSpec) -> Result<Finished, JobErr
     }
     finished.degraded = match (told.failed, told.without) {
         (0, without) => without,
-        (failed, _) => Some(format!("{failed} job files failed")),
+        (failed, _) => Some(format!("{} failed", counted(failed, "job file"))),
     };
     Ok(finished)
+}
+
+/// Whether the ledger has settled a run; one that it does not know, or knows no more, is over.
+fn is_over(ctx: &Context<'_>, run: &str) -> bool {
+    let Ok(run) = run.parse::<RunId>() else {
+        return true;
+    };
+    match ctx.ledger.run(&run) {
+        Ok(row) => row.state == RunState::Settled,
+        Err(LedgerError::NotFound { .. }) => true,
+        Err(_) => false,
+    }
 }
 
 /// What a run would find waiting, in words; changes nothing.
 pub fn rehearse(root: &std::path::Path, spec: &CuratorSpec) -> Vec<String> {
     match Worker::of(root, &spec.worker_dir) {
         Ok(worker) => vec![format!(
-            "{} job files wait; at most {} are handled in one run and {} within an hour",
-            worker.depths().queue,
+            "{} in the queue; at most {} handled in one run and {} within an hour",
+            counted(worker.depths().queue, "job file"),
             spec.batch,
             spec.hourly_cap
         )],
@@ -209,6 +235,13 @@ fn one(
         Err(
             error @ (JobError::Cancelled { .. } | JobError::TimedOut { .. } | JobError::Ledger(_)),
         ) => {
+            worker
+                .put_back(claimed, None)
+                .map_err(|error| io("use", worker, error))?;
+            Err(error)
+        }
+        // Whatever it says then: it was not tried to its end.
+        Err(error) if ctx.cancel.is_cancelled() => {
             worker
                 .put_back(claimed, None)
                 .map_err(|error| io("use", worker, error))?;

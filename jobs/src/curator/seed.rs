@@ -4,6 +4,7 @@
 //! is near to an idea that is there, archived ones included, or to another draft, is no draft. Must
 //! never take up what runner wrote itself: it would end in talking to itself.
 
+use runner_text::counted;
 use std::path::Path;
 
 use jiff::tz::TimeZone;
@@ -201,9 +202,10 @@ pub(super) fn run(
         .collect();
     Ok(Product {
         headline: format!(
-            "{} drafts of {count} open points in {} notes",
-            artifacts.len(),
-            read.len()
+            "{} of {} in {}",
+            counted(artifacts.len(), "draft"),
+            counted(count, "open point"),
+            counted(read.len(), "note")
         ),
         artifacts,
         without,

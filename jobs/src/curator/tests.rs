@@ -21,6 +21,9 @@ fn now() -> Timestamp {
     "2026-11-22T10:00:00Z".parse().unwrap()
 }
 
+/// All runs are over.
+const OVER: queue::IsOver<'static> = &|_| true;
+
 fn after(minutes: i64) -> Timestamp {
     now()
         .saturating_add(SignedDuration::from_mins(minutes))
@@ -135,7 +138,9 @@ fn ten_consumers_do_each_job_once_whoever_of_them_dies() {
             let mut consumer = Consumer::new(&worker, &spec);
             let mut any = false;
             for at in 0..20 {
-                let Some(claimed) = claimed(consumer.claim(now(), at == 0).unwrap()) else {
+                let Some(claimed) =
+                    claimed(consumer.claim(now(), (at == 0).then_some(OVER)).unwrap())
+                else {
                     break;
                 };
                 any = true;
@@ -193,7 +198,7 @@ fn no_hour_begins_more_than_the_cap_over_restarts_and_a_clock_that_is_set_back()
     while starts.len() < 60 {
         // Each claim is a restart.
         let mut consumer = Consumer::new(&worker, &spec);
-        match consumer.claim(after(at), true).unwrap().found {
+        match consumer.claim(after(at), Some(OVER)).unwrap().found {
             Found::Claimed(claimed) => {
                 starts.push(at);
                 finish(&worker, &claimed);
@@ -221,7 +226,7 @@ fn no_hour_begins_more_than_the_cap_over_restarts_and_a_clock_that_is_set_back()
     assert_eq!(full, back);
     let again = |minute| {
         Consumer::new(&worker, &spec)
-            .claim(after(at - 1440 + minute), true)
+            .claim(after(at - 1440 + minute), Some(OVER))
             .unwrap()
             .found
     };
@@ -252,7 +257,11 @@ fn higher_goes_first_then_older() {
     let spec = spec(99);
     let mut consumer = Consumer::new(&worker, &spec);
     let mut got = Vec::new();
-    while let Some(claimed) = claimed(consumer.claim(after(10), got.is_empty()).unwrap()) {
+    while let Some(claimed) = claimed(
+        consumer
+            .claim(after(10), got.is_empty().then_some(OVER))
+            .unwrap(),
+    ) {
         got.push(claimed.job.id);
     }
     let wanted: Vec<String> = wanted.into_iter().map(|(_, id)| id).collect();
@@ -263,7 +272,7 @@ fn higher_goes_first_then_older() {
 fn rejected(worker: &Worker, spec: &CuratorSpec) -> BTreeMap<String, String> {
     let mut consumer = Consumer::new(worker, spec);
     let late = "2099-01-01T00:00:00Z".parse().unwrap();
-    let Claim { moved, found } = consumer.claim(late, true).unwrap();
+    let Claim { moved, found } = consumer.claim(late, Some(OVER)).unwrap();
     assert!(
         matches!(found, Found::Claimed(_)),
         "the worker lives on: {found:?}"
@@ -361,12 +370,12 @@ fn a_file_that_is_still_written_is_left_alone_and_then_judged() {
             .unwrap()
     };
     let claim = Consumer::new(&worker, &spec)
-        .claim(seconds(3), true)
+        .claim(seconds(3), Some(OVER))
         .unwrap();
     assert!(claim.moved.is_empty() && matches!(claim.found, Found::Empty));
     assert!(path.exists());
     let claim = Consumer::new(&worker, &spec)
-        .claim(seconds(30), true)
+        .claim(seconds(30), Some(OVER))
         .unwrap();
     assert_eq!(claim.moved[0].to, "failed");
     assert!(!path.exists());
@@ -377,7 +386,11 @@ fn a_job_of_a_dead_owner_comes_back_once_and_one_that_was_done_is_not_done_again
     let (_folder, worker) = place();
     let job = worker.enqueue(Kind::DreamSeed, None, 0, now()).unwrap();
     let spec = spec(99);
-    let take = || Consumer::new(&worker, &spec).claim(now(), true).unwrap();
+    let take = || {
+        Consumer::new(&worker, &spec)
+            .claim(now(), Some(OVER))
+            .unwrap()
+    };
     assert!(claimed(take()).is_some());
     assert!(claimed(take()).is_none(), "its owner lives");
     kill(&worker, &job.id);
@@ -405,6 +418,26 @@ fn a_job_of_a_dead_owner_comes_back_once_and_one_that_was_done_is_not_done_again
     )
     .unwrap();
     assert!(take().moved[0].why.contains("done before"));
+}
+
+#[test]
+fn what_a_dead_run_may_still_place_is_left_until_that_run_is_over() {
+    let (_folder, worker) = place();
+    let job = worker.enqueue(Kind::DreamSeed, None, 0, now()).unwrap();
+    let spec = spec(99);
+    let mut dead = Consumer::new(&worker, &spec).of_run("R1");
+    assert!(claimed(dead.claim(now(), Some(OVER)).unwrap()).is_some());
+    kill(&worker, &job.id);
+    let take = |is_over: queue::IsOver<'_>| {
+        let mut consumer = Consumer::new(&worker, &spec).of_run("R2");
+        consumer.claim(now(), Some(is_over)).unwrap()
+    };
+    let open = take(&|run| run != "R1");
+    assert!(open.moved.is_empty() && matches!(open.found, Found::Empty));
+    assert_eq!(names(&worker, "processing").len(), 2);
+    let over = take(&|_| true);
+    assert_eq!(over.moved[0].to, "queue");
+    assert_eq!(claimed(over).unwrap().job.id, job.id);
 }
 
 #[test]

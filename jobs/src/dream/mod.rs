@@ -29,6 +29,7 @@ mod told;
 pub mod verdicts;
 pub mod walk;
 
+use runner_text::counted;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::time::Duration;
@@ -41,9 +42,10 @@ use runner_engine::files::write_atomic;
 use runner_engine::outcome::Class;
 use runner_engine::placement::Trouble as DiskTrouble;
 use runner_engine::scope::{Expect, ScopeError};
+use runner_engine::tape::Tape;
 use runner_text::json_extract::extract_array;
 use runner_text::redact::Redactor;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::evidence::{Bounds, EvidenceError, Reference, Room, references};
 use crate::{Context, Finished, JobError};
@@ -61,6 +63,10 @@ use walk::Trouble;
 
 /// The longest state or decisions file that is read, in bytes.
 const LONGEST: u64 = 256 * 1024 * 1024;
+/// The names on a tape: all ideas, those that are set aside, whether a folder is there.
+const SURVEY: &str = "survey";
+const PARKED: &str = "parked";
+const TAKEN: &str = "taken";
 /// What of a run's time is kept for what comes after the answer.
 const AFTERWARDS: Duration = Duration::from_secs(30);
 /// The longest reply that is looked at, in bytes, whatever was asked.
@@ -179,18 +185,24 @@ fn ground<'a>(
     spec: &DreamSpec,
     state_bytes: &'a [u8],
 ) -> Result<Grounded<'a>, JobError> {
-    let (root, cache, keep) = (ctx.root, ctx.cache, !ctx.rehearsal);
+    let (root, cache, keep, tape) = (ctx.root, ctx.cache, !ctx.rehearsal, &ctx.tape);
     // Both take as long as there are ideas: side by side they take as long as the longer one.
     let (state, survey) = std::thread::scope(|scope| {
         let parsed = scope.spawn(|| State::parse(state_bytes));
-        let survey = survey(root, cache, keep, spec);
+        let survey = match tape.replays() {
+            true => recalled(tape, SURVEY),
+            false => survey(root, cache, keep, spec),
+        };
         (parsed.join(), survey)
     });
     let state = state
         .map_err(|_| JobError::failed(Class::Internal, "the state file could not be parsed"))?
         .map_err(|bad| bad_state(spec, &bad))?;
     let survey = survey?;
-    let parked = Parked::load(ctx.cache);
+    let parked = match ctx.tape.replays() {
+        true => recalled(&ctx.tape, PARKED)?,
+        false => Parked::load(ctx.cache),
+    };
     let delta = delta::select(&survey.ideas, &state, &parked, spec.max_ideas);
     let aside: Vec<String> = delta
         .parked
@@ -211,6 +223,11 @@ fn ground<'a>(
     {
         let why = format!("{AT_WORK}: {}", named(&names));
         return Err(JobError::Wait { until, why });
+    }
+    // A pass with nothing to do is not recorded, and is not to be slowed down by it.
+    if ctx.tape.records() {
+        ctx.tape.note(SURVEY, "", json!(survey), None);
+        ctx.tape.note(PARKED, "", json!(parked), None);
     }
     let folder = pass_folder(ctx, spec);
     for target in [&proposals_path(&folder), &spec.state_path()] {
@@ -248,8 +265,8 @@ fn ground<'a>(
     )?;
     if judged.shown.is_empty() {
         let why = format!(
-            "none of {} changed ideas could be read: {}",
-            delta.selected.len(),
+            "none of {} could be read: {}",
+            counted(delta.selected.len(), "changed idea"),
             listed(&told.troubles)
         );
         return Err(JobError::failed(Class::Environment, why));
@@ -268,6 +285,15 @@ fn ground<'a>(
         parked,
         told,
     })
+}
+
+/// What a run that is gone through again was told then.
+fn recalled<T: serde::de::DeserializeOwned>(tape: &Tape, door: &str) -> Result<T, JobError> {
+    let wrong = |error: &dyn std::fmt::Display| {
+        JobError::failed(Class::Internal, format!("the recorded {door}: {error}"))
+    };
+    let answer = tape.recall(door, "").map_err(|error| wrong(&error))?;
+    serde_json::from_value(answer.facts).map_err(|error| wrong(&error))
 }
 
 fn proposals_path(folder: &str) -> String {
@@ -296,6 +322,7 @@ fn survey(
 
 fn reader(ctx: &Context<'_>, spec: &DreamSpec) -> Result<Reader, JobError> {
     Reader::open(ctx.root, spec.max_idea_bytes)
+        .map(|reader| reader.taped(ctx.tape.clone()))
         .map_err(|error| JobError::failed(Class::Environment, error.to_string()))
 }
 
@@ -337,7 +364,7 @@ fn decisions(ctx: &Context<'_>, spec: &DreamSpec) -> Result<Decisions, JobError>
 }
 
 fn nothing(unchanged: usize, own: usize, parked: &[String], troubles: &[Trouble]) -> String {
-    let mut why = format!("no delta ({unchanged} ideas unchanged)");
+    let mut why = format!("no delta ({} unchanged)", counted(unchanged, "idea"));
     if let Some(aside) = told::set_aside(parked) {
         why.push_str("; ");
         why.push_str(&aside);
@@ -366,7 +393,15 @@ fn pass_folder(ctx: &Context<'_>, spec: &DreamSpec) -> String {
         1 => format!("{}/{stamp}", spec.dreams),
         number => format!("{}/{stamp}-{number}", spec.dreams),
     };
-    let taken = |folder: &String| ctx.root.join(folder).symlink_metadata().is_ok();
+    let taken = |folder: &String| {
+        if ctx.tape.replays() {
+            let answer = ctx.tape.recall(TAKEN, folder);
+            return answer.is_ok_and(|answer| answer.facts == true);
+        }
+        let taken = ctx.root.join(folder).symlink_metadata().is_ok();
+        ctx.tape.note(TAKEN, folder, json!(taken), None);
+        taken
+    };
     (1..)
         .map(named)
         .find(|folder| !taken(folder))
@@ -454,8 +489,8 @@ fn none_good(refused: &[Refused]) -> String {
         .map(|refused| refused.why.as_str())
         .collect();
     format!(
-        "none of {} proposals can be used: {}",
-        refused.len(),
+        "none of {} can be used: {}",
+        counted(refused.len(), "proposal"),
         first.join("; ")
     )
 }

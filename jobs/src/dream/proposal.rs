@@ -4,6 +4,7 @@
 //! (contracts/dream.md, rules 4 and 8): one bad element never loses the good ones, and nothing that
 //! was not offered gets further than a refusal's text. Must never take an id from a reply.
 
+use runner_text::counted;
 use std::collections::{BTreeMap, BTreeSet};
 
 use runner_engine::digest::Digest;
@@ -236,7 +237,10 @@ fn one(value: Value, offer: &Offer) -> Result<Proposal, String> {
         _ => (1, "only a merge has more than the idea"),
     };
     if targets.len() != most {
-        return Err(format!("it has {} targets; {what}", targets.len()));
+        return Err(format!(
+            "it has {}; {what}",
+            counted(targets.len(), "target")
+        ));
     }
     for (at, target) in targets.iter().enumerate() {
         if !offer.sources.contains(target) && !offer.destinations.contains(target) {

@@ -5,6 +5,7 @@
 //! fences that it cannot close, or in the offer as plain data. There are no tools. Must never put a
 //! source's words into the instructions.
 
+use runner_text::counted;
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Duration;
@@ -216,11 +217,11 @@ fn about(room: &Room, one: &Shown<'_>) -> String {
         let date =
             jiff::Timestamp::from_second(commit.at).map(|at| at.strftime("%Y-%m-%d").to_string());
         lines.push(format!(
-            "commit {} {} (fits {:.2}, {} files{}{}): {}",
+            "commit {} {} (fits {:.2}, {}{}{}): {}",
             commit.short(),
             date.unwrap_or_default(),
             candidate.strength,
-            commit.touched,
+            counted(commit.touched, "file"),
             if candidate.planning {
                 ", plans only"
             } else {

@@ -16,6 +16,7 @@
 //! further than its arguments.
 
 use crate::evidence::{Candidate, Grounds, Neighbour, Room, When, places};
+use runner_text::counted;
 
 use super::features::{Declared, Features};
 use super::proposal::{Action, Confidence, Status};
@@ -357,7 +358,7 @@ fn nearest(grounds: &Grounds, say: &dyn Fn(&Candidate) -> String) -> String {
 
 /// The idea's own form, as evidence.
 fn own_features(features: &Features) -> String {
-    let mut parts = vec![format!("{} words", features.words)];
+    let mut parts = vec![counted(features.words, "word")];
     let mut count = |count: usize, what: &str| {
         if count > 0 {
             parts.push(format!("{count} {what}"));

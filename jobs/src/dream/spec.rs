@@ -2,12 +2,12 @@
 
 use runner_engine::outcome::Class;
 use runner_engine::placement::RelPath;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use crate::JobError;
 
 /// When changes that git sees below the dream's paths defer a pass (contracts/dream.md, rule 7).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Dirty {
     /// Changes to tracked files do; untracked ideas are what a pass is for.
@@ -18,7 +18,7 @@ pub enum Dirty {
 }
 
 /// The settings of a dream job. All paths are relative to the project.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct DreamSpec {
     /// Where the ideas are: every `*.md` below it. Default `ideas`.

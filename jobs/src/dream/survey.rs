@@ -13,14 +13,20 @@ use std::path::Path;
 
 use runner_engine::digest::Digest;
 use runner_engine::placement::{RealFs, RelPath};
+use runner_engine::tape::Tape;
 use runner_text::front_matter;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
 
 use super::spec::DreamSpec;
 use super::stat_cache::{self, Known, StatCache};
 use super::walk::{Found, Stat, Trouble, too_long, walk};
 
+/// The name of the reader on a tape.
+const DOOR: &str = "idea";
+
 /// An idea that could be read.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Idea {
     /// Relative to the project.
     pub path: Box<str>,
@@ -31,7 +37,7 @@ pub struct Idea {
 }
 
 /// What there is.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Survey {
     /// All ideas, by path.
     pub ideas: Vec<Idea>,
@@ -42,6 +48,7 @@ pub struct Survey {
     /// How many files were read.
     pub read: usize,
     /// The cache's new content, when it is not what it was.
+    #[serde(skip)]
     pub cache: Option<Vec<u8>>,
 }
 
@@ -144,6 +151,7 @@ pub fn is_own(text: &str) -> bool {
 pub struct Reader {
     fs: RealFs,
     most: u64,
+    tape: Tape,
 }
 
 impl Reader {
@@ -155,7 +163,15 @@ impl Reader {
         Ok(Self {
             fs: RealFs::open(root)?,
             most,
+            tape: Tape::off(),
         })
+    }
+
+    /// The same, on a tape.
+    #[must_use]
+    pub fn taped(mut self, tape: Tape) -> Self {
+        self.tape = tape;
+        self
     }
 
     /// The content of an idea, and its stat at that moment.
@@ -163,6 +179,40 @@ impl Reader {
     /// # Errors
     /// Why it could not be read, as a [`Trouble`] says it.
     pub fn read(&self, path: &str) -> Result<(Vec<u8>, Stat), String> {
+        let (bytes, stat, _) = self.look(path)?;
+        Ok((bytes, stat))
+    }
+
+    /// The same, with the digest that it had when it was recorded.
+    fn look(&self, path: &str) -> Result<(Vec<u8>, Stat, Option<Digest>), String> {
+        if self.tape.replays() {
+            return self.recalled(path);
+        }
+        let done = self.read_now(path);
+        if self.tape.records() {
+            let (facts, bytes) = match &done {
+                Ok((bytes, stat)) => (json!({ "stat": stat }), Some(bytes.as_slice())),
+                Err(why) => (json!({ "why": why }), None),
+            };
+            self.tape.note(DOOR, path, facts, bytes);
+        }
+        done.map(|(bytes, stat)| (bytes, stat, None))
+    }
+
+    fn recalled(&self, path: &str) -> Result<(Vec<u8>, Stat, Option<Digest>), String> {
+        let answer = self.tape.recall(DOOR, path);
+        let mut answer = answer.map_err(|error| error.to_string())?;
+        let stat = serde_json::from_value(answer.facts["stat"].take());
+        match (answer.content, stat) {
+            (Some((digest, bytes)), Ok(stat)) => Ok((bytes, stat, Some(digest))),
+            _ => {
+                let why = answer.facts["why"].as_str();
+                Err(why.unwrap_or("the recording does not say why").to_owned())
+            }
+        }
+    }
+
+    fn read_now(&self, path: &str) -> Result<(Vec<u8>, Stat), String> {
         let cannot = |why: &dyn std::fmt::Display| format!("cannot be read: {why}");
         let rel = RelPath::new(path).map_err(|bad| cannot(&bad.why))?;
         let regular = self
@@ -189,7 +239,8 @@ impl Reader {
     /// # Errors
     /// Those of [`Reader::read`].
     pub fn digest(&self, path: &str) -> Result<Digest, String> {
-        self.read(path).map(|(bytes, _)| Digest::of(&bytes))
+        let (bytes, _, digest) = self.look(path)?;
+        Ok(digest.unwrap_or_else(|| Digest::of(&bytes)))
     }
 
     /// The text of an idea, with its stat and digest.
@@ -197,8 +248,8 @@ impl Reader {
     /// # Errors
     /// Those of [`Reader::read`], and when it is not UTF-8.
     pub fn text(&self, path: &str) -> Result<(String, Stat, Digest), String> {
-        let (bytes, stat) = self.read(path)?;
-        let digest = Digest::of(&bytes);
+        let (bytes, stat, digest) = self.look(path)?;
+        let digest = digest.unwrap_or_else(|| Digest::of(&bytes));
         let text = String::from_utf8(bytes).map_err(|_| "is not UTF-8".to_owned())?;
         Ok((text, stat, digest))
     }

@@ -3,6 +3,7 @@
 //! Words only. Must never leave out what was refused, dropped or could not be read: silence is a
 //! bug.
 
+use runner_text::counted;
 use serde_json::{Map, json};
 
 use super::parked::PARKED_AFTER;
@@ -49,7 +50,7 @@ impl Told {
         if self.waiting > 0 {
             lines.push(format!(
                 "{} wait for the next pass",
-                so_many(self.waiting, "more changed idea")
+                counted(self.waiting, "more changed idea")
             ));
         }
         lines.extend(left_out(self.own));
@@ -77,7 +78,7 @@ impl Told {
         fact("shown", shown);
         fact("waiting", self.waiting);
         fact("proposals", proposals.len());
-        let mut counted = Vec::new();
+        let mut each = Vec::new();
         for status in Status::ALL {
             let count = proposals
                 .iter()
@@ -85,7 +86,7 @@ impl Told {
                 .count();
             fact(status.word(), count);
             if count > 0 {
-                counted.push(format!("{count} {}", status.word()));
+                each.push(format!("{count} {}", status.word()));
             }
         }
         fact("refused", self.refused.len());
@@ -98,14 +99,17 @@ impl Told {
 
         let mut headline = format!(
             "{} on {}",
-            so_many(proposals.len(), "proposal"),
-            so_many(shown, "idea")
+            counted(proposals.len(), "proposal"),
+            counted(shown, "idea")
         );
-        if !counted.is_empty() {
-            headline.push_str(&format!(": {}", counted.join(", ")));
+        if !each.is_empty() {
+            headline.push_str(&format!(": {}", each.join(", ")));
         }
         if self.waiting > 0 {
-            headline.push_str(&format!("; {} more ideas wait", self.waiting));
+            headline.push_str(&format!(
+                "; {} left for next time",
+                counted(self.waiting, "more idea")
+            ));
         }
         let mut lines: Vec<String> = proposals.iter().map(Proposal::line).collect();
         lines.extend(
@@ -116,7 +120,7 @@ impl Told {
         );
         if self.refused.len() > REFUSALS {
             let more = self.refused.len() - REFUSALS;
-            lines.push(format!("refused: {more} more proposals"));
+            lines.push(format!("refused: {}", counted(more, "more proposal")));
         }
         lines.extend(
             self.changed
@@ -125,21 +129,22 @@ impl Told {
         );
         if self.decided > 0 {
             lines.push(format!(
-                "{} proposals were decided before and are not made again",
-                self.decided
+                "decided before, so not made again: {}",
+                counted(self.decided, "proposal")
             ));
         }
         if self.downgraded > 0 {
             lines.push(format!(
-                "{} claims do not resolve and propose nothing",
-                self.downgraded
+                "cannot be found in the project, so nothing is proposed: {}",
+                counted(self.downgraded, "claim")
             ));
         }
         lines.extend(left_out(self.own));
         lines.extend(set_aside(&self.parked));
         if let Some((compared, of)) = self.compared {
             lines.push(format!(
-                "duplicates were looked for among {compared} of {of} ideas"
+                "duplicates were looked for among {compared} of {}",
+                counted(of, "idea")
             ));
         }
         lines.extend(self.troubles.iter().map(|it| {
@@ -179,7 +184,12 @@ impl Told {
 
 /// That files of runner's own are no ideas, if there are any.
 pub(super) fn left_out(own: usize) -> Option<String> {
-    (own > 0).then(|| format!("{own} files that runner wrote are no ideas and were left out"))
+    (own > 0).then(|| {
+        format!(
+            "written by runner, so no ideas and left out: {}",
+            counted(own, "file")
+        )
+    })
 }
 
 /// That ideas are set aside, which, and how they come back; if there are any.
@@ -211,8 +221,4 @@ pub(super) fn listed(troubles: &[Trouble]) -> String {
         text.push_str(&format!("; and {} more", troubles.len() - FEW));
     }
     text
-}
-/// "1 idea", "2 ideas".
-fn so_many(count: usize, what: &str) -> String {
-    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }

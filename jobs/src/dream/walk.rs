@@ -13,6 +13,7 @@ use std::sync::Mutex;
 
 use ignore::{WalkBuilder, WalkState};
 use runner_engine::placement::RelPath;
+use serde::{Deserialize, Serialize};
 
 use super::spec::DreamSpec;
 
@@ -20,7 +21,7 @@ use super::spec::DreamSpec;
 const THREADS: usize = 2;
 
 /// An idea that could not be taken in.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Trouble {
     /// Relative to the project.
     pub path: String,
@@ -29,7 +30,7 @@ pub struct Trouble {
 }
 
 /// What tells whether a file may have changed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Stat {
     /// Bytes.
     pub size: u64,

@@ -4,6 +4,7 @@
 //! words in a commit beyond comparing them: they were written by others. Bounded, so that the
 //! longest history costs a known amount (see [`Bounds`]).
 
+use runner_text::counted;
 use std::collections::HashSet;
 
 use runner_engine::git::{Git, GitError};
@@ -91,7 +92,10 @@ pub fn read(git: &Git, bounds: &Bounds) -> Result<History, GitError> {
     };
     let (commits, more) = parse(&out, bounds);
     if more {
-        notes.push(format!("history read up to {} commits", commits.len()));
+        notes.push(format!(
+            "history read up to {}",
+            counted(commits.len(), "commit")
+        ));
     }
     let (commits, reverted) = standing(commits);
     Ok(History {

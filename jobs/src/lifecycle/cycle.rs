@@ -11,7 +11,7 @@ use runner_engine::digest::Digest;
 use runner_engine::outcome::{Class, Outcome};
 use runner_engine::scope::Expect;
 use runner_text::org::Form;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::Files;
@@ -22,8 +22,11 @@ use super::work::{self, WorkSpec};
 use crate::failmark;
 use crate::{Context, Finished, JobError};
 
+/// The name of the cycle's failures on a tape.
+const FAILURES: &str = "failures";
+
 /// An agent and its cycle.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct CycleSpec {
     /// Which agent; empty for the one without a name.
@@ -56,7 +59,7 @@ impl Default for CycleSpec {
 }
 
 /// Where an agent stands.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Now {
     /// The cycle as it was declared then.
     pub spec: Spec,
@@ -167,7 +170,7 @@ pub fn run(ctx: &mut Context<'_>, spec: &CycleSpec, job: &str) -> Result<Finishe
         ));
     };
     let state = now.state();
-    let position = position::read(ctx.root, &spec.agent, &now.spec).map_err(unusable)?;
+    let position = position::read_in(&ctx.scope, &spec.agent, &now.spec).map_err(unusable)?;
     if position != now.position {
         let why = format!("gate: the cycle went on to {position} while this run waited");
         return Err(JobError::Nothing(why));
@@ -198,12 +201,16 @@ pub fn run(ctx: &mut Context<'_>, spec: &CycleSpec, job: &str) -> Result<Finishe
 
 /// What gates ask. Failures are the ledger's; when the last one was stands in the failmark too.
 fn facts(ctx: &Context<'_>, spec: &CycleSpec, state: &State, job: &str) -> Result<Facts, JobError> {
-    let failures = ctx.ledger.streak(ctx.admitted.job())?.failures;
-    let mark = ctx.root.join(failmark::of_job(job));
+    let ran = position::ran_in(&ctx.scope, &spec.agent, &state.name).map_err(unusable)?;
+    let (failures, failed) = ctx.tape.through(FAILURES, job, || {
+        let failures = ctx.ledger.streak(ctx.admitted.job())?.failures;
+        let mark = failmark::read_at(&ctx.root.join(failmark::of_job(job)));
+        Ok::<_, JobError>((failures, mark.map(|mark| mark.at)))
+    })?;
     Ok(Facts {
-        ran: position::ran(ctx.root, &spec.agent, &state.name).map_err(unusable)?,
+        ran,
         failures,
-        failed: failmark::read_at(&mark).map(|mark| mark.at),
+        failed,
     })
 }
 
@@ -242,7 +249,7 @@ fn stage(
     ctx.scope.stage(&ran, at.as_bytes(), Expect::Current)?;
     let path = position::path(&spec.agent);
     let seen = ctx.scope.look(&path, 1 << 16)?;
-    let stands = position::read(ctx.root, &spec.agent, &now.spec).map_err(unusable)?;
+    let stands = position::read_in(&ctx.scope, &spec.agent, &now.spec).map_err(unusable)?;
     if stands != now.position {
         return Ok(stands);
     }

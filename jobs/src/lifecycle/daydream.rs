@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::{Files, manifest};
-use crate::steps::{Step, StepsFile};
+use crate::steps::Step;
 use crate::{Context, Finished, JobError};
 
 /// The most that are kept.
@@ -33,7 +33,7 @@ const LARGEST: u64 = 1024 * 1024;
 const TEMPERATURE: Temperature = Temperature::hundredths(100);
 
 /// A job that daydreams.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct DaydreamSpec {
     /// Whose steps and dreams it follows: a named agent's, or the default one's.
@@ -148,8 +148,8 @@ fn due(ctx: &Context<'_>, spec: &DaydreamSpec, known: &Daydreams) -> Result<(), 
 
 /// What it would be asked.
 pub(crate) fn question(ctx: &Context<'_>, spec: &DaydreamSpec) -> Request {
-    let steps = StepsFile::new(ctx.root, &spec.files.steps, spec.agent.as_deref());
-    let steps = steps.last(8).unwrap_or_default();
+    let steps = ctx.last_steps(&spec.files.steps, spec.agent.as_deref(), 8);
+    let steps = steps.ok().and_then(Result::ok).unwrap_or_default();
     let lines: Vec<String> = steps.iter().map(Step::line).collect();
     let text = ctx.redactor.redact(&lines.join("\n")).into_owned();
     let label = "the last tools";

@@ -16,11 +16,13 @@ pub mod spec;
 pub mod step;
 pub mod work;
 
+use serde::{Deserialize, Serialize};
+
 /// The board that a project has when it names none of its own.
 pub const BOARD: &str = "plan.org";
 
 /// What a project's own settings say of the lifecycle's files.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Files {
     /// The record of tools, below the project.
     pub steps: String,

@@ -18,12 +18,19 @@ pub fn folder(agent: &str) -> String {
 /// # Errors
 /// The manifest or the entry is there and is none.
 pub fn newest(root: &Path, agent: &str) -> Result<Option<(String, Entry)>, JobError> {
+    newest_in(&Scope::open(root, &[], ".runner/staging/look")?, agent)
+}
+
+/// The same through a scope.
+///
+/// # Errors
+/// Those of [`newest`].
+pub fn newest_in(scope: &Scope, agent: &str) -> Result<Option<(String, Entry)>, JobError> {
     let folder = folder(agent);
-    let scope = Scope::open(root, &[], ".runner/staging/look")?;
-    let listed = manifest::read(&scope, &folder)?.manifest.entries;
+    let listed = manifest::read(scope, &folder)?.manifest.entries;
     let Some(listed) = listed.first() else {
         return Ok(None);
     };
-    let (entry, _) = manifest::entry_of(&scope, &folder, listed)?;
+    let (entry, _) = manifest::entry_of(scope, &folder, listed)?;
     Ok(Some((format!("{folder}/{}", listed.file), entry)))
 }

@@ -4,15 +4,14 @@
 //! [`MOST`] lines are told. Must never tell what it did not read, and never fail a run: what cannot be
 //! read is said in its place.
 
-use std::path::Path;
-
+use runner_engine::scope::Scope;
 use runner_text::org::{Board, Form, Keyword, Task};
 use serde::Serialize;
 
 use super::audit;
 use super::board::{self, BoardError};
 use super::entry::Entry;
-use super::newest::newest;
+use super::newest::newest_in;
 use super::spec::Kind;
 
 /// The most lines of an orientation.
@@ -46,21 +45,21 @@ pub struct Orientation {
 }
 
 /// Reads the board and the newest entry of an agent.
-pub fn orient(root: &Path, board_path: &str, agent: &str) -> Orientation {
+pub fn orient(scope: &Scope, board_path: &str, agent: &str) -> Orientation {
     let mut out = Orientation::default();
-    match newest(root, agent) {
+    match newest_in(scope, agent) {
         Ok(Some((path, entry))) => {
             out.read
                 .push(path.replacen(&format!("{}.org", entry.id), "manifest.json", 1));
             out.read.push(path.clone());
-            out.take_entry(root, path, &entry);
+            out.take_entry(scope, path, &entry);
         }
         Ok(None) => out
             .troubles
             .push("no dream yet: there is no carry".to_owned()),
         Err(error) => out.troubles.push(format!("no carry: {}", error.whole())),
     }
-    match board::read(root, board_path) {
+    match board::read_in(scope, board_path) {
         Ok(text) => {
             out.read.push(board_path.to_owned());
             out.take_board(&Board::read(&text, Form::of(board_path)));
@@ -72,14 +71,14 @@ pub fn orient(root: &Path, board_path: &str, agent: &str) -> Orientation {
 }
 
 impl Orientation {
-    fn take_entry(&mut self, root: &Path, path: String, entry: &Entry) {
+    fn take_entry(&mut self, scope: &Scope, path: String, entry: &Entry) {
         let words = entry.sections.carry.iter();
         let words = words.flat_map(|line| line.split_whitespace());
         self.file = words
             .map(|word| word.trim_matches(|c: char| !c.is_alphanumeric() && !"._/-".contains(c)))
             .map(|word| word.trim_end_matches('.'))
             .filter(|word| word.contains(['/', '.']) && !word.contains(".."))
-            .find(|word| !word.starts_with('/') && root.join(word).is_file())
+            .find(|word| !word.starts_with('/') && scope.is_file(word))
             .map(str::to_owned);
         self.claims = entry.claims();
         self.carry.clone_from(&entry.sections.carry);
@@ -153,8 +152,14 @@ fn cut(line: &str) -> String {
 #[cfg(test)]
 mod tests {
     use std::fs;
+    use std::path::Path;
 
     use super::*;
+
+    fn orient(root: &Path, board_path: &str, agent: &str) -> Orientation {
+        let scope = Scope::open(root, &[], ".runner/staging/look").unwrap();
+        super::orient(&scope, board_path, agent)
+    }
 
     #[test]
     fn it_reads_three_files_and_tells_sixty_lines() {

@@ -14,6 +14,9 @@ use std::io;
 use std::path::Path;
 
 use jiff::Timestamp;
+use runner_engine::causes::whole;
+use runner_engine::scope::{Scope, ScopeError};
+use serde::{Deserialize, Serialize};
 
 use super::spec::{Spec, State};
 
@@ -21,7 +24,7 @@ use super::spec::{Spec, State};
 const LONGEST: u64 = 4096;
 
 /// A place in a cycle.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Position {
     /// The state whose turn it is.
     pub state: String,
@@ -123,8 +126,16 @@ pub fn ran_path(agent: &str, state: &str) -> String {
 /// # Errors
 /// [`BadPosition`].
 pub fn read(root: &Path, agent: &str, spec: &Spec) -> Result<Position, BadPosition> {
+    read_in(&open(root, &path(agent))?, agent, spec)
+}
+
+/// The same through a scope.
+///
+/// # Errors
+/// [`BadPosition`].
+pub fn read_in(scope: &Scope, agent: &str, spec: &Spec) -> Result<Position, BadPosition> {
     let path = path(agent);
-    let Some(text) = small(root, &path)? else {
+    let Some(text) = small(scope, &path)? else {
         return Ok(Position::at(&spec.first().name));
     };
     let Some(position) = Position::parse(&text) else {
@@ -143,8 +154,16 @@ pub fn read(root: &Path, agent: &str, spec: &Spec) -> Result<Position, BadPositi
 /// # Errors
 /// [`BadPosition`].
 pub fn ran(root: &Path, agent: &str, state: &str) -> Result<Option<Timestamp>, BadPosition> {
+    ran_in(&open(root, &ran_path(agent, state))?, agent, state)
+}
+
+/// The same through a scope.
+///
+/// # Errors
+/// [`BadPosition`].
+pub fn ran_in(scope: &Scope, agent: &str, state: &str) -> Result<Option<Timestamp>, BadPosition> {
     let path = ran_path(agent, state);
-    let Some(text) = small(root, &path)? else {
+    let Some(text) = small(scope, &path)? else {
         return Ok(None);
     };
     let at = text
@@ -158,24 +177,29 @@ pub fn ran(root: &Path, agent: &str, state: &str) -> Result<Option<Timestamp>, B
     })
 }
 
-/// A small file of ours; a link is none.
-fn small(root: &Path, path: &str) -> Result<Option<String>, BadPosition> {
-    let cannot = |source| BadPosition::Io {
+/// A project, only to be looked at.
+fn open(root: &Path, path: &str) -> Result<Scope, BadPosition> {
+    Scope::open(root, &[], ".runner/staging/look").map_err(|error| cannot(path, &error))
+}
+
+fn cannot(path: &str, error: &ScopeError) -> BadPosition {
+    BadPosition::Io {
         path: path.to_owned(),
-        source,
-    };
-    let at = runner_engine::files::beneath(root, Path::new(path)).map_err(cannot)?;
-    let data = match at.symlink_metadata() {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        data => data.map_err(cannot)?,
-    };
-    if !data.is_file() || data.len() > LONGEST {
-        let text = "(no small plain file)".to_owned();
-        let path = path.to_owned();
-        return Err(BadPosition::Malformed { path, text });
+        source: io::Error::other(whole(error)),
     }
-    let bytes = std::fs::read(&at).map_err(cannot)?;
-    Ok(Some(String::from_utf8_lossy(&bytes).into_owned()))
+}
+
+/// A small file of ours; a link is none.
+fn small(scope: &Scope, path: &str) -> Result<Option<String>, BadPosition> {
+    match scope.look(path, LONGEST) {
+        Ok(found) => Ok(found.map(|(bytes, _)| String::from_utf8_lossy(&bytes).into_owned())),
+        Err(ScopeError::NotAFile { .. } | ScopeError::TooLong { .. }) => {
+            let text = "(no small plain file)".to_owned();
+            let path = path.to_owned();
+            Err(BadPosition::Malformed { path, text })
+        }
+        Err(error) => Err(cannot(path, &error)),
+    }
 }
 
 #[cfg(test)]

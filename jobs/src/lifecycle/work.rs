@@ -13,13 +13,14 @@ use runner_backends::{Request, RequestLimits, Source};
 use runner_engine::git::Git;
 use runner_engine::outcome::Class;
 use runner_engine::owner::Owner;
+use runner_text::counted;
 use runner_text::fence::Fence;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::board::{self, BoardError, Desk, Wish};
 use super::entry::Entry;
-use super::newest::{folder, newest};
+use super::newest::{folder, newest_in};
 use super::orient::{Orientation, orient};
 use super::spec::Kind;
 use super::{Files, audit};
@@ -36,8 +37,11 @@ const NAMED: usize = 20;
 /// How much of an agent's last words a report shows, in lines.
 const WORDS: usize = 12;
 
+/// The name of the board on a tape.
+const BOARD: &str = "board";
+
 /// What an agent is to do.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct WorkSpec {
     /// Which agent; empty for the one without a name.
@@ -74,7 +78,7 @@ impl Default for WorkSpec {
 }
 
 /// What the board gave.
-#[derive(Default)]
+#[derive(Default, Serialize, Deserialize)]
 struct Begun {
     picked: Option<String>,
     lines: Vec<String>,
@@ -89,7 +93,7 @@ struct Begun {
 /// The board is busy, or nobody answered.
 pub fn run(ctx: &mut Context<'_>, spec: &WorkSpec) -> Result<Finished, JobError> {
     let (begun, entry) = begin(ctx, spec)?;
-    let orientation = orient(ctx.root, &spec.board, &spec.agent);
+    let orientation = orient(&ctx.scope, &spec.board, &spec.agent);
     let before = ctx.git.head()?;
     let request = question(ctx, spec, &orientation, begun.picked.as_deref())?;
     let agent = Some(spec.agent.as_str()).filter(|agent| !agent.is_empty());
@@ -162,14 +166,28 @@ fn audited(
 
 /// `board apply`, then `board pick`.
 fn begin(ctx: &mut Context<'_>, spec: &WorkSpec) -> Result<(Begun, Option<Entry>), JobError> {
-    let mut begun = Begun::default();
-    let entry = match newest(ctx.root, &spec.agent) {
-        Ok(entry) => entry.map(|(_, entry)| entry),
-        Err(error) => {
-            begun.lines.push(format!("no verdicts: {}", error.whole()));
-            None
-        }
+    let (entry, unread) = match newest_in(&ctx.scope, &spec.agent) {
+        Ok(entry) => (entry.map(|(_, entry)| entry), None),
+        Err(error) => (None, Some(format!("no verdicts: {}", error.whole()))),
     };
+    // A placement of its own: a run that is gone through again is told what came of it.
+    let tape = ctx.tape.clone();
+    let done = tape.through(BOARD, &spec.board, || match on_board(ctx, spec, &entry) {
+        Err(JobError::Failed { class, why }) => Ok(Err((class, why))),
+        Err(error) => Err(error),
+        Ok(begun) => Ok(Ok(begun)),
+    })?;
+    let mut begun: Begun = done.map_err(|(class, why)| JobError::failed(class, why))?;
+    begun.lines.splice(0..0, unread);
+    Ok((begun, entry))
+}
+
+fn on_board(
+    ctx: &mut Context<'_>,
+    spec: &WorkSpec,
+    entry: &Option<Entry>,
+) -> Result<Begun, JobError> {
+    let mut begun = Begun::default();
     let mut wishes = Vec::new();
     wishes.extend(entry.as_ref().map(Wish::Apply));
     wishes.push(Wish::Pick);
@@ -198,22 +216,24 @@ fn begin(ctx: &mut Context<'_>, spec: &WorkSpec) -> Result<(Begun, Option<Entry>
     match desk.carry_out(&wishes) {
         Ok(done) => {
             begun.picked = done.picked.map(|task| task.heading);
-            begun.lines.extend(board::lines(&done.records));
+            begun.lines = board::lines(&done.records);
             begun.moved = done.records.iter().map(|it| it.moves.len()).sum();
             begun.unresolved = done.records.iter().map(|it| it.unresolved.len()).sum();
-            Ok((begun, entry))
+            Ok(begun)
         }
         // An agent without a board works all the same, and everybody hears of it.
         Err(error @ (BoardError::Missing(_) | BoardError::Unreadable { .. })) => {
             begun.trouble = Some(error.to_string());
-            Ok((begun, entry))
+            Ok(begun)
         }
         Err(BoardError::Act(ActError::Busy(why) | ActError::Changed(why))) => Err(JobError::Wait {
             until: ctx.now.saturating_add(BUSY).unwrap_or(ctx.now),
             why: format!("the board is busy: {why}"),
         }),
         Err(BoardError::Act(ActError::Ledger(error))) => Err(error.into()),
-        Err(BoardError::Act(ActError::Guard(why))) => Err(JobError::failed(Class::Guard, why)),
+        Err(BoardError::Act(ActError::Guard(why) | ActError::Conflict(why))) => {
+            Err(JobError::failed(Class::Guard, why))
+        }
         Err(BoardError::Act(error @ (ActError::Disk(_) | ActError::Unfinished { .. }))) => {
             Err(JobError::failed(Class::Environment, error.to_string()))
         }
@@ -335,7 +355,10 @@ impl Left {
             .map(|commit| format!("committed {commit}"))
             .collect();
         if self.commits.len() > NAMED {
-            out.push(format!("… and {} more commits", self.commits.len() - NAMED));
+            out.push(format!(
+                "… and {}",
+                counted(self.commits.len() - NAMED, "more commit")
+            ));
         }
         if self.uncommitted > 0 {
             let paths = match self.uncommitted {

@@ -88,6 +88,19 @@ pub fn decide(
     Verdict::On
 }
 
+/// What an iteration must not fall from: each metric as it was before it or when the night began, the
+/// better of both. Else many small falls would add up to a large one that no iteration made.
+pub fn reference(first: Option<&Fitness>, before: &Fitness) -> Fitness {
+    let mut best = before.clone();
+    for (name, value) in first.into_iter().flat_map(|it| &it.metrics) {
+        let held = best.metrics.get_mut(name);
+        if let Some(held) = held {
+            *held = held.max(*value);
+        }
+    }
+    best
+}
+
 /// By how much the composite changed.
 pub fn delta(before: &Fitness, after: &Fitness) -> f64 {
     // No negative zero: it would print as one.
@@ -97,6 +110,30 @@ pub fn delta(before: &Fitness, after: &Fitness) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn small_falls_add_up() {
+        let rules = Rules {
+            epsilon: 0.01,
+            window: 2,
+            max_drop: 0.05,
+            warn_only: false,
+            idle: false,
+        };
+        let (first, before, after) = (fitness(0.8), fitness(0.76), fitness(0.72));
+        assert_eq!(decide(rules, &[0.1], &before, &after, 0), Verdict::On);
+        let against = reference(Some(&first), &before);
+        assert_eq!(
+            decide(rules, &[0.1], &against, &after, 0),
+            Verdict::Regression("mrr fell by 0.08 (floor 0.05)".into())
+        );
+        // A metric that came to be later is measured from then on.
+        assert_eq!(reference(None, &before), before);
+        assert_eq!(
+            reference(Some(&fitness(0.5)), &before).metrics,
+            before.metrics
+        );
+    }
 
     fn fitness(value: f64) -> Fitness {
         Fitness {

@@ -4,8 +4,8 @@
 //! run.lock ──> recovery ──> loop { INGEST ─> REDUCE ─> MEASURE ─> COMMIT } ──> brief ─> council ─> packets ─> beads
 //! ```
 //!
-//! [`corpus`] is what a project has learned and the pure steps on it; `iterate` the loop over a staged
-//! copy; [`commit`] how a copy becomes the corpus, whole for every reader that honours the marker;
+//! [`corpus`] is what a project has learned and the pure steps on it; `iterate` the loop and `iteration` one
+//! round of it on a staged copy; [`commit`] how a copy becomes the corpus, whole for every reader that honours the marker;
 //! [`night`] the run around it; [`packets`] what to begin with; [`schema`] the form of every artifact.
 //! Must never change source code, write to git, make a link, or change the corpus but by a commit.
 
@@ -16,12 +16,14 @@ pub mod facts;
 pub mod foreign;
 pub mod halt;
 mod iterate;
+mod iteration;
 pub mod lock;
 pub mod long_haul;
 pub mod night;
 pub mod output;
 pub mod packets;
 pub mod preview;
+mod record;
 pub mod report;
 pub mod rescues;
 pub mod resume;

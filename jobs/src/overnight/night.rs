@@ -10,6 +10,7 @@
 //! it. Must never write outside of the corpus's five paths and the output folder, never run git but to
 //! ask, never make a link.
 
+use runner_text::counted;
 use std::time::Duration;
 
 use jiff::civil::Date;
@@ -19,7 +20,6 @@ use runner_engine::digest::Digest;
 use runner_engine::ids::{Fence, RunId};
 use runner_engine::scope::Expect;
 use runner_engine::time::boot_time;
-use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::commit::{self, Commit, Target};
@@ -54,8 +54,9 @@ pub(super) struct Night<'n, 'c> {
     pub(super) date: Date,
     /// What was measured last, by what it was measured of.
     pub(super) known: Option<(Digest, Measured)>,
-    began: Duration,
-    reserve: Duration,
+    pub(super) began: Duration,
+    /// When the loop's time is over, on the clock that deadlines have.
+    pub(super) until: Duration,
 }
 
 /// Runs a night.
@@ -80,7 +81,14 @@ pub fn run(ctx: &mut Context<'_>, spec: &OvernightSpec) -> Result<Finished, JobE
     let seconds = ctx.left().as_secs().div_ceil(60) * 60;
     let opened = resume::open(&out, spec, ctx.admitted.run(), ctx.now, seconds).map_err(disk)?;
     out.make().map_err(disk)?;
-    let timeout = ctx.left();
+    // A night that goes on has what is left of its own time.
+    let timeout = opened.left(ctx.now).min(ctx.left());
+    // The steps after the loop take as long in a night that goes on as in a new one.
+    let whole = match opened.state.resumed {
+        0 => timeout,
+        _ => Duration::from_secs(opened.state.timeout_seconds),
+    };
+    let began = boot_time();
     let awake = ctx.keeper.as_mut().map(Keeper::standing);
     let mut night = Night {
         summary: Summary {
@@ -112,8 +120,8 @@ pub fn run(ctx: &mut Context<'_>, spec: &OvernightSpec) -> Result<Finished, JobE
         facts: Facts::default(),
         date: ctx.now.to_zoned(TimeZone::UTC).date(),
         known: None,
-        began: boot_time(),
-        reserve: (timeout / 10).min(RESERVE),
+        began,
+        until: began + timeout.saturating_sub((whole / 10).min(RESERVE)),
         out,
         spec,
         ctx,
@@ -254,8 +262,15 @@ impl Night<'_, '_> {
             return;
         };
         match beads::sync(self.ctx, &program, packets) {
-            (made, None) => self.finish("bead-sync", None, Some(format!("{made} beads made"))),
-            (made, Some(why)) => self.soft("bead-sync", &format!("{made} beads made, then: {why}")),
+            (made, None) => self.finish(
+                "bead-sync",
+                None,
+                Some(format!("{} made", counted(made, "bead"))),
+            ),
+            (made, Some(why)) => self.soft(
+                "bead-sync",
+                &format!("{} made, then: {why}", counted(made, "bead")),
+            ),
         }
     }
 
@@ -344,11 +359,9 @@ impl Night<'_, '_> {
         let mut gain = looped.gain.clone();
         gain.insert("packets".to_owned(), packets.len() as u64);
         self.summary.gain = Some(gain);
-        let first = self
-            .summary
-            .iterations
-            .first()
-            .and_then(|it| it.fitness_before.as_ref());
+        // The first that could be measured.
+        let mut measured_before = self.summary.iterations.iter();
+        let first = measured_before.find_map(|it| it.fitness_before.as_ref());
         if let Some(first) = first {
             self.summary.fitness_delta = Some(super::halt::delta(first, &measured.fitness));
         }
@@ -417,9 +430,10 @@ impl Night<'_, '_> {
         Ok(Finished {
             degraded: summary.degraded.first().cloned(),
             headline: format!(
-                "{} iterations, fitness {composite} ({:+}), {packets} morning packets",
-                summary.iterations.len(),
+                "{}, fitness {composite} ({:+}), {}",
+                counted(summary.iterations.len(), "iteration"),
                 summary.fitness_delta.unwrap_or(0.0),
+                counted(packets, "morning packet"),
             ),
             lines,
             facts: [
@@ -459,106 +473,6 @@ impl Night<'_, '_> {
         self.summary
             .artifacts
             .insert("log".to_owned(), LOG.to_owned());
-    }
-
-    /// Notes where the run is: what a summary is made from if it dies here.
-    pub(super) fn at(&mut self, step: &str) {
-        self.state.at_step = Some(step.to_owned());
-        self.state.last_step = self.summary.last_step().map(str::to_owned);
-        let total = self.summary.steps.len() as u64;
-        let done = self
-            .summary
-            .steps
-            .iter()
-            .filter(|it| it.status != StepStatus::Planned);
-        self.ctx.progress.step(step, done.count() as u64, total);
-        let id = &self.summary.run_id;
-        let kept = self
-            .out
-            .json(&format!("{id}/run.json"), &self.state)
-            .and_then(|()| self.out.json(&format!("{id}/partial.json"), &self.summary));
-        if let Err(error) = kept {
-            tracing::warn!(%error, "where the run is could not be noted");
-        }
-    }
-
-    fn artifact(&mut self, step: &str, name: &str, value: &impl Serialize) -> Result<(), JobError> {
-        self.out.json(name, value).map_err(disk)?;
-        self.finish(step, Some(name), None);
-        self.at(step);
-        Ok(())
-    }
-
-    pub(super) fn finish(&mut self, name: &str, artifact: Option<&str>, note: Option<String>) {
-        if let Some(artifact) = artifact {
-            self.summary
-                .artifacts
-                .insert(name.to_owned(), artifact.to_owned());
-        }
-        if let Some(step) = self.summary.step(name) {
-            step.status = StepStatus::Done;
-            step.artifact = artifact.map(str::to_owned);
-            step.note = note;
-        }
-        self.log(&format!("{name}: done"));
-    }
-
-    pub(super) fn skip(&mut self, name: &str, why: &str) {
-        if let Some(step) = self.summary.step(name) {
-            step.status = StepStatus::Skipped;
-            step.note = Some(why.to_owned());
-        }
-        self.log(&format!("{name}: skipped, {why}"));
-    }
-
-    pub(super) fn soft(&mut self, name: &str, why: &str) {
-        if let Some(step) = self.summary.step(name) {
-            step.status = StepStatus::SoftFail;
-            step.note = Some(why.to_owned());
-        }
-        self.degrade(&format!("{name}: {why}"));
-    }
-
-    pub(super) fn degrade(&mut self, what: &str) {
-        let what = self.ctx.redactor.redact(what).into_owned();
-        self.log(&what);
-        if !self.summary.degraded.contains(&what) {
-            self.summary.degraded.push(what);
-        }
-    }
-
-    pub(super) fn log(&self, line: &str) {
-        tracing::info!("{line}");
-        let line = self.ctx.redactor.redact(line);
-        if let Err(error) = self.out.log(self.ctx.wall(), &line) {
-            tracing::warn!(%error, "a line of the night's log is lost");
-        }
-    }
-
-    pub(super) fn moment(&self) -> String {
-        format!("{:.0}", self.ctx.wall())
-    }
-
-    /// What the loop may still take.
-    pub(super) fn time_left(&self) -> Duration {
-        self.ctx.left().saturating_sub(self.reserve)
-    }
-
-    pub(super) fn check_cancelled(&self) -> Result<(), JobError> {
-        if self.ctx.cancel.is_cancelled() {
-            let why = self
-                .ctx
-                .cancel
-                .why()
-                .unwrap_or_else(|| "cancelled".to_owned());
-            return Err(JobError::Cancelled { why });
-        }
-        if self.ctx.left().is_zero() {
-            return Err(JobError::TimedOut {
-                why: "its total deadline passed".to_owned(),
-            });
-        }
-        Ok(())
     }
 }
 

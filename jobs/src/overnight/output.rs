@@ -60,6 +60,9 @@ pub struct RunState {
     /// How often it was begun again.
     #[serde(default)]
     pub resumed: u64,
+    /// Why it ended, as whoever found it dead says: until that is told by a run that goes on or begins.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub died: Option<String>,
 }
 
 impl Output {

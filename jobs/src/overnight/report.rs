@@ -1,6 +1,7 @@
 //! The report of a night for people: the summary as markdown, or for a terminal. Reads nothing but the
 //! summary; text from elsewhere is never obeyed by whatever shows it.
 
+use runner_text::counted;
 use serde_json::Value;
 
 use super::output::{Output, OutputError, SUMMARY, pretty};
@@ -134,8 +135,10 @@ pub fn told(summary: &Summary, missing: &[String], form: Form) -> String {
     if let Some(haul) = &summary.long_haul {
         let why = match haul.active {
             true => format!(
-                "{} probes, because {}; ended: {}",
-                haul.probe_count, haul.trigger_reason, haul.exit_reason
+                "{}, because {}; ended: {}",
+                counted(haul.probe_count, "probe"),
+                haul.trigger_reason,
+                haul.exit_reason
             ),
             false => format!("not needed: {}", haul.exit_reason),
         };

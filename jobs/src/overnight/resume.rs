@@ -10,8 +10,11 @@
 //! Called under the lock. Iterations that are noted are believed as far as their ids and numbers agree
 //! and none is missing; what follows a gap is not.
 
+use std::time::Duration;
+
 use jiff::Timestamp;
 use runner_engine::ids::RunId;
+use runner_text::counted;
 
 use super::OvernightSpec;
 use super::commit::Recovered;
@@ -28,6 +31,15 @@ pub struct Opened {
     pub iterations: Vec<Iteration>,
     /// What is to be told of the run before.
     pub told: Vec<String>,
+}
+
+impl Opened {
+    /// What is left of the run's own time, as the wall clock tells; all of it where that was set back.
+    pub fn left(&self, now: Timestamp) -> Duration {
+        let whole = Duration::from_secs(self.state.timeout_seconds);
+        let began = self.state.started_at.parse().unwrap_or(now);
+        whole.saturating_sub(now.duration_since(began).try_into().unwrap_or_default())
+    }
 }
 
 /// Notes the iterations whose commit was found: they are part of the corpus. What is to be told.
@@ -83,10 +95,13 @@ pub fn open(
         });
     }
     let summary: Option<Summary> = out.read(SUMMARY[0]);
+    // A summary that was written for a dead run is not its end: who wrote it may have died as well,
+    // before the death was told.
     let ended = |state: &RunState| {
-        summary.as_ref().is_some_and(|it| {
-            it.run_id == state.run_id && matches!(it.status, Status::Done | Status::Failed)
-        })
+        state.died.is_none()
+            && summary.as_ref().is_some_and(|it| {
+                it.run_id == state.run_id && matches!(it.status, Status::Done | Status::Failed)
+            })
     };
     let last = out.runs().pop();
     let mut told = Vec::new();
@@ -100,6 +115,8 @@ pub fn open(
             "run {} died at {at}; last completed step: {step}",
             dead.run_id
         );
+        dead.died = Some(why.clone());
+        out.json(&format!("{}/run.json", dead.run_id), &dead)?;
         let (iterations, rejected) = rehydrate(out, &dead.run_id);
         let report = dead_summary(out, &dead, &iterations, &why, now);
         report::write(out, &report)?;
@@ -107,6 +124,8 @@ pub fn open(
         told.extend(rejected);
         if goes_on(&dead, spec, now, timeout_seconds) {
             dead.resumed += 1;
+            dead.died = None;
+            dead.timeout_seconds = dead.timeout_seconds.max(timeout_seconds);
             let name = format!("{}/interrupted-{}", dead.run_id, dead.resumed);
             report::write_as(out, &name, &report)?;
             out.drop_summary()?;
@@ -115,9 +134,9 @@ pub fn open(
             earlier.retain(|line| !told.contains(line));
             told.splice(0..0, earlier);
             told.push(format!(
-                "run {} goes on after {} iterations; its earlier report is {}",
+                "run {} goes on after {}; its earlier report is {}",
                 dead.run_id,
-                iterations.len(),
+                counted(iterations.len(), "iteration"),
                 out.path_of(&format!("{name}.json"))
             ));
             return Ok(Opened {

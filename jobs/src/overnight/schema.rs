@@ -8,6 +8,7 @@
 use std::fs;
 use std::path::Path;
 
+use runner_engine::causes::why;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -152,7 +153,7 @@ impl Checked {
     fn file(&mut self, folder: &Path, name: &str, schema: &str) {
         self.artifacts.push(name.to_owned());
         let value = fs::read(folder.join(name))
-            .map_err(|error| error.to_string())
+            .map_err(|error| why(&error))
             .and_then(|bytes| serde_json::from_slice(&bytes).map_err(|error| error.to_string()));
         match value {
             Ok(value) => {

@@ -5,6 +5,7 @@
 //! the night's configuration made; and never more than fits a glance.
 
 use runner_engine::outcome::{Class, Outcome};
+use runner_text::counted;
 use serde::{Deserialize, Serialize};
 
 use super::model::NightReport;
@@ -128,10 +129,7 @@ pub(super) fn moves(report: &NightReport) -> Vec<Move> {
             .find(|it| it.waits())
             .map_or("", |it| it.flag.as_str());
         push(
-            format!(
-                "Decide on {waiting} proposal{}",
-                if waiting == 1 { "" } else { "s" }
-            ),
+            format!("Decide on {}", counted(waiting, "proposal")),
             "one key each; every decision can be taken back".to_owned(),
             format!("runner dream review{flag}"),
         );

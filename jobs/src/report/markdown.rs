@@ -1,5 +1,6 @@
 //! The report as markdown: what a person reads first in the morning.
 
+use runner_text::counted;
 use std::fmt::Write as _;
 
 use runner_engine::ledger::Amounts;
@@ -57,6 +58,13 @@ fn write(out: &mut String, report: &NightReport) -> std::fmt::Result {
     if !report.missed.is_empty() {
         writeln!(out, "## Missed\n")?;
         for line in &report.missed {
+            writeln!(out, "- {}", one_line(line))?;
+        }
+        writeln!(out)?;
+    }
+    if !report.by_day.is_empty() {
+        writeln!(out, "## By day\n")?;
+        for line in &report.by_day {
             writeln!(out, "- {}", one_line(line))?;
         }
         writeln!(out)?;
@@ -289,7 +297,7 @@ pub(crate) fn amounts(spent: Amounts) -> String {
         parts.push(calls(spent.calls));
     }
     if spent.tokens > 0 {
-        parts.push(format!("{} tokens", spent.tokens));
+        parts.push(counted(spent.tokens, "token"));
     }
     if spent.micros > 0 {
         let cents = spent.micros.div_ceil(10_000);
@@ -302,11 +310,7 @@ pub(crate) fn amounts(spent: Amounts) -> String {
 }
 
 fn calls(count: u64) -> String {
-    if count == 1 {
-        "1 model call".to_owned()
-    } else {
-        format!("{count} model calls")
-    }
+    counted(count, "model call")
 }
 
 /// Text from elsewhere on one line, with nothing in it that markdown, HTML or a terminal would obey.

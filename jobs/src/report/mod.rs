@@ -4,6 +4,7 @@
 //! prints the same from the ledger. Must never ask a model or tell what no row and no artifact says.
 
 pub mod accounts;
+mod by_day;
 pub mod dreamscape;
 mod first;
 mod html;
@@ -27,6 +28,7 @@ use std::path::Path;
 use jiff::Timestamp;
 use runner_engine::outcome::Class;
 use runner_engine::scope::Expect;
+use runner_engine::tape::Tape;
 use serde_json::json;
 
 use crate::{Context, Finished, JobError};
@@ -57,6 +59,9 @@ pub fn place(root: &Path, night: &str, opened: Timestamp) -> String {
         .unwrap_or_else(|| night.to_owned())
 }
 
+/// The name of a night's rows on a tape.
+const NIGHT: &str = "night";
+
 /// More nights than this have no date in common.
 const FURTHER: u32 = 10_000;
 
@@ -66,11 +71,8 @@ struct Opened {
     opened: Timestamp,
 }
 
-/// Makes the report of the night that this run belongs to.
-///
-/// # Errors
-/// The ledger cannot be read, or the report cannot be staged.
-pub fn run(ctx: &mut Context<'_>) -> Result<Finished, JobError> {
+/// What the rows say, and where that goes.
+fn told(ctx: &Context<'_>) -> Result<(NightReport, String), JobError> {
     let Some(night) = ctx.admitted.night() else {
         return Err(JobError::failed(
             Class::Internal,
@@ -79,6 +81,37 @@ pub fn run(ctx: &mut Context<'_>) -> Result<Finished, JobError> {
     };
     let report = whole(ctx.ledger, night, ctx.root, ctx.now)?;
     let name = place(ctx.root, &report.night, report.opened);
+    Ok((report, name))
+}
+
+/// What the rows said when the run was recorded.
+fn recalled(tape: &Tape) -> Result<(NightReport, String), JobError> {
+    #[derive(serde::Deserialize)]
+    struct Told {
+        report: NightReport,
+        name: String,
+    }
+    let internal = |error: &dyn std::fmt::Display| {
+        JobError::failed(Class::Internal, format!("the recorded night: {error}"))
+    };
+    let answer = tape.recall(NIGHT, "").map_err(|error| internal(&error))?;
+    let told: Told = serde_json::from_value(answer.facts).map_err(|error| internal(&error))?;
+    Ok((told.report, told.name))
+}
+
+/// Makes the report of the night that this run belongs to.
+///
+/// # Errors
+/// The ledger cannot be read, or the report cannot be staged.
+pub fn run(ctx: &mut Context<'_>) -> Result<Finished, JobError> {
+    let (report, name) = match ctx.tape.replays() {
+        true => recalled(&ctx.tape)?,
+        false => told(ctx)?,
+    };
+    if ctx.tape.records() {
+        let facts = json!({ "report": report, "name": name });
+        ctx.tape.note(NIGHT, "", facts, None);
+    }
     let folder = format!("{FOLDER}/{name}");
     let mut json = serde_json::to_vec_pretty(&report).map_err(|error| {
         JobError::failed(

@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::accounts::{self, Account};
+use super::by_day;
 use super::dreamscape::{self, Dreamscape};
 use super::first::{self, Move};
 use super::proposals::{self, Proposed};
@@ -47,6 +48,9 @@ pub struct NightReport {
     /// Moments that passed with nothing there to run them, found when this night was recorded.
     #[serde(default)]
     pub missed: Vec<String>,
+    /// What curators did outside of nights since the night before, and what each of their files came to.
+    #[serde(default)]
+    pub by_day: Vec<String>,
     /// What was granted besides the caps of the night and of its day, by whom and why.
     #[serde(default)]
     pub grants: Vec<String>,
@@ -273,6 +277,7 @@ pub fn gather(
         }
     }
     let until = row.closed.unwrap_or(now);
+    let by_day = by_day::of(ledger, &row, until)?;
     let accounts = accounts::of_night(ledger, &row, held, spent, until)?;
     let refused = refusals::of(&runs);
     let mut report = NightReport {
@@ -288,6 +293,7 @@ pub fn gather(
         runs,
         open,
         missed,
+        by_day,
         grants,
         alerts: alerts(ledger, &row.project, row.opens, now)?,
         accounts,

@@ -78,6 +78,7 @@ pub(crate) fn night(runs: Vec<RunLine>) -> NightReport {
         runs,
         open: vec![],
         missed: vec![],
+        by_day: vec![],
         grants: vec![],
         alerts: vec![],
         accounts: vec![],
@@ -125,6 +126,7 @@ pub(crate) fn full(text: &str) -> NightReport {
     for lines in [
         &mut report.open,
         &mut report.missed,
+        &mut report.by_day,
         &mut report.grants,
         &mut report.alerts,
     ] {

@@ -386,7 +386,7 @@ fn what_cannot_be_read_is_told_and_stops_nothing() {
     let again = place.pass().outcome.why().unwrap().to_owned();
     assert!(
         again.starts_with(&format!(
-            "no delta (1 ideas unchanged); {} could not be taken in",
+            "no delta (1 idea unchanged); {} could not be taken in",
             expected.len()
         )),
         "{again}"
@@ -465,7 +465,10 @@ fn a_few_at_a_time_everyone_gets_a_turn() {
     place.spec.max_ideas = 4;
     let settled = place.pass();
     assert!(
-        settled.summary.headline.contains("2 more ideas wait"),
+        settled
+            .summary
+            .headline
+            .contains("2 more ideas left for next time"),
         "{}",
         settled.summary.headline
     );

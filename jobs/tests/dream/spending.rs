@@ -260,6 +260,53 @@ fn a_failure_that_states_that_it_used_nothing_is_charged_its_call() {
 }
 
 #[test]
+fn a_failure_whose_whole_cost_is_stated_is_charged_that_and_nothing_less_sure_is() {
+    let cut = End::Fails(BackendError::Malformed {
+        why: "the answer is cut off".to_owned(),
+        excerpt: String::new(),
+    });
+    let stopped = End::Fails(BackendError::Cancelled {
+        why: "stopped".to_owned(),
+    });
+    let total = |tokens, micros| Event::Total(usage(tokens, micros));
+    let partly = Event::Usage(usage(7, Some(9)));
+    // Of one of three calls: a third of a million each.
+    const RESERVED: u64 = 333_333;
+    let cases: [(&[Event<'static>], &End, (u64, u64)); 7] = [
+        (&[Event::Text("half"), total(50, Some(40))], &cut, (50, 40)),
+        (&[partly, total(50, Some(40))], &stopped, (50, 40)),
+        // Money that is not stated and has no price is charged as reserved; tokens were.
+        (&[total(50, None)], &cut, (50, RESERVED)),
+        // A child that takes back what it said is not believed.
+        (
+            &[Event::Usage(usage(90, Some(95))), total(50, Some(40))],
+            &cut,
+            (90, 95),
+        ),
+        // More than was reserved is charged as it was stated.
+        (&[total(400_000, Some(1))], &End::Waits, (400_000, 1)),
+        // What came so far is no sum; and a sum of nothing is what a broken program states.
+        (&[partly], &cut, (RESERVED, RESERVED)),
+        (
+            &[Event::Text("half"), total(0, Some(0))],
+            &stopped,
+            (RESERVED, RESERVED),
+        ),
+    ];
+    for (events, end, charged) in cases {
+        let mut place = place();
+        let (settled, row) = pass(&mut place, events, end.clone());
+        assert!(!settled.outcome.placed(), "{settled:?}");
+        let spent = place.ledger.spent_by(&row.id).unwrap();
+        assert_eq!(
+            (spent.calls, spent.tokens, spent.micros),
+            (1, charged.0, charged.1),
+            "{events:?}"
+        );
+    }
+}
+
+#[test]
 fn uses_of_tools_that_failed_are_told() {
     let used = |failed| {
         Event::ToolResult(ToolResult {

@@ -2,6 +2,7 @@
 
 use runner_engine::outcome::Exit;
 use runner_jobs::prices::Price;
+use runner_text::counted;
 use serde::Serialize;
 
 use crate::cli::Failure;
@@ -114,8 +115,8 @@ pub fn run(home: &Home, here: &Here, listing: Listing) -> Result<Exit, Failure> 
     if let Some(file) = &all.file {
         let count = all.models.len() - own.len();
         last.push_str(&format!(
-            "\n{file} has {count} more, and {} entries that are no price for tokens.",
-            all.passed_over
+            "\n{file} has {count} more, and without a price for tokens {}.",
+            counted(all.passed_over, "entry")
         ));
     }
     show::out(&last);

@@ -2,6 +2,7 @@
 
 use runner_engine::outcome::Exit;
 use runner_jobs::curator::queue::is_windows;
+use runner_text::counted;
 use serde::Serialize;
 
 use super::model::{Standing, gather};
@@ -154,8 +155,8 @@ fn findings(it: &Standing, elsewhere: &dyn Fn(&str) -> Option<&'static str>) -> 
     }
     if it.queue.failed > 0 {
         let what = format!(
-            "{} job files failed; the reason lies beside each",
-            it.queue.failed
+            "{} failed; the reason lies beside each",
+            counted(it.queue.failed, "job file")
         );
         let mend = format!("cat {}/failed/*.reason.txt", it.worker.folder.path);
         add("note", what, mend);

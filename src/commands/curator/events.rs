@@ -2,6 +2,7 @@
 
 use runner_engine::outcome::Exit;
 use runner_jobs::curator::events::{self as book, EventError, Severity, Standing, Wish};
+use runner_text::counted;
 
 use super::{disk, model, worker};
 use crate::cli::args::Listing;
@@ -68,7 +69,8 @@ pub fn run(
     let (all, bad) = book::all(&worker).map_err(|error| disk(&worker, &error))?;
     if bad > 0 {
         show::complain(&format!(
-            "{bad} lines of events could not be read and are passed over"
+            "events: {} could not be read, and nothing of that is shown",
+            counted(bad, "line")
         ));
     }
     let named = |id: &str| book::named(&all, id).map_err(|error| failure(project, error));
@@ -155,11 +157,11 @@ fn row(it: &Standing) -> String {
     let word = serde_json::to_value(it.event.severity).unwrap_or_default();
     let state = if it.over { "over" } else { "needs review" };
     format!(
-        "{}  {:<8}  {} of {} calls left  {state}  {} -> {}: {}\n",
+        "{}  {:<8}  {} of {} left  {state}  {} -> {}: {}\n",
         it.event.id,
         word.as_str().unwrap_or_default(),
         it.left,
-        it.event.budget,
+        counted(it.event.budget, "call"),
         safe::line(&it.event.source),
         safe::line(&it.event.escalation_target),
         safe::line(&it.event.desired_action)

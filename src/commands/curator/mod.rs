@@ -80,8 +80,16 @@ pub fn run(
         CuratorCommand::Work {
             once,
             watch,
+            job,
             listing,
-        } => work::run(home, &project, (*once, *watch), manner, *listing),
+        } => work::run(
+            home,
+            &project,
+            job.as_deref(),
+            (*once, *watch),
+            manner,
+            *listing,
+        ),
         CuratorCommand::Compact { how, listing } => compact(home, &project, how.apply, *listing),
         CuratorCommand::Event {
             source,

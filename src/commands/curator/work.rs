@@ -1,17 +1,20 @@
 //! `curator work`: runs of the job of kind curator, until there is nothing that may begin.
 //!
 //! ```text
-//! queue empty? ── no ──> one run ── more is done or failed ──> again
-//!    │ yes                  └── nothing is: the hour is full, or the run failed ──> end; watching: wait
-//!    └──> end; watching: wait for a file, half a minute, or a signal
+//! something waits, and the hour has room? ── yes ──> one run ── it did something ──> again
+//!    │ no                                        └── it did not: another works, it failed ──> end; watching: wait
+//!    └──> end; watching: wait for a file, half a minute, or a signal, which ends it
 //! ```
+//!
+//! Whether to go on is told by what our own run did, and by nothing that others do to the folder.
 
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-use runner_engine::outcome::Exit;
+use runner_engine::outcome::{Exit, Outcome};
+use runner_jobs::KindSpec;
 use runner_jobs::curator::queue::Worker;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
@@ -34,15 +37,32 @@ pub fn no_job() -> Failure {
         .mend("runner curator setup --apply")
 }
 
+/// The job that is to run: the one that was named, which must be of the kind, or the usual one.
+fn chosen<'a>(project: &'a Here, name: Option<&'a str>) -> Result<&'a str, Failure> {
+    let Some(name) = name else {
+        return model::job_of(project).ok_or_else(no_job);
+    };
+    match &project.config.job(name)?.spec.kind {
+        KindSpec::Curator(_) => Ok(name),
+        other => Err(Failure::usage(format!(
+            "--job {name}: it is of kind {}, not curator",
+            other.word()
+        ))
+        .mend("runner curator status")),
+    }
+}
+
 /// Works.
 pub fn run(
     home: &Home,
     project: &Here,
+    job: Option<&str>,
     (once, watch): (bool, bool),
     manner: Manner,
     listing: Listing,
 ) -> Result<Exit, Failure> {
-    let job = model::job_of(project).ok_or_else(no_job)?;
+    let job = chosen(project, job)?;
+    let cap = project.config.curator.spec.hourly_cap;
     let worker = worker(project)?;
     worker.make().map_err(|error| disk(&worker, &error))?;
     let run = || {
@@ -53,10 +73,10 @@ pub fn run(
             deferral_is_normal: true,
             settings: Vec::new(),
         };
-        by_hand::once(home, project, job, None, how)
+        by_hand::settled(home, project, job, None, how)
     };
     if once {
-        return run();
+        return run().map(|(exit, _)| exit);
     }
     let mut ears = if watch {
         Some(Ears::new(&worker)?)
@@ -65,23 +85,26 @@ pub fn run(
     };
     loop {
         let mut last = Exit::Done;
-        loop {
-            let before = worker.depths();
-            if before.queue + before.processing == 0 {
+        while worker.waits(home.wall()?) {
+            // A watch that ran into the full hour again and again would fill the ledger with it.
+            let full = watch
+                && worker
+                    .started_within_hour(home.wall()?)
+                    .is_ok_and(|it| it >= cap);
+            if full || ears.as_ref().is_some_and(Ears::is_told) {
                 break;
             }
-            last = run()?;
-            let after = worker.depths();
-            let moved = after.done + after.failed > before.done + before.failed;
-            if !moved || last == Exit::Cancelled {
+            let (exit, outcome) = run()?;
+            last = exit;
+            if !outcome.as_ref().is_some_and(Outcome::placed) {
                 break;
             }
         }
         let Some(ears) = &mut ears else {
             return Ok(last);
         };
-        if last == Exit::Cancelled || !ears.wait()? {
-            return Ok(Exit::Cancelled);
+        if !ears.wait()? {
+            return Ok(Exit::Done);
         }
     }
 }
@@ -107,6 +130,12 @@ impl Ears {
             inotify::add_watch(watch, worker.path("queue"), what).is_ok()
         });
         Ok(Self { told, changes })
+    }
+
+    /// Whether somebody asked it to end.
+    fn is_told(&self) -> bool {
+        let mut polled = [PollFd::new(&self.told, PollFlags::IN)];
+        poll(&mut polled, Some(&Timespec::default())).is_ok_and(|count| count > 0)
     }
 
     /// Whether to go on.

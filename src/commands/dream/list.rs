@@ -61,6 +61,7 @@ pub(super) fn list(
         let undecided = book.undecided().count();
         show::out(&match undecided {
             0 => "nothing is left to decide; `runner dream run` looks for more\n".to_owned(),
+            1 => "the one that is undecided is not like that\n".to_owned(),
             n => format!("none of {n} undecided proposals is like that\n"),
         });
         return Ok(Exit::Done);

@@ -151,7 +151,8 @@ fn all(home: &Home, project: &Here, most: bool) -> Result<(String, Vec<Rehearsed
     let night = stage.ledger.open_night(&project.id, &date, now, closes)?;
     let mut queue = VecDeque::new();
     for (name, job) in project.config.jobs.iter().filter(|(_, job)| job.enabled) {
-        if matches!(job.when, When::Clock(Trigger::After(_))) {
+        // As a real one: what follows another comes after it, and a cycle's job when it is its turn.
+        if matches!(job.when, When::Clock(Trigger::After(_)) | When::Lifecycle) {
             continue;
         }
         let key = format!("night-{}", night.id.0);

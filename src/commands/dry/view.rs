@@ -2,6 +2,7 @@
 //!
 //! Must never show a secret that the run would be lent: all words are redacted here.
 
+use runner_text::counted;
 use std::path::Path;
 
 use runner_engine::ledger::{Amounts, Budget};
@@ -70,6 +71,7 @@ pub fn json(told: &Rehearsed, root: &Path) -> Value {
         "own_budget": budget_json(told.want),
         "budgets": told.levels.iter().map(left_json).collect::<Vec<_>>(),
         "writes": told.writes,
+        "program_writes": told.program,
         "checks": plan.map_or(&[][..], |plan| &plan.checks),
         "notes": notes(told),
     })
@@ -153,12 +155,14 @@ pub fn text(told: &Rehearsed) -> String {
     }
     if let Some(Ok(plan)) = &told.plan {
         for one in &plan.requests {
-            let labels = one.request.sources.len();
+            let labels = counted(one.request.sources.len(), "source");
             line(
                 "asks",
                 &format!(
-                    "{}: {labels} sources, about {} tokens, an answer of {} at most",
-                    one.request.purpose, one.tokens, one.request.limits.max_output_tokens
+                    "{}: {labels}, about {}, an answer of {} at most",
+                    one.request.purpose,
+                    counted(one.tokens, "token"),
+                    one.request.limits.max_output_tokens
                 ),
             );
             if let Err(why) = &one.reserved {
@@ -194,7 +198,20 @@ pub fn text(told: &Rehearsed) -> String {
     for level in &told.levels {
         line("budget", &left(level));
     }
-    line("writes", &told.writes.join(", "));
+    if !told.writes.is_empty() {
+        line("writes", &told.writes.join(", "));
+    }
+    if let Some(reach) = &told.program {
+        let writes = match (reach.anything, reach.writes.as_slice()) {
+            (true, _) => "anything that you may: sandbox = \"off\"".to_owned(),
+            (false, []) => "nothing of the project".to_owned(),
+            (false, writes) => writes.join(", "),
+        };
+        line("program", &format!("writes {writes}"));
+        if !reach.anything && !reach.never.is_empty() {
+            line("", &format!("and never {}", reach.never.join(", ")));
+        }
+    }
     if let Some(Ok(plan)) = &told.plan {
         for check in &plan.checks {
             line("checks", check);
@@ -240,8 +257,7 @@ fn said(unit: &str, amount: u64) -> String {
             "{:#}",
             jiff::SignedDuration::from_secs(i64::try_from(amount).unwrap_or(i64::MAX))
         ),
-        unit if amount == 1 => format!("1 {}", unit.trim_end_matches('s')),
-        unit => format!("{amount} {unit}"),
+        unit => counted(amount, unit.trim_end_matches('s')),
     }
 }
 

@@ -9,7 +9,7 @@ mod page;
 
 use std::path::Path;
 
-use runner_engine::causes::whole;
+use runner_engine::causes::{whole, why};
 use runner_engine::files::write_atomic;
 use runner_engine::git::Git;
 use runner_engine::ledger::Filter;
@@ -63,8 +63,9 @@ pub fn run(
             let dir = here_dir.join(dir);
             let cannot = |why: String| {
                 Failure::cannot_write(format!("cannot write {}: {why}", dir.display()))
+                    .mend("runner journal export /a/folder/that/you/may/write")
             };
-            std::fs::create_dir_all(&dir).map_err(|error| cannot(error.to_string()))?;
+            std::fs::create_dir_all(&dir).map_err(|error| cannot(why(&error)))?;
             let html = page::html(&journal);
             let html = Redactor::new(Vec::new()).redact(&html).into_owned();
             write_atomic(&dir.join(PAGE), html.as_bytes(), 0o644)

@@ -3,6 +3,7 @@
 //! Every text in it is somebody else's and is escaped; the page's own policy lets nothing be loaded or
 //! run but its style. Must never take a link from a text.
 
+use runner_text::counted;
 use std::fmt::Write as _;
 
 use jiff::Timestamp;
@@ -107,10 +108,12 @@ fn entry(out: &mut String, shown: &Shown, journal: &Journal) {
         let failed: Vec<String> = shown.failed_claims.iter().map(|it| esc(it)).collect();
         let what = match failed.len() {
             0 => format!(
-                "<span class=\"tag audit\">audited</span> {audited} claims, none found false"
+                "<span class=\"tag audit\">audited</span> {}, none found false",
+                counted(audited, "claim")
             ),
             many => format!(
-                "<span class=\"tag bad\">audited</span> {many} of {audited} claims do not hold"
+                "<span class=\"tag bad\">audited</span> found false: {many} of {}",
+                counted(audited, "claim")
             ),
         };
         let _ = writeln!(out, "<h3>audit</h3><p>{what}</p>");

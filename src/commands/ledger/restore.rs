@@ -84,8 +84,10 @@ pub fn run(
         show::json(&json);
     } else {
         show::out(&format!(
-            "restored; {} moments since then are missed, {} waiting runs skipped, {} live runs ended\n",
-            told.missed, told.skipped, told.ended
+            "restored; {} since then missed, {} skipped, {} ended\n",
+            show::count(told.missed, "moment"),
+            show::count(told.skipped, "waiting run"),
+            show::count(told.ended, "live run")
         ));
         if let (Some(kept), true) = (&told.kept, told.kept != plan.keep) {
             show::out(&format!("what was there is {}\n", kept.display()));

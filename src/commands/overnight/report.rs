@@ -1,8 +1,11 @@
 //! `runner overnight report`: the summary of a night, told or checked.
 
+use runner_text::counted;
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
+use runner_engine::causes;
 use runner_engine::outcome::Exit;
 use runner_jobs::overnight::output::SUMMARY;
 use runner_jobs::overnight::report::Form;
@@ -27,33 +30,38 @@ pub(super) fn run(
     validate: bool,
     listing: Listing,
 ) -> Result<Exit, Failure> {
-    let file = match from {
+    // What is named is looked for where the command was called, as any path of a command is.
+    let from = from.map(|path| home.here.join(path));
+    let file = match from.as_deref() {
         Some(path) if path.is_dir() => path.join(SUMMARY[0]),
         Some(path) => path.to_owned(),
         None => last(home, here)?,
     };
     let folder = file.parent().unwrap_or(Path::new(".")).to_owned();
-    let none = |why: &str| {
-        Failure::data(format!(
-            "there is no report of a night: {}: {why}",
-            file.display()
-        ))
-        .mend("runner overnight start")
+    let absent = |error: &io::Error| {
+        let failure = Failure::data(format!(
+            "there is no report of a night: {}: {}",
+            file.display(),
+            causes::why(error)
+        ));
+        match &from {
+            // Another night does not make that one.
+            Some(named) => failure.mend(format!("ls {}", there(named).display())),
+            None => failure.mend("runner overnight start"),
+        }
     };
     if validate {
-        // A folder that is not there has no artifacts to be wrong.
-        if !folder.is_dir() {
-            return Err(none("there is no such folder"));
-        }
+        fs::metadata(&folder).map_err(|error| absent(&error))?;
         return check(&folder, listing);
     }
-    let size = fs::metadata(&file)
-        .map_err(|error| none(&error.to_string()))?
-        .len();
+    let size = fs::metadata(&file).map_err(|error| absent(&error))?.len();
     if size > LARGEST {
-        return Err(none(&format!("it has {size} bytes, {LARGEST} are read")));
+        return Err(Failure::data(format!(
+            "{} has {size} bytes, and no more than {LARGEST} are read",
+            file.display()
+        )));
     }
-    let bytes = fs::read(&file).map_err(|error| none(&error.to_string()))?;
+    let bytes = fs::read(&file).map_err(|error| absent(&error))?;
     let bad = |why: String| {
         Failure::data(format!(
             "{} is no summary of a night: {why}",
@@ -90,6 +98,12 @@ fn last(home: &Home, here: &Path) -> Result<PathBuf, Failure> {
     Ok(project.root.join(output).join(SUMMARY[0]))
 }
 
+/// As much of a path as there is.
+fn there(path: &Path) -> &Path {
+    let mut all = path.ancestors();
+    all.find(|path| path.exists()).unwrap_or(path)
+}
+
 fn check(folder: &Path, listing: Listing) -> Result<Exit, Failure> {
     let checked = schema::check_folder(folder);
     if listing.json {
@@ -103,10 +117,10 @@ fn check(folder: &Path, listing: Listing) -> Result<Exit, Failure> {
                 safe::line(&mistake.why)
             ));
         }
-        let count = checked.artifacts.len();
+        let count = counted(checked.artifacts.len(), "artifact");
         show::out(&match checked.mistakes.len() {
-            0 => format!("{count} artifacts are as their schemas say\n"),
-            wrong => format!("{wrong} mistakes in {count} artifacts\n"),
+            0 => format!("{count}, as the schemas say\n"),
+            wrong => format!("{} in {count}\n", counted(wrong, "mistake")),
         });
     }
     Ok(match checked.mistakes.is_empty() {

@@ -458,6 +458,10 @@ impl Work {
         .in_state(&home.state)
         .with_fallbacks(others, self.backends.passed)
         .hearing(setting.voices(self.convened));
+        let context = match setting.recorder(&self.staging) {
+            Some(recorder) => context.recorded(recorder),
+            None => context,
+        };
         match perform(context, spec) {
             Ok(settled) => Ok(settled.outcome),
             Err(error @ (PerformError::TakenOver | PerformError::Unfinished(_))) => {

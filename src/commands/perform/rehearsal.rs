@@ -9,6 +9,8 @@
 //! Everything that decides is what a real run is decided by; only the ledger is a copy in memory.
 //! Must never write a file, take a lock, ask a backend or start a job's program.
 
+use std::path::{Path, PathBuf};
+
 use jiff::Timestamp;
 use runner_backends::Description;
 use runner_engine::admission::Facts;
@@ -21,9 +23,11 @@ use runner_engine::locks::{ContractLock, JobLock, LockError, job_lock_path};
 use runner_engine::outcome::{Class, Outcome};
 use runner_engine::owner::Owner;
 use runner_engine::scope::Scope;
+use runner_engine::walls::Walls;
 use runner_jobs::context::{Place, Tools};
-use runner_jobs::{Context, Plan, Silent};
+use runner_jobs::{Context, KindSpec, Plan, Silent};
 use runner_text::redact::Redactor;
+use serde::Serialize;
 
 use super::{Ready, Setting, Stop, cancel_token, contract_lock_path, not_ours, refuse};
 use crate::cli::Failure;
@@ -44,14 +48,52 @@ pub struct Rehearsed {
     pub want: Budget,
     /// The accounts that it spends from, as they were before it.
     pub levels: Vec<Left>,
-    /// Prefixes below the project that it may write.
+    /// Prefixes below the project that it may write; folders end with a slash.
     pub writes: Vec<String>,
+    /// What a program that it starts may write by itself, where it starts one.
+    pub program: Option<Reach>,
     /// What it would do, or how it would end before it asks; none where that cannot be told.
     pub plan: Option<Result<Plan, Outcome>>,
     /// Hides secrets in whatever is shown.
     pub redactor: Redactor,
     /// What a reader may want to know besides.
     pub notes: Vec<String>,
+}
+
+/// What a program may write of the project by itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Reach {
+    /// Nothing confines it: `sandbox = "off"`.
+    pub anything: bool,
+    /// Files and folders below the project; the latter end with a slash, and "./" is all of it.
+    pub writes: Vec<String>,
+    /// And never these of that.
+    pub never: Vec<String>,
+}
+
+impl Reach {
+    /// As the walls say that it is started behind; what lies outside of the project is runner's own.
+    fn of(root: &Path, walls: &Walls) -> Self {
+        let below = |paths: &[PathBuf]| {
+            let below = paths.iter().filter_map(|path| {
+                let rest = path.strip_prefix(root).ok()?;
+                let name = match rest.as_os_str().is_empty() {
+                    true => ".".to_owned(),
+                    false => rest.display().to_string(),
+                };
+                Some(match path.is_dir() {
+                    true => name + "/",
+                    false => name,
+                })
+            });
+            below.collect()
+        };
+        Self {
+            anything: walls.off,
+            writes: below(&walls.write),
+            never: below(&walls.keep),
+        }
+    }
 }
 
 /// How a run would stand after admission.
@@ -137,7 +179,8 @@ impl<'h> Stage<'h> {
             backend_name: setting.spec.backend.clone(),
             want: setting.want(""),
             levels: Vec::new(),
-            writes: setting.writes(),
+            writes: setting.writes_in_words(),
+            program: None,
             plan: None,
             redactor: setting.redactor.clone(),
             notes: Vec::new(),
@@ -165,7 +208,7 @@ impl<'h> Stage<'h> {
         let Ready {
             git,
             backends,
-            confine: _,
+            confine,
             facts,
             want,
             levels,
@@ -181,6 +224,10 @@ impl<'h> Stage<'h> {
         told.notes
             .extend(absent.map(|(name, why)| format!("is not asked: {name}: {why}")));
         told.want = want;
+        let own = matches!(setting.spec.kind, KindSpec::Command(_));
+        let agent = setting.spec.kind.work().is_some()
+            && matches!(described.kind.as_str(), "command" | "claude" | "codex");
+        told.program = (own || agent).then(|| Reach::of(&setting.here.root, &confine.walls));
         told.backend = Some(described);
         for level in &levels {
             told.levels.push(Left {

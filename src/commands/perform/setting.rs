@@ -14,6 +14,7 @@ use jiff::Timestamp;
 use runner_backends::chain::moves_on;
 use runner_backends::{Backend, BackendError, BackendSpec, Surroundings, build};
 use runner_engine::admission::Facts;
+use runner_engine::causes::plain;
 use runner_engine::git::Git;
 use runner_engine::ledger::{Budget, Chained, Ledger, Level, Origin, RunRow, Streak};
 use runner_engine::outcome::{Class, Outcome};
@@ -22,6 +23,7 @@ use runner_engine::tick::civil_date;
 use runner_engine::walls::Confine;
 use runner_jobs::lifecycle::manifest;
 use runner_jobs::lifecycle::newest;
+use runner_jobs::recording::Recorder;
 use runner_jobs::{JobSpec, KindSpec, Spending, dream, overnight};
 use runner_text::redact::Redactor;
 
@@ -371,6 +373,22 @@ impl<'a> Setting<'a> {
         want
     }
 
+    /// Where it is recorded, if it is.
+    pub fn recorder(&self, staging: &str) -> Option<Recorder> {
+        if KindSpec::unrecorded(self.spec.kind.word()).is_some() {
+            return None;
+        }
+        // One a user, like the pruning that takes them away.
+        let retention = crate::care::retention(self.home).ok()?;
+        retention.recordings?;
+        Some(Recorder {
+            path: self.home.recording(&self.row.id),
+            project: self.row.project.clone(),
+            writes: self.writes(),
+            staging: staging.to_owned(),
+        })
+    }
+
     /// What it may write, below the project.
     pub fn writes(&self) -> Vec<String> {
         match &self.spec.kind {
@@ -396,6 +414,19 @@ impl<'a> Setting<'a> {
         }
     }
 
+    /// The same for people: folders end with a slash.
+    pub fn writes_in_words(&self) -> Vec<String> {
+        let files = matches!(
+            self.spec.kind,
+            KindSpec::Command(_) | KindSpec::Prompt(_) | KindSpec::Daydream(_)
+        );
+        let mut all = self.writes();
+        if !files {
+            all.iter_mut().for_each(|folder| folder.push('/'));
+        }
+        all
+    }
+
     /// Where it stages: under the root of its targets, so that renames stay on one file system.
     pub fn staging(&self) -> String {
         match &self.spec.kind {
@@ -409,7 +440,7 @@ impl<'a> Setting<'a> {
 
     /// An outcome without the secrets that were handed out.
     pub fn redacted(&self, outcome: Outcome) -> Outcome {
-        let clean = |text: String| self.redactor.redact(&text).into_owned();
+        let clean = |text: String| plain(&self.redactor.redact(&text));
         match outcome {
             Outcome::Failed { class, why } => Outcome::Failed {
                 class,

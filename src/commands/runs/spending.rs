@@ -1,6 +1,7 @@
 //! What one run spent, and from which accounts.
 
 use runner_engine::ledger::{Amounts, Ledger, RunRow};
+use runner_text::counted;
 use serde::Serialize;
 
 use super::pair;
@@ -67,8 +68,7 @@ impl Spent {
         ] {
             match count {
                 0 => {}
-                1 => text.push_str(&format!("; 1 call {why}")),
-                n => text.push_str(&format!("; {n} calls {why}")),
+                n => text.push_str(&format!("; {} {why}", counted(n, "call"))),
             }
         }
         let mut lines = vec![pair("spent", &text)];

@@ -55,7 +55,7 @@ pub(super) fn gather(home: &Home, here: &Path, asked: bool) -> Result<StatusJson
             last: home.last_tick(),
             trouble: None,
         },
-        walls: crate::doctor::walls_in_words().ok(),
+        walls: crate::doctor::walls::at_a_look(home).ok(),
         daemon,
         live_runs: 0,
         projects: Vec::new(),

@@ -28,7 +28,7 @@ fn what_waits_in_a_false_future_begins_again_from_now() {
         panic!("known")
     };
     let told = house.ledger.reset_waits_ahead(later(1)).unwrap().unwrap();
-    assert!(told.contains("1 waiting runs and 1 nights"), "{told}");
+    assert!(told.contains("1 waiting run and 1 night"), "{told}");
     assert_eq!(house.start(later(2)).len(), 1, "the deferred one");
     assert_eq!(
         house.row(&wished).ready_at,

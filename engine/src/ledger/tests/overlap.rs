@@ -64,7 +64,7 @@ fn queue_keeps_their_order_up_to_its_cap() {
         house.end(run, &Outcome::Succeeded, far);
     }
     for run in &runs[QUEUE as usize..] {
-        let expected = format!("skipped: {QUEUE} earlier ones are waiting");
+        let expected = format!("skipped: as many wait as may: {QUEUE} earlier moments");
         assert_eq!(why(house.stands(run)), expected);
     }
     assert!(house.start(far).is_empty());

@@ -10,6 +10,7 @@ fn retention() -> Retention {
         logs: SignedDuration::from_hours(30 * 24),
         reports: None,
         backups: 2,
+        recordings: Some(SignedDuration::from_hours(24 * 5)),
     }
 }
 

@@ -10,6 +10,7 @@
 //! | `orphan` | no note leads to it, and it is no index |
 //! | `stale-claim` | a path in code that is not there; a date that a note names for itself and that has passed |
 
+use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use jiff::civil::Date;
@@ -21,6 +22,11 @@ use super::links::{Link, Parts, parts, slug};
 
 /// After so many days "as of" is a claim about the past.
 const STALE_DAYS: i32 = 180;
+/// A name that is written much alike is looked for among so many notes, for so many broken links.
+const ALIKE: usize = 2_000;
+const ASKED: usize = 200;
+/// Of so many notes that answer to one link the names are told.
+const NAMED: usize = 3;
 /// Names of notes that nothing need lead to.
 const ROOTS: [&str; 5] = ["readme", "index", "home", "changelog", "contributing"];
 /// Endings of what is a path in code.
@@ -57,11 +63,14 @@ pub fn check(
             .or_default()
             .push(at);
     }
+    let stems = notes.iter().take(ALIKE);
     let room = Room {
         notes,
         all: &all,
         by_path,
         by_stem,
+        stems: stems.map(|note| stem(&note.path).to_lowercase()).collect(),
+        asked: Cell::new(0),
         exists,
     };
     let mut findings = Vec::new();
@@ -109,6 +118,10 @@ struct Room<'a> {
     all: &'a [Parts],
     by_path: HashMap<&'a str, usize>,
     by_stem: HashMap<String, Vec<usize>>,
+    /// The names of the first notes.
+    stems: Vec<String>,
+    /// How often they were looked through.
+    asked: Cell<usize>,
     exists: &'a dyn Fn(&str) -> bool,
 }
 
@@ -186,32 +199,35 @@ impl Room<'_> {
             }
         }
         let name = stem(path).to_lowercase();
-        let same: Vec<usize> = match self.by_stem.get(&name) {
-            Some(same) => same
-                .iter()
-                .copied()
-                .filter(|at| {
-                    let whole = self.notes[*at].path.to_lowercase();
-                    let asked = path.to_lowercase();
-                    !path.contains('/')
-                        || whole
-                            .strip_suffix(".md")
-                            .unwrap_or(&whole)
-                            .ends_with(asked.trim_end_matches(".md"))
-                })
-                .collect(),
-            None => Vec::new(),
+        let all = self.by_stem.get(&name).map_or(&[][..], Vec::as_slice);
+        // A name alone may be any of them, however many there are.
+        let asked = path.to_lowercase();
+        let fits = |at: &usize| {
+            let whole = self.notes[*at].path.to_lowercase();
+            let whole = whole.strip_suffix(".md").unwrap_or(&whole);
+            whole.ends_with(asked.trim_end_matches(".md"))
         };
-        match same.as_slice() {
+        let fitting: Vec<usize>;
+        let same = if path.contains('/') {
+            fitting = all.iter().copied().filter(fits).collect();
+            fitting.as_slice()
+        } else {
+            all
+        };
+        match same {
             [at] => Ok(Some(*at)),
             [] if (self.exists)(path) => Ok(None),
             [] => Err(self.broken(&format!("[[{to}]]"), path)),
             several => {
                 let names: Vec<&str> = several
                     .iter()
+                    .take(NAMED)
                     .map(|at| self.notes[*at].path.as_str())
                     .collect();
-                let message = format!("[[{to}]] may be {}", names.join(" or "));
+                let mut message = format!("[[{to}]] may be {}", names.join(" or "));
+                if several.len() > NAMED {
+                    message.push_str(&format!(" or {} more", several.len() - NAMED));
+                }
                 Err(("ambiguous-link", message))
             }
         }
@@ -224,14 +240,13 @@ impl Room<'_> {
             .and_then(|same| same.first())
             .map(|at| self.notes[*at].path.as_str());
         let near = same.or_else(|| {
-            let few: Vec<String> = self
-                .notes
-                .iter()
-                .take(2_000)
-                .map(|note| stem(&note.path).to_lowercase())
-                .collect();
-            let near = nearest(&stem(whole).to_lowercase(), few.iter().map(String::as_str))?;
-            let at = few.iter().position(|name| name == near)?;
+            self.asked.set(self.asked.get() + 1);
+            if self.asked.get() > ASKED {
+                return None;
+            }
+            let names = self.stems.iter().map(String::as_str);
+            let near = nearest(&stem(whole).to_lowercase(), names)?;
+            let at = self.stems.iter().position(|name| name == near)?;
             Some(self.notes[at].path.as_str())
         });
         let near = near.map_or_else(String::new, |near| format!("; did you mean {near}?"));

@@ -5,10 +5,12 @@
 mod check;
 mod links;
 
+use runner_text::counted;
 use std::path::{Path, PathBuf};
 
 use ignore::WalkBuilder;
 use jiff::tz::TimeZone;
+use runner_engine::causes::why;
 use runner_engine::outcome::Class;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -53,7 +55,7 @@ pub fn vault(root: &Path, dir: &str) -> Result<PathBuf, String> {
     // An absolute path stands for itself.
     let path = root.join(dir);
     let path = std::fs::canonicalize(&path)
-        .map_err(|error| format!("there are no notes at {}: {}", path.display(), error.kind()))?;
+        .map_err(|error| format!("the folder of notes, {}: {}", path.display(), why(&error)))?;
     if path.is_dir() {
         Ok(path)
     } else {
@@ -141,9 +143,9 @@ pub(super) fn run(
     let base = format!("{}/findings/{}", spec.worker_dir, job.id);
     Ok(Product {
         headline: format!(
-            "{} findings in {} notes: {base}.md",
-            findings.len(),
-            notes.len()
+            "{} in {}: {base}.md",
+            counted(findings.len(), "finding"),
+            counted(notes.len(), "note")
         ),
         artifacts: vec![
             (format!("{base}.json"), text),
@@ -157,7 +159,11 @@ pub(super) fn run(
 }
 
 fn page(findings: &[Finding], notes: usize, left: &[String]) -> String {
-    let mut page = format!("# {} findings in {notes} notes\n", findings.len());
+    let mut page = format!(
+        "# {} in {}\n",
+        counted(findings.len(), "finding"),
+        counted(notes, "note")
+    );
     for finding in findings {
         page.push_str(&format!(
             "\n- {}:{}: {}: {}",

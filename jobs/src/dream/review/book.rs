@@ -3,6 +3,7 @@
 //! Read leniently: one bad element, one damaged file or one foreign folder never hides the rest, and
 //! each is told. Must never trust a file: targets are paths below the ideas or the element is refused.
 
+use runner_text::counted;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
@@ -296,7 +297,8 @@ fn checked(value: Value, spec: &DreamSpec) -> Result<Proposal, String> {
     if targets.len() != wanted {
         let action = action.word();
         return Err(format!(
-            "{action} has {wanted} targets, not {}",
+            "{action} has {}, not {}",
+            counted(wanted, "target"),
             targets.len()
         ));
     }

@@ -28,7 +28,6 @@ use super::super::proposal::Action;
 use super::super::spec::DreamSpec;
 use super::book::{self, Book, BookError, Item, Stale};
 use super::guard::{self, Refused};
-use super::place::Trouble;
 use super::plan::{Change, Plan, Source, Stamp, plan};
 
 /// Everything that an act needs.
@@ -215,7 +214,7 @@ impl Desk<'_> {
             decision.targets_hash = item.hash().map(str::to_owned);
             let note = ask.note.map(str::trim).filter(|note| !note.is_empty());
             decision.note = note.map(|note| self.redactor.redact(note).into_owned());
-            match self.place(&mut held, &plan, &decision, now) {
+            match self.place(&mut held, &plan, &decision) {
                 Ok(run) => {
                     let changes = plan.changes.iter().map(|it| it.path().to_owned()).collect();
                     return Ok(Done {
@@ -227,9 +226,8 @@ impl Desk<'_> {
                     });
                 }
                 // Somebody wrote one of the files in between: once more, on what is there now.
-                Err(Trouble::Changed(_)) if tries == 1 => {}
-                Err(Trouble::Changed(why)) => return Err(ReviewError::Changed(why)),
-                Err(Trouble::Failed(error)) => return Err(error),
+                Err(ReviewError::Changed(_)) if tries == 1 => {}
+                Err(error) => return Err(error),
             }
         }
     }

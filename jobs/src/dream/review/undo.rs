@@ -22,7 +22,6 @@ use super::super::survey::Reader;
 use super::backup::{self, Act, Touched};
 use super::book;
 use super::desk::{Desk, Done, ReviewError, source};
-use super::place::Trouble;
 use super::plan::{Change, Kind, Line, Plan, Source};
 
 impl Desk<'_> {
@@ -61,7 +60,7 @@ impl Desk<'_> {
                 note: None,
                 ..before
             };
-            match self.place(&mut held, &plan, &decision, now) {
+            match self.place(&mut held, &plan, &decision) {
                 Ok(run) => {
                     let changes = plan.changes.iter().map(|it| it.path().to_owned()).collect();
                     return Ok(Done {
@@ -72,9 +71,8 @@ impl Desk<'_> {
                         run: Some(run),
                     });
                 }
-                Err(Trouble::Changed(_)) if tries == 1 => {}
-                Err(Trouble::Changed(why)) => return Err(ReviewError::Changed(why)),
-                Err(Trouble::Failed(error)) => return Err(error),
+                Err(ReviewError::Changed(_)) if tries == 1 => {}
+                Err(error) => return Err(error),
             }
         }
     }

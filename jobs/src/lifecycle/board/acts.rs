@@ -11,7 +11,7 @@ use runner_text::org::{Board, Form, Task};
 
 use super::history::{self, History, Record, What};
 use super::moves::{self, Change};
-use crate::act::{Act, ActError, Hand, Held};
+use crate::act::{self, Act, ActError, Hand, Held};
 use crate::lifecycle::entry::Entry;
 
 /// The job of all changes of a project's board; no configured job can have this name.
@@ -208,6 +208,7 @@ impl Desk<'_> {
         let act = Act {
             job: JOB,
             allowed: &[self.board, ".runner"],
+            staging: act::STAGING,
             headline: headline(&done.records),
             lines: lines(&done.records),
         };
@@ -294,6 +295,18 @@ pub fn read(root: &std::path::Path, path: &str) -> Result<String, BoardError> {
     };
     let scope = Scope::open(root, &[], ".runner/staging/look")
         .map_err(|error| unreadable(error.to_string()))?;
+    read_in(&scope, path)
+}
+
+/// The same through a scope.
+///
+/// # Errors
+/// Those of [`read`].
+pub fn read_in(scope: &Scope, path: &str) -> Result<String, BoardError> {
+    let unreadable = |why: String| BoardError::Unreadable {
+        path: path.to_owned(),
+        why,
+    };
     match scope.look(path, super::LARGEST) {
         Ok(Some((bytes, _))) => String::from_utf8(bytes)
             .map_err(|error| unreadable(format!("it is not UTF-8: {error}"))),

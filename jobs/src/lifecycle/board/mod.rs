@@ -16,7 +16,7 @@ mod moves;
 #[cfg(test)]
 mod tests;
 
-pub use acts::{BoardError, Desk, Done, JOB, Wish, history, lines, read};
+pub use acts::{BoardError, Desk, Done, JOB, Wish, history, lines, read, read_in};
 pub use history::{History, Kept, Move, PATH, Record, Unresolved, What};
 pub use moves::{Change, add, apply, done, pick};
 

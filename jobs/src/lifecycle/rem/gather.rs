@@ -17,7 +17,7 @@ use super::super::entry::Entry;
 use super::super::manifest::{self, Listed, Read};
 use super::super::{audit, audit::Audit};
 use super::RemSpec;
-use crate::steps::{Step, StepsFile};
+use crate::steps::Step;
 use crate::{Context, JobError};
 
 /// How many commits.
@@ -105,8 +105,8 @@ pub fn gather(ctx: &Context<'_>, spec: &RemSpec) -> Result<Slice, JobError> {
     });
     let plan = plan(ctx, spec)?;
     let board = Board::read(plan.as_deref().unwrap_or_default(), Form::of(&spec.board));
-    let steps = StepsFile::new(ctx.root, &spec.files.steps, spec.agent.as_deref());
-    let steps = steps.last(STEPS).unwrap_or_else(|error| {
+    let steps = ctx.last_steps(&spec.files.steps, spec.agent.as_deref(), STEPS)?;
+    let steps = steps.unwrap_or_else(|error| {
         told.push(format!("{} is not shown: {error}", spec.files.steps));
         Vec::new()
     });

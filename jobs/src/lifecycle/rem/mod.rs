@@ -20,8 +20,9 @@ use jiff::{SignedDuration, Timestamp};
 use runner_backends::{Reply, Request};
 use runner_engine::outcome::Class;
 use runner_engine::scope::Expect;
+use runner_text::counted;
 use runner_text::org;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::cycle::CycleSpec;
@@ -32,7 +33,7 @@ use crate::{Context, Finished, JobError};
 use gather::Slice;
 
 /// How a model is to give its answer.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Form {
     /// As JSON whose schema has the board's headings.
@@ -43,7 +44,7 @@ pub enum Form {
 }
 
 /// A job that dreams.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct RemSpec {
     /// Whose journal: a named agent's, or the default one's.
@@ -109,8 +110,8 @@ fn due(slice: &Slice, spec: &RemSpec, now: Timestamp) -> Result<(), JobError> {
     // A clock that was set back does not close the gate for longer than it is set.
     if let Some(last) = last.filter(|last| *last <= now && now.duration_since(*last) < interval) {
         return Err(JobError::Nothing(format!(
-            "gate: the last dream was at {last:.0}, and the next is {} minutes after it",
-            spec.interval_minutes
+            "gate: the last dream was at {last:.0}, and the next is {} after it",
+            counted(spec.interval_minutes, "minute")
         )));
     }
     let audited = slice
@@ -256,7 +257,7 @@ fn place(
             .entries
             .iter()
             .any(|it| manifest::id_of(&it.file) == Some(id));
-        listed || ctx.root.join(file(id)).symlink_metadata().is_ok()
+        listed || ctx.scope.is_there(&file(id))
     });
     let described = ctx.backend.describe();
     let model = match (by_rule, described.model) {

@@ -77,7 +77,7 @@ impl fmt::Display for Kind {
 }
 
 /// One state.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct State {
     /// Its heading.
     pub name: String,
@@ -104,7 +104,7 @@ pub struct State {
 }
 
 /// A cycle that can go round.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Spec {
     /// All states; the first is where it begins.
     pub states: Vec<State>,

@@ -15,7 +15,7 @@ use serde::Serialize;
 
 use super::compile::slug;
 use super::index::{Index, IndexError};
-use super::node::GENERATOR;
+use super::node::{GENERATOR, is_own};
 use super::oscillation::History;
 use super::work::{Claim, short_hash};
 use super::{Changes, Corpus};
@@ -276,7 +276,7 @@ const HEADINGS: [&str; 5] = ["learned", "learnings", "lessons", "takeaways", "le
 
 fn of_note(note: &NoteSource, date: Date) -> Vec<Found> {
     let doc = front_matter::split(&note.text);
-    if doc.get("generated_by") == Some(GENERATOR) {
+    if doc.get("generated_by").is_some_and(is_own) {
         return Vec::new();
     }
     let when = doc.get("date").and_then(super::node::day);

@@ -92,6 +92,11 @@ const EVIDENCE: [&str; 10] = [
 /// Who writes this into front matter is runner itself.
 pub const GENERATOR: &str = "runner";
 
+/// Whether `generated_by` names a part of runner: `runner`, `runner curator`.
+pub fn is_own(generated_by: &str) -> bool {
+    generated_by.split_whitespace().next() == Some(GENERATOR)
+}
+
 /// A node.
 #[derive(Clone, Debug)]
 pub struct Node {
@@ -176,7 +181,7 @@ impl Node {
             helpful: count("helpful_count") + count("reward_count") + count("hit_count"),
             harmful: count("harmful_count"),
             superseded_by: doc.get("superseded_by").map(str::to_owned),
-            generated: word("generated_by").as_deref() == Some(GENERATOR),
+            generated: word("generated_by").is_some_and(|by| is_own(&by)),
             sourced: keys.iter().any(|key| EVIDENCE.contains(key)),
             digest: Digest::of(text.as_bytes()),
             path: path.to_owned(),

@@ -1,8 +1,8 @@
 //! The lower half: accounts, what was refused, what held the runs, alerts and grants.
 
+use runner_text::counted;
 use std::collections::BTreeMap;
 
-use super::so_many;
 use super::write::{Page, put};
 use crate::report::accounts::{Account, words};
 use crate::report::model::{NightReport, RunLine};
@@ -217,7 +217,7 @@ fn names(page: &mut Page, jobs: &[&str]) {
         put!(page, if at == 0 { "" } else { ", " }, job);
     }
     if jobs.len() > 8 {
-        put!(page, " and ", so_many(jobs.len() - 8, "more job"));
+        put!(page, " and ", counted(jobs.len() - 8, "more job"));
     }
     put!(page, "</dd>");
 }

@@ -78,15 +78,6 @@ fn style_digest() -> String {
     BASE64_STANDARD.encode(bytes)
 }
 
-/// A number and what it counts.
-fn so_many(count: usize, one: &str) -> String {
-    if count == 1 {
-        format!("1 {one}")
-    } else {
-        format!("{count} {one}s")
-    }
-}
-
 /// The colour that a word has.
 fn tone(word: &str) -> &'static str {
     match word {

@@ -1,10 +1,10 @@
 //! Proposals for a person, each with the commands that decide on it.
 
-use super::so_many;
 use super::write::{Page, put};
 use crate::dream::proposal::Confidence;
 use crate::report::model::NightReport;
 use crate::report::proposals::Proposed;
+use runner_text::counted;
 
 /// More of one sort than this are folded.
 const UNFOLDED: usize = 10;
@@ -24,7 +24,7 @@ pub(super) fn write(page: &mut Page, report: &NightReport) {
         put!(
             page,
             "<p>",
-            so_many(waiting.len(), "proposal"),
+            counted(waiting.len(), "proposal"),
             ", nothing is done before you decide. One after the other, one key each: <code class=\"command\">",
             "runner dream review",
             flag,
@@ -35,7 +35,7 @@ pub(super) fn write(page: &mut Page, report: &NightReport) {
         put!(
             page,
             "<p>",
-            so_many(report.more_proposals, "more proposal"),
+            counted(report.more_proposals, "more proposal"),
             ": <code>runner dream list</code></p>\n"
         );
     }

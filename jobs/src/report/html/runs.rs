@@ -1,11 +1,12 @@
 //! The runs of the night: what did not get through opened and on top, the rest a line each.
 
+use super::tone;
 use super::write::{Page, put};
-use super::{so_many, tone};
 use crate::failmark;
 use crate::report::accounts::{time, words};
 use crate::report::model::{NightReport, RunLine};
 use crate::report::proposals::word;
+use runner_text::counted;
 
 /// More rows of one colour than this are folded.
 const UNFOLDED: usize = 12;
@@ -68,6 +69,7 @@ pub(super) fn write(page: &mut Page, report: &NightReport) {
             "had no outcome yet when this was told",
         ),
         (&report.missed, "Missed", ""),
+        (&report.by_day, "By day", ""),
     ] {
         if !lines.is_empty() {
             put!(page, "<h3>", title, "</h3>\n<ul>");
@@ -104,7 +106,7 @@ fn one(page: &mut Page, run: &RunLine, open: bool, most: usize) {
     put!(page, time(run.spent.seconds));
     if run.spent.calls > 0 {
         let calls = usize::try_from(run.spent.calls).unwrap_or(usize::MAX);
-        put!(page, " · ", so_many(calls, "call"));
+        put!(page, " · ", counted(calls, "call"));
     }
     if run.spent.micros > 0 {
         put!(page, " · ", words("money", run.spent.micros));
@@ -135,7 +137,7 @@ fn one(page: &mut Page, run: &RunLine, open: bool, most: usize) {
             put!(
                 page,
                 "<p class=\"faint\">and ",
-                so_many(run.lines.len() - most, "more line"),
+                counted(run.lines.len() - most, "more line"),
                 "</p>"
             );
         }

@@ -2,11 +2,12 @@
 
 use runner_engine::outcome::Outcome;
 
+use super::tone;
 use super::write::{Page, put};
-use super::{so_many, tone};
 use crate::dream::proposal::clean;
 use crate::report::accounts::{Account, time, words};
 use crate::report::model::NightReport;
+use runner_text::counted;
 
 /// How much of a reason stands on the first screen, in characters.
 const REASON: usize = 140;
@@ -79,7 +80,7 @@ fn verdict(report: &NightReport) -> (&'static str, String) {
         (_, 0) => ("warn", "Less came of it than was wanted.".to_owned()),
         (some, _) => (
             "warn",
-            format!("It worked, with {} short of all.", so_many(some, "job")),
+            format!("It worked, with {} short of all.", counted(some, "job")),
         ),
     }
 }
@@ -160,7 +161,7 @@ fn cost(page: &mut Page, report: &NightReport) {
     let spent = report.spent;
     put!(page, words("money", spent.micros), "</p><p>");
     let calls = usize::try_from(spent.calls).unwrap_or(usize::MAX);
-    put!(page, so_many(calls, "model call"));
+    put!(page, counted(calls, "model call"));
     if spent.tokens > 0 {
         put!(page, " · ", words("tokens", spent.tokens), " tokens");
     }
@@ -208,7 +209,7 @@ fn refused(page: &mut Page, report: &NightReport) {
             put!(page, "nothing</p>");
         }
         count => {
-            put!(page, so_many(count, "thing"), "</p><p>");
+            put!(page, counted(count, "thing"), "</p><p>");
             let mut by: Vec<(&str, usize)> = Vec::new();
             for refusal in &report.refused {
                 let words = refusal.by.words();
@@ -248,13 +249,13 @@ fn waits(page: &mut Page, report: &NightReport) {
     let others = report.waiting.len();
     match (proposals, packets) {
         (0, 0) if others > 0 => {
-            put!(page, so_many(others, "thing"), " to look at</p>");
+            put!(page, counted(others, "thing"), " to look at</p>");
         }
         (0, 0) => {
             put!(page, "nothing</p>");
         }
         (0, packets) => {
-            put!(page, so_many(packets, "morning packet"), "</p>");
+            put!(page, counted(packets, "morning packet"), "</p>");
         }
         (proposals, packets) => {
             let more = if report.more_proposals > 0 { "+" } else { "" };
@@ -270,7 +271,7 @@ fn waits(page: &mut Page, report: &NightReport) {
                 "</p>"
             );
             if packets > 0 {
-                put!(page, "<p>and ", so_many(packets, "morning packet"), "</p>");
+                put!(page, "<p>and ", counted(packets, "morning packet"), "</p>");
             }
         }
     }
@@ -278,13 +279,13 @@ fn waits(page: &mut Page, report: &NightReport) {
         put!(
             page,
             "<p>",
-            so_many(others, "more thing"),
+            counted(others, "more thing"),
             " to look at</p>"
         );
     }
     let sent = report.alerts.len();
     if sent > 0 {
-        put!(page, "<p>", so_many(sent, "alert"), "</p>");
+        put!(page, "<p>", counted(sent, "alert"), "</p>");
     }
     put!(page, "</a>\n");
 }

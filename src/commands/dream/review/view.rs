@@ -159,6 +159,7 @@ fn list(review: &Review, width: usize, room: usize) -> Vec<Row> {
         let (open, _) = review.counts();
         let text = match open {
             0 => "Nothing is left to decide.".to_owned(),
+            1 => "The one that is undecided is not like that; f x shows all.".to_owned(),
             open => format!("None of {open} undecided proposals is like that; f x shows all."),
         };
         return wrapped(Look::Strong, &text, width);

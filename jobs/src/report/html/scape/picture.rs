@@ -6,8 +6,8 @@
 use super::ground::{Ground, HEIGHT, LEFT, LOOP_END, LOW, RIGHT, tenth};
 use super::words::{fine, heard, in_words};
 use crate::report::dreamscape::{Dreamscape, Packet};
-use crate::report::html::so_many;
 use crate::report::html::write::{Page, put};
+use runner_text::counted;
 
 /// More flags, clouds and drops than these are not drawn; the words have all.
 const FLAGS: usize = 10;
@@ -25,7 +25,7 @@ pub(super) fn picture(page: &mut Page, scape: &Dreamscape, number: usize) {
         "-words\">\n<title id=\"scape-",
         number,
         "-title\">Fitness over ",
-        so_many(scape.land.len(), "iteration"),
+        counted(scape.land.len(), "iteration"),
         "</title>\n<desc id=\"scape-",
         number,
         "-words\">",

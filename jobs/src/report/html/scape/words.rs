@@ -1,8 +1,8 @@
 //! The picture in words: its figures, its legend, the packets with their commands.
 
 use crate::report::dreamscape::{Dreamscape, Point};
-use crate::report::html::so_many;
 use crate::report::html::write::{Page, put};
+use runner_text::counted;
 
 /// A fitness, as exactly as it matters.
 pub(super) fn fine(fitness: f64) -> String {
@@ -58,14 +58,14 @@ pub(super) fn legend(page: &mut Page, scape: &Dreamscape) {
                 " → ",
                 fine(*after),
                 " over ",
-                so_many(scape.land.len(), "iteration")
+                counted(scape.land.len(), "iteration")
             );
         }
         _ => {
             put!(
                 page,
                 ": ",
-                so_many(scape.land.len(), "iteration"),
+                counted(scape.land.len(), "iteration"),
                 ", none of them kept"
             );
         }
@@ -76,7 +76,7 @@ pub(super) fn legend(page: &mut Page, scape: &Dreamscape) {
         put!(
             page,
             "<li><svg viewBox=\"0 0 28 18\" aria-hidden=\"true\"><circle class=\"lost\" cx=\"14\" cy=\"9\" r=\"5\"/></svg><span><b>hollow points</b> ",
-            so_many(lost, "iteration"),
+            counted(lost, "iteration"),
             " not kept</span></li>\n"
         );
     }
@@ -91,7 +91,7 @@ pub(super) fn legend(page: &mut Page, scape: &Dreamscape) {
             put!(page, "none: no step was degraded");
         }
         count => {
-            put!(page, so_many(count, "degraded step"));
+            put!(page, counted(count, "degraded step"));
         }
     }
     if !scape.weather.is_empty() {
@@ -100,7 +100,7 @@ pub(super) fn legend(page: &mut Page, scape: &Dreamscape) {
     put!(
         page,
         "</span></li>\n<li><svg viewBox=\"0 0 28 18\" aria-hidden=\"true\"><line class=\"pole\" x1=\"9\" y1=\"18\" x2=\"9\" y2=\"2\"/><path class=\"flag\" d=\"M9 2 l13 4 l-13 4 Z\"/></svg><span><b>flags</b> ",
-        so_many(scape.packets.len(), "morning packet"),
+        counted(scape.packets.len(), "morning packet"),
         ", the higher the more it matters</span></li>\n"
     );
     put!(
@@ -197,7 +197,7 @@ pub(super) fn packets(page: &mut Page, scape: &Dreamscape, number: usize) {
             "</span><span class=\"cost\">",
             packet.kind,
             "</span></summary>\n<div class=\"body\"><p>",
-            so_many(packet.evidence, "line"),
+            counted(packet.evidence, "line"),
             " of evidence"
         );
         if let Some(confidence) = &packet.confidence {

@@ -1,0 +1,370 @@
+//! The file of a recording: JSON, line by line.
+//!
+//! ```text
+//! recording   what it is of           one, the first
+//! content     a text, by its digest   any number
+//! read        an answer of the world
+//! asked       a question and what came of it
+//! made        an artifact
+//! over        it grew too long: what was read is not there
+//! end         how it ended, and how many lines there are
+//! ```
+//!
+//! Every text goes through the redactor here, on its way into the file. Must never be taken for whole
+//! without its last line, and never be read beyond [`LARGEST`].
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, Read as _};
+use std::path::{Path, PathBuf};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use runner_engine::digest::Digest;
+use runner_engine::tape::{Made, Read};
+use runner_text::redact::Redactor;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::question::{Question, redacted};
+use crate::{BackendError, Reply};
+
+/// The version of the form.
+pub const FORMAT: u32 = 1;
+/// The longest file that is read, in bytes.
+pub const LARGEST: u64 = 256 * 1024 * 1024;
+
+/// One line.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Line {
+    /// What it is of.
+    Recording {
+        /// [`FORMAT`].
+        format: u32,
+        /// The run and its job; who performs jobs knows more of it.
+        of: Value,
+    },
+    /// A content that other lines name.
+    Content(Content),
+    /// See [`Read`].
+    Read(Read),
+    /// See [`Exchange`].
+    Asked(Box<Exchange>),
+    /// See [`Made`].
+    Made(Made),
+    /// What was read was not kept, for there was so much of it.
+    Over {
+        /// How many bytes it had.
+        bytes: u64,
+        /// How many are kept.
+        most: u64,
+    },
+    /// It is whole.
+    End {
+        /// How many lines stand before this one.
+        lines: u64,
+        /// How the work ended.
+        outcome: Value,
+    },
+}
+
+/// A content.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Content {
+    /// That of the whole content, before anything was taken out.
+    pub digest: Digest,
+    /// It, where it is UTF-8.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub text: Option<String>,
+    /// It, where it is not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub base64: Option<String>,
+    /// Something was taken out.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub redacted: bool,
+}
+
+/// A question and what came of it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Exchange {
+    /// Of the question.
+    pub digest: Digest,
+    /// The question.
+    pub question: Question,
+    /// Who answered, or did not.
+    pub backend: String,
+    /// The answer; its `value` is read out of its text again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reply: Option<Reply>,
+    /// Why there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<BackendError>,
+    /// Of the answer's text: tells whether it was changed since.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reply_digest: Option<Digest>,
+}
+
+/// A file that is no recording, or not a whole one.
+#[derive(Debug, thiserror::Error)]
+pub enum FileError {
+    /// It cannot be read.
+    #[error("cannot read {}", path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// It is not one.
+    #[error("{} is no recording: {why}", path.display())]
+    NotOne {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong, and in which line.
+        why: String,
+    },
+    /// It has no end, or lines are missing.
+    #[error("{} is not a whole recording: {why}", path.display())]
+    Cut {
+        /// The file.
+        path: PathBuf,
+        /// What is missing.
+        why: String,
+    },
+}
+
+impl Content {
+    /// A content as it is kept.
+    pub fn of(digest: Digest, bytes: &[u8], redactor: &Redactor) -> Self {
+        let text = match std::str::from_utf8(bytes) {
+            Ok(text) => text.into(),
+            Err(_) => String::from_utf8_lossy(bytes),
+        };
+        let clean = redactor.redact(&text);
+        let redacted = clean != text;
+        // What is not UTF-8 is kept byte for byte, unless there is something to take out.
+        let whole = !redacted && matches!(text, std::borrow::Cow::Owned(_));
+        Self {
+            digest,
+            text: (!whole).then(|| clean.into_owned()),
+            base64: whole.then(|| STANDARD.encode(bytes)),
+            redacted,
+        }
+    }
+
+    /// The bytes as they are kept; none when they are no base64.
+    pub fn bytes(&self) -> Option<Vec<u8>> {
+        match (&self.text, &self.base64) {
+            (Some(text), _) => Some(text.as_bytes().to_vec()),
+            (None, Some(text)) => STANDARD.decode(text).ok(),
+            (None, None) => None,
+        }
+    }
+}
+
+impl Exchange {
+    /// A question and its answer, without what must not be kept.
+    pub fn of(
+        question: Question,
+        backend: &str,
+        answer: Result<&Reply, BackendError>,
+        redactor: &Redactor,
+    ) -> Self {
+        let clean = |text: &str| redactor.redact(text).into_owned();
+        let (reply, error) = match answer {
+            Ok(reply) => {
+                let reply = Reply {
+                    text: clean(&reply.text),
+                    value: None,
+                    notes: reply.notes.iter().map(|note| clean(note)).collect(),
+                    ..reply.clone()
+                };
+                (Some(reply), None)
+            }
+            Err(error) => {
+                let value = serde_json::to_value(&error).unwrap_or_default();
+                let error = serde_json::from_value(redacted(&value, redactor)).unwrap_or(error);
+                (None, Some(error))
+            }
+        };
+        Self {
+            digest: question.digest(),
+            question,
+            backend: backend.to_owned(),
+            reply_digest: (reply.as_ref()).map(|reply| Digest::of(reply.text.as_bytes())),
+            reply,
+            error,
+        }
+    }
+}
+
+/// The file's bytes: the lines, and the last one behind them.
+pub fn encode(lines: &[Line], outcome: Value) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let end = Line::End {
+        lines: lines.len() as u64,
+        outcome,
+    };
+    for line in lines.iter().chain([&end]) {
+        serde_json::to_writer(&mut bytes, line).expect("lines have string keys only");
+        bytes.push(b'\n');
+    }
+    bytes
+}
+
+/// Reads a whole recording, from its first line to its last.
+///
+/// # Errors
+/// [`FileError`].
+pub fn read(path: &Path) -> Result<Vec<Line>, FileError> {
+    let io = |source| FileError::Io {
+        path: path.to_owned(),
+        source,
+    };
+    let mut bytes = Vec::new();
+    let file = File::open(path).map_err(io)?;
+    file.take(LARGEST + 1).read_to_end(&mut bytes).map_err(io)?;
+    parse(&bytes, path)
+}
+
+fn parse(bytes: &[u8], path: &Path) -> Result<Vec<Line>, FileError> {
+    let not_one = |why: String| FileError::NotOne {
+        path: path.to_owned(),
+        why,
+    };
+    let cut = |why: &str| FileError::Cut {
+        path: path.to_owned(),
+        why: why.to_owned(),
+    };
+    if bytes.len() as u64 > LARGEST {
+        return Err(not_one(format!("it has more than {LARGEST} bytes")));
+    }
+    let ended = bytes.ends_with(b"\n");
+    let mut lines = Vec::new();
+    let mut texts = bytes.split(|byte| *byte == b'\n').enumerate().peekable();
+    while let Some((at, text)) = texts.next() {
+        let last = texts.peek().is_none();
+        if last && text.is_empty() {
+            break;
+        }
+        match serde_json::from_slice::<Line>(text) {
+            Ok(Line::Recording { format, .. }) if format != FORMAT => {
+                return Err(not_one(format!(
+                    "it has format {format}, this runner reads {FORMAT}"
+                )));
+            }
+            Ok(line) => lines.push(line),
+            Err(_) if last && !ended && at > 0 => return Err(cut("its last line has no end")),
+            Err(error) => return Err(not_one(format!("line {}: {error}", at + 1))),
+        }
+        if at == 0 && !matches!(lines[0], Line::Recording { .. }) {
+            return Err(not_one(
+                "its first line does not say what it is of".to_owned(),
+            ));
+        }
+    }
+    match lines.last() {
+        None => Err(not_one("it is empty".to_owned())),
+        Some(Line::End { lines: count, .. }) if *count + 1 == lines.len() as u64 => Ok(lines),
+        Some(Line::End { .. }) => Err(cut("lines are missing, or there are too many")),
+        Some(_) => Err(cut("it has no last line")),
+    }
+}
+
+/// All contents of a recording, and how many of them had something taken out.
+///
+/// # Errors
+/// The digest of one whose bytes cannot be read.
+pub fn contents(lines: &[Line]) -> Result<(BTreeMap<Digest, Vec<u8>>, usize), Digest> {
+    let mut contents = BTreeMap::new();
+    let mut redacted = 0;
+    for line in lines {
+        if let Line::Content(content) = line {
+            redacted += usize::from(content.redacted);
+            contents.insert(content.digest, content.bytes().ok_or(content.digest)?);
+        }
+    }
+    Ok((contents, redacted))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn sample() -> Vec<u8> {
+        let redactor = Redactor::new(vec!["canary-123456".into()]);
+        let content =
+            |bytes: &[u8]| Line::Content(Content::of(Digest::of(bytes), bytes, &redactor));
+        let lines = [
+            Line::Recording {
+                format: FORMAT,
+                of: json!({ "run": "x" }),
+            },
+            content(b"plain\n"),
+            content(b"\xff\0not text"),
+            content(b"\xff canary-123456"),
+            content(b"canary-123456"),
+        ];
+        encode(&lines, json!({ "outcome": "succeeded" }))
+    }
+
+    #[test]
+    fn contents_come_back_byte_for_byte_but_for_secrets() {
+        let bytes = sample();
+        let text = String::from_utf8(bytes.clone()).unwrap();
+        assert!(!text.contains("canary-123456"), "{text}");
+        let lines = parse(&bytes, Path::new("x")).unwrap();
+        let (contents, redacted) = contents(&lines).unwrap();
+        assert_eq!(redacted, 2);
+        for whole in [&b"plain\n"[..], b"\xff\0not text"] {
+            assert_eq!(contents[&Digest::of(whole)], whole);
+        }
+        let bad = [Line::Content(Content {
+            digest: Digest::of(b""),
+            text: None,
+            base64: Some("§".into()),
+            redacted: false,
+        })];
+        assert_eq!(super::contents(&bad), Err(Digest::of(b"")));
+    }
+
+    #[test]
+    fn what_is_cut_anywhere_is_never_taken_for_whole() {
+        let bytes = sample();
+        for length in 0..bytes.len() - 1 {
+            let error = parse(&bytes[..length], Path::new("x"))
+                .unwrap_err()
+                .to_string();
+            assert!(
+                error.contains("no recording") || error.contains("not a whole recording"),
+                "{length}: {error}"
+            );
+        }
+        // A line that is taken out of the middle is missed too.
+        let text = String::from_utf8(bytes).unwrap();
+        let mut lines: Vec<&str> = text.lines().collect();
+        lines.remove(2);
+        let error = parse((lines.join("\n") + "\n").as_bytes(), Path::new("x")).unwrap_err();
+        assert!(error.to_string().contains("lines are missing"), "{error}");
+    }
+
+    #[test]
+    fn garbage_is_said_to_be_none_with_its_line() {
+        let why = |bytes: &[u8]| parse(bytes, Path::new("x")).unwrap_err().to_string();
+        assert_eq!(why(b""), "x is no recording: it is empty");
+        assert!(
+            why(b"\0\xff\x01").contains("line 1"),
+            "{}",
+            why(b"\0\xff\x01")
+        );
+        assert!(why(b"{\"made\":{\"target\":\"x\"}}\n").contains("first line"));
+        let newer = b"{\"recording\":{\"format\":2,\"of\":{}}}\n";
+        assert!(why(newer).contains("format 2, this runner reads 1"));
+        let mut odd = sample();
+        odd.extend_from_slice(b"{\"unknown\":1}\n");
+        assert!(why(&odd).contains("line 7"), "{}", why(&odd));
+    }
+}

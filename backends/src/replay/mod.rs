@@ -1,0 +1,262 @@
+//! The backend that asks nobody: it gives the answers of a recording, each to the question that it was
+//! an answer to.
+//!
+//! ```text
+//! Request ──> Question ──digest──> recorded? ──yes──> the reply, or the error, that came then
+//!                                            └─no──> rejected, with where the nearest one differs
+//! ```
+//!
+//! For a run that is gone through again, and for tests of one's own jobs. Must never answer a question
+//! that was not asked, unless it was told to go by order.
+
+pub mod file;
+pub mod question;
+
+use std::path::PathBuf;
+use std::sync::Mutex;
+
+use async_trait::async_trait;
+use runner_engine::process::Cancel;
+use runner_text::redact::Redactor;
+
+use crate::redact::Secrets;
+use crate::{Backend, BackendError, Description, Event, Reply, Request, Sink, answer};
+pub use file::{Exchange, FileError, Line};
+pub use question::Question;
+
+/// A question that was not asked then.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Drift {
+    /// Which request of this run, counted from 1.
+    pub request: usize,
+    /// Where it differs first from the one of that number, or that there was none.
+    pub part: String,
+}
+
+/// Answers from a recording.
+pub struct Replay {
+    name: String,
+    description: Description,
+    exchanges: Vec<Exchange>,
+    by_order: bool,
+    redactor: Redactor,
+    /// Which exchanges were given, how many requests came, and what was not asked then.
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    given: Vec<usize>,
+    asked: usize,
+    drift: Vec<Drift>,
+}
+
+impl Replay {
+    /// Under a name, with what was asked then.
+    pub fn new(name: &str, exchanges: Vec<Exchange>) -> Self {
+        Self {
+            name: name.to_owned(),
+            description: Description {
+                kind: "replay".to_owned(),
+                model: None,
+                containment: "in-process, asks nobody".to_owned(),
+            },
+            exchanges,
+            by_order: false,
+            redactor: Redactor::new(Vec::new()),
+            state: Mutex::default(),
+        }
+    }
+
+    /// With the exchanges of a recording's file.
+    ///
+    /// # Errors
+    /// [`BackendError::Rejected`]: the file is not there, or no whole recording.
+    pub fn open(name: &str, path: PathBuf) -> Result<Self, BackendError> {
+        let lines = file::read(&path).map_err(|error| BackendError::Rejected {
+            why: format!("backend {name:?}: {}", runner_engine::causes::whole(&error)),
+        })?;
+        let exchanges = lines.into_iter().filter_map(|line| match line {
+            Line::Asked(exchange) => Some(*exchange),
+            _ => None,
+        });
+        Ok(Self::new(name, exchanges.collect()))
+    }
+
+    /// The same as the backend that answered then, and one that goes by order where a question
+    /// differs: what drifted is noted, and the rest can still be compared.
+    #[must_use]
+    pub fn standing_in(mut self, description: Description) -> Self {
+        self.description = description;
+        self.by_order = true;
+        self
+    }
+
+    /// The questions that were not asked then.
+    pub fn drift(&self) -> Vec<Drift> {
+        self.lock().drift.clone()
+    }
+
+    /// How many requests came.
+    pub fn asked(&self) -> usize {
+        self.lock().asked
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, State> {
+        self.state.lock().expect("nothing panics while it holds it")
+    }
+
+    /// The exchange for a question: the first with its digest that was not given yet, else the last.
+    fn find(&self, question: &Question) -> Result<&Exchange, String> {
+        let mut state = self.lock();
+        state.asked += 1;
+        let at = state.asked;
+        let digest = question.digest();
+        let same = |index: &usize| self.exchanges[*index].digest == digest;
+        let mut all = (0..self.exchanges.len()).filter(same);
+        let fresh = all.clone().find(|index| !state.given.contains(index));
+        if let Some(index) = fresh.or_else(|| all.next_back()) {
+            state.given.push(index);
+            return Ok(&self.exchanges[index]);
+        }
+        let then = self.exchanges.get(at - 1);
+        let part = match then {
+            Some(then) => {
+                (then.question.differs(question)).unwrap_or_else(|| "its digest alone".to_owned())
+            }
+            None => format!("{} were asked then", self.exchanges.len()),
+        };
+        state.drift.push(Drift {
+            request: at,
+            part: part.clone(),
+        });
+        match then.filter(|_| self.by_order) {
+            Some(then) => Ok(then),
+            None => Err(part),
+        }
+    }
+}
+
+#[async_trait]
+impl Backend for Replay {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn describe(&self) -> Description {
+        self.description.clone()
+    }
+
+    fn preflight(&self) -> Result<(), BackendError> {
+        Ok(())
+    }
+
+    async fn run(
+        &self,
+        request: &Request,
+        sink: &mut dyn Sink,
+        cancel: &Cancel,
+    ) -> Result<Reply, BackendError> {
+        if let Some(why) = cancel.why() {
+            return Err(BackendError::Cancelled { why });
+        }
+        let question = Question::of(request, &self.redactor);
+        let exchange = self.find(&question).map_err(|part| BackendError::Rejected {
+            why: format!(
+                "the recording has no reply to this request (digest {}); the one of its number differs at {part}",
+                question.digest().short()
+            ),
+        })?;
+        if let Some(error) = &exchange.error {
+            return Err(error.clone());
+        }
+        let Some(reply) = &exchange.reply else {
+            let why = "the recording has neither a reply nor an error to this request".to_owned();
+            return Err(BackendError::Rejected { why });
+        };
+        let origin = "the recorded reply";
+        let bytes = reply.text.clone().into_bytes();
+        let (text, value) = answer::read(request, bytes, origin, false, &Secrets::default())?;
+        sink.event(Event::Text(&text));
+        if let Some(usage) = reply.usage {
+            sink.event(Event::Usage(usage));
+        }
+        Ok(Reply {
+            text,
+            value,
+            ..reply.clone()
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::{NullSink, Stop};
+
+    fn exchange(request: &Request, text: &str) -> Exchange {
+        let redactor = Redactor::new(Vec::new());
+        let reply = Reply {
+            text: text.to_owned(),
+            value: None,
+            usage: None,
+            stop: Stop::End,
+            notes: Vec::new(),
+        };
+        let question = Question::of(request, &redactor);
+        Exchange::of(question, "claude", Ok(&reply), &redactor)
+    }
+
+    fn ask(backend: &Replay, request: &Request) -> Result<Reply, BackendError> {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .build()
+            .unwrap();
+        let cancel = Cancel::new().unwrap();
+        runtime.block_on(backend.run(request, &mut NullSink, &cancel))
+    }
+
+    #[test]
+    fn each_question_gets_its_answer_and_another_none() {
+        let (one, mut two) = (question::tests::request(1), question::tests::request(1));
+        two.offer = json!({ "ids": ["y"] });
+        let exchanges = vec![
+            exchange(&two, "[2]"),
+            exchange(&one, "[1]"),
+            exchange(&one, "[3]"),
+        ];
+        let backend = Replay::new("again", exchanges.clone());
+        assert_eq!(ask(&backend, &one).unwrap().value, Some(json!([1])));
+        assert_eq!(ask(&backend, &two).unwrap().value, Some(json!([2])));
+        for _ in 0..2 {
+            assert_eq!(ask(&backend, &one).unwrap().text, "[3]");
+        }
+        let mut other = one.clone();
+        other.rule_answer = json!([]);
+        let error = ask(&backend, &other).unwrap_err().to_string();
+        assert!(error.contains("no reply to this request"), "{error}");
+        assert_eq!(backend.drift()[0].request, 5);
+        let by_order = Replay::new("x", exchanges).standing_in(backend.describe());
+        assert_eq!(ask(&by_order, &other).unwrap().text, "[2]");
+        assert_eq!(
+            by_order.drift()[0].part,
+            "rule_answer: it had 1 elements, 0 now"
+        );
+    }
+
+    #[test]
+    fn what_was_an_error_is_one_again_and_what_is_no_json_is_malformed() {
+        let request = question::tests::request(1);
+        let redactor = Redactor::new(Vec::new());
+        let auth = BackendError::Auth { why: "no".into() };
+        let question = Question::of(&request, &redactor);
+        let failed = Exchange::of(question, "claude", Err(auth.clone()), &redactor);
+        let text = serde_json::to_string(&failed).unwrap();
+        let backend = Replay::new("again", vec![serde_json::from_str(&text).unwrap()]);
+        assert_eq!(ask(&backend, &request), Err(auth));
+        let backend = Replay::new("again", vec![exchange(&request, "no JSON")]);
+        let error = ask(&backend, &request).unwrap_err();
+        assert!(matches!(error, BackendError::Malformed { .. }), "{error}");
+    }
+}

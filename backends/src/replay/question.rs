@@ -1,0 +1,299 @@
+//! What of a request makes it the same question, and where two questions differ first.
+//!
+//! A request's id, its folder and its deadlines are of one run; the nonce of its fences comes from the
+//! run's seed. Everything else is the question. Must never take two questions for one that a model
+//! could tell apart, but for those.
+
+use runner_engine::digest::Digest;
+use runner_text::redact::Redactor;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::{Request, Source, Temperature};
+
+/// What stands in the place of a fence's nonce.
+const NONCE: &str = "0000000000000000";
+
+/// A question.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Question {
+    /// See [`Request::purpose`].
+    pub purpose: String,
+    /// See [`Request::instructions`].
+    pub instructions: String,
+    /// See [`Request::sources`].
+    pub sources: Vec<Source>,
+    /// See [`Request::rule_answer`].
+    pub rule_answer: Value,
+    /// See [`Request::offer`].
+    pub offer: Value,
+    /// See [`Request::schema`].
+    pub schema: Option<Value>,
+    /// The longest answer, in tokens.
+    pub max_output_tokens: u64,
+    /// See [`RequestLimits::temperature`](crate::RequestLimits::temperature).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub temperature: Option<Temperature>,
+    /// Whether who answers works in the project: see [`Request::work`].
+    #[serde(default)]
+    pub works: bool,
+}
+
+impl Question {
+    /// That of a request, without what must not be kept.
+    pub fn of(request: &Request, redactor: &Redactor) -> Self {
+        let nonce = request
+            .sources
+            .iter()
+            .find_map(|source| nonce(&source.fenced));
+        let clean = |text: &str| {
+            let text = match nonce {
+                Some(nonce) => text.replace(nonce, NONCE),
+                None => text.to_owned(),
+            };
+            redactor.redact(&text).into_owned()
+        };
+        Self {
+            purpose: request.purpose.clone(),
+            instructions: clean(&request.instructions),
+            sources: (request.sources.iter())
+                .map(|source| Source {
+                    label: clean(&source.label),
+                    fenced: clean(&source.fenced),
+                })
+                .collect(),
+            rule_answer: redacted(&request.rule_answer, redactor),
+            offer: redacted(&request.offer, redactor),
+            schema: (request.schema.as_ref()).map(|schema| redacted(schema, redactor)),
+            max_output_tokens: request.limits.max_output_tokens,
+            temperature: request.limits.temperature,
+            works: request.work.is_some(),
+        }
+    }
+
+    /// What it is found by.
+    pub fn digest(&self) -> Digest {
+        Digest::of(&serde_json::to_vec(self).expect("a question has string keys only"))
+    }
+
+    /// Where another differs first, in words; none where it does not.
+    pub fn differs(&self, other: &Self) -> Option<String> {
+        let texts = |what: &str, one: &str, two: &str| {
+            line_of(one, two).map(|line| format!("{what}, line {line}"))
+        };
+        if self.purpose != other.purpose {
+            let (one, two) = (&self.purpose, &other.purpose);
+            return Some(format!("purpose: {one:?} was asked, {two:?} now"));
+        }
+        texts("instructions", &self.instructions, &other.instructions)
+            .or_else(|| {
+                let pairs = self.sources.iter().zip(&other.sources);
+                let first = pairs.enumerate().find_map(|(at, (one, two))| {
+                    let what = format!("source {} ({})", at + 1, one.label);
+                    texts(&format!("{what}: its name"), &one.label, &two.label)
+                        .or_else(|| texts(&what, &one.fenced, &two.fenced))
+                });
+                first.or_else(|| {
+                    let (one, two) = (self.sources.len(), other.sources.len());
+                    (one != two).then(|| format!("sources: {one} were shown, {two} now"))
+                })
+            })
+            .or_else(|| value("rule_answer", &self.rule_answer, &other.rule_answer))
+            .or_else(|| value("offer", &self.offer, &other.offer))
+            .or_else(|| {
+                let none = Value::Null;
+                let (one, two) = (&self.schema, &other.schema);
+                value(
+                    "schema",
+                    one.as_ref().unwrap_or(&none),
+                    two.as_ref().unwrap_or(&none),
+                )
+            })
+            .or_else(|| {
+                let (one, two) = (self.max_output_tokens, other.max_output_tokens);
+                (one != two).then(|| format!("max_output_tokens: {one} was asked, {two} now"))
+            })
+            .or_else(|| (self.temperature != other.temperature).then(|| "temperature".to_owned()))
+            .or_else(|| {
+                (self.works != other.works).then(|| "whether it works in the project".to_owned())
+            })
+    }
+}
+
+/// The nonce of a fenced text.
+fn nonce(fenced: &str) -> Option<&str> {
+    let nonce = fenced.strip_prefix("<<<UNTRUSTED ")?.split_once(">>>")?.0;
+    let good = nonce.len() >= 8 && nonce.bytes().all(|byte| byte.is_ascii_alphanumeric());
+    good.then_some(nonce)
+}
+
+/// A value with all its texts redacted; digests stay.
+pub fn redacted(value: &Value, redactor: &Redactor) -> Value {
+    match value {
+        Value::String(text) if Digest::parse(text).is_some() => value.clone(),
+        Value::String(text) => Value::String(redactor.redact(text).into_owned()),
+        Value::Array(items) => items.iter().map(|item| redacted(item, redactor)).collect(),
+        Value::Object(fields) => Value::Object(
+            fields
+                .iter()
+                .map(|(key, item)| (redactor.redact(key).into_owned(), redacted(item, redactor)))
+                .collect(),
+        ),
+        _ => value.clone(),
+    }
+}
+
+/// The first line, counted from 1, at which two texts differ.
+pub fn line_of(one: &str, two: &str) -> Option<usize> {
+    if one == two {
+        return None;
+    }
+    let (mut one, mut two) = (one.split('\n'), two.split('\n'));
+    (1..).find(|_| match (one.next(), two.next()) {
+        (None, None) => true,
+        (one, two) => one != two,
+    })
+}
+
+/// The first place at which two values differ.
+fn value(path: &str, one: &Value, two: &Value) -> Option<String> {
+    match (one, two) {
+        _ if one == two => None,
+        (Value::Array(one), Value::Array(two)) => {
+            let pairs = one.iter().zip(two).enumerate();
+            let mut deeper =
+                pairs.filter_map(|(at, (one, two))| value(&format!("{path}[{at}]"), one, two));
+            deeper.next().or_else(|| {
+                let (one, two) = (one.len(), two.len());
+                Some(format!("{path}: it had {one} elements, {two} now"))
+            })
+        }
+        (Value::Object(one), Value::Object(two)) => {
+            let deeper = one.iter().find_map(|(key, old)| {
+                let path = format!("{path}.{key}");
+                match two.get(key) {
+                    Some(new) => value(&path, old, new),
+                    None => Some(format!("{path}: it is not there now")),
+                }
+            });
+            deeper.or_else(|| {
+                let more = two.keys().find(|key| !one.contains_key(*key));
+                Some(format!(
+                    "{path}.{}: it was not there",
+                    more.map_or("", String::as_str)
+                ))
+            })
+        }
+        _ => Some(path.to_owned()),
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::RequestLimits;
+
+    pub fn request(seed: u64) -> Request {
+        let fence = runner_text::fence::Fence::around(seed, &["a\nb"]);
+        Request {
+            id: format!("{seed}/1"),
+            purpose: "dream".into(),
+            instructions: format!("between {} and {}", fence.nonce(), fence.nonce()),
+            sources: vec![Source {
+                label: "ideas/a.md".into(),
+                fenced: fence.wrap("ideas/a.md", "a\nb").unwrap(),
+            }],
+            rule_answer: json!([{ "id": "x" }]),
+            offer: json!({ "ids": ["x"] }),
+            schema: Some(json!({ "type": "array" })),
+            limits: RequestLimits::default(),
+            run_dir: None,
+            work: None,
+        }
+    }
+
+    fn asked(request: &Request) -> Question {
+        Question::of(request, &Redactor::new(Vec::new()))
+    }
+
+    #[test]
+    fn another_run_s_same_question_is_the_same() {
+        let (one, mut two) = (request(1), request(2));
+        assert_ne!(one.instructions, two.instructions);
+        two.limits.total = std::time::Duration::from_secs(1);
+        two.run_dir = Some("/elsewhere".into());
+        assert_eq!(asked(&one), asked(&two));
+        assert_eq!(asked(&one).digest(), asked(&two).digest());
+    }
+
+    #[test]
+    fn each_part_that_differs_is_named() {
+        let old = request(1);
+        type Change = fn(&mut Request);
+        let changes: [(Change, &str); 10] = [
+            (
+                |it| it.purpose.push('x'),
+                "purpose: \"dream\" was asked, \"dreamx\" now",
+            ),
+            (
+                |it| it.instructions.push_str("\nmore"),
+                "instructions, line 2",
+            ),
+            (
+                |it| it.sources[0].fenced = it.sources[0].fenced.replace("\nb\n", "\nc\n"),
+                "source 1 (ideas/a.md), line 4",
+            ),
+            (|it| it.sources.clear(), "sources: 1 were shown, 0 now"),
+            (
+                |it| it.rule_answer = json!([{ "id": "y" }]),
+                "rule_answer[0].id",
+            ),
+            (
+                |it| it.offer = json!({ "ids": ["x", "y"] }),
+                "offer.ids: it had 1 elements, 2 now",
+            ),
+            (|it| it.schema = None, "schema"),
+            (
+                |it| it.limits.max_output_tokens = 1,
+                "max_output_tokens: 16384 was asked, 1 now",
+            ),
+            (
+                |it| it.limits.temperature = Some(Temperature::hundredths(100)),
+                "temperature",
+            ),
+            (
+                |it| it.work = Some("/a/project".into()),
+                "whether it works in the project",
+            ),
+        ];
+        for (change, words) in changes {
+            let mut new = request(1);
+            change(&mut new);
+            let (old, new) = (asked(&old), asked(&new));
+            assert_ne!(old.digest(), new.digest(), "{words}");
+            let said = old.differs(&new);
+            // Without its sources a request has no nonce to be found by either.
+            if words.starts_with("sources") {
+                assert!(said.is_some());
+            } else {
+                assert_eq!(said.as_deref(), Some(words));
+            }
+            assert!(new.differs(&old).is_some(), "{words}");
+            assert_eq!(new.differs(&new), None);
+        }
+    }
+
+    #[test]
+    fn secrets_are_not_kept_and_digests_are() {
+        let sum = Digest::of(b"x").to_string();
+        let mut request = request(1);
+        request.offer = json!({ "canary-123456": "canary-123456", "sum": sum });
+        request.instructions.push_str(" canary-123456");
+        let question = Question::of(&request, &Redactor::new(vec!["canary-123456".into()]));
+        let text = serde_json::to_string(&question).unwrap();
+        assert!(!text.contains("canary-123456"), "{text}");
+        assert!(text.contains(&sum));
+    }
+}

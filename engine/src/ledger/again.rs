@@ -1,0 +1,171 @@
+//! A run that is over, admitted once more: in a ledger of its own that lives in memory.
+//!
+//! It gets the id, the seed, the moment and the reservation that it had, through the same admission as
+//! any run. Must never touch the user's ledger.
+
+use std::path::Path;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use rusqlite::params;
+
+use super::{
+    Admission, Admitted, Amounts, Budget, Enter, Ledger, LedgerError, NewJob, NewOccurrence,
+    Origin, Project, Recorded, Result,
+};
+use crate::admission::Facts;
+use crate::ids::{ProjectId, RunId};
+use crate::owner::Owner;
+use crate::policy::Policy;
+use crate::schedule::Schedule;
+use crate::time::Moment;
+
+/// What is known of the run.
+#[derive(Clone, Debug)]
+pub struct Again<'a> {
+    /// Its id.
+    pub run: &'a RunId,
+    /// Its seed.
+    pub seed: u64,
+    /// Whether a person asked for it.
+    pub by_hand: bool,
+    /// Its project.
+    pub project: &'a ProjectId,
+    /// Where it works now.
+    pub root: &'a Path,
+    /// The name of its job.
+    pub job: &'a str,
+    /// What that does.
+    pub kind: &'a str,
+    /// When it was admitted, and the boot clock now: deadlines run from here.
+    pub started: Timestamp,
+    /// See [`Moment::boot`].
+    pub boot: Duration,
+    /// What it had reserved.
+    pub reserved: Amounts,
+    /// How long it may take.
+    pub total: Duration,
+    /// Where it stages.
+    pub staging: &'a str,
+}
+
+impl Ledger {
+    /// The ledger of such a run, and its admission.
+    ///
+    /// # Errors
+    /// See [`LedgerError`].
+    pub fn again(again: &Again<'_>) -> Result<(Self, Admitted)> {
+        let mut ledger = Self::in_memory()?;
+        let (now, me) = (again.started, Owner::me());
+        let project = Project {
+            id: again.project.clone(),
+            path: again.root.to_owned(),
+            device: 0,
+            inode: 0,
+            config_stamp: String::new(),
+            own: true,
+        };
+        ledger.register(&project, now)?;
+        let job = NewJob {
+            name: again.job.to_owned(),
+            kind: again.kind.to_owned(),
+            schedule: Schedule::manual(),
+            policy: Policy::default(),
+            enabled: true,
+        };
+        ledger.project_jobs(&project.id, "again", "", &[job], now)?;
+        let origin = match again.by_hand {
+            true => Origin::Hand,
+            false => Origin::Clock,
+        };
+        let new = NewOccurrence {
+            origin,
+            ..NewOccurrence::by_hand(ledger.job(&project.id, again.job)?.id, "again".into(), now)
+        };
+        let Recorded::New(run) = ledger.enter(&new, &me, now)? else {
+            unreachable!("the ledger was empty")
+        };
+        ledger.write(|tx| {
+            tx.prepare_cached("UPDATE runs SET id = ?2, seed = ?3 WHERE id = ?1")?
+                .execute(params![
+                    run.as_str(),
+                    again.run.as_str(),
+                    again.seed.cast_signed()
+                ])?;
+            Ok(())
+        })?;
+        let admission = ledger.admit(&Enter {
+            run: again.run,
+            owner: &me,
+            facts: &Facts {
+                by_hand: true,
+                free_bytes: u64::MAX,
+                ..Facts::default()
+            },
+            want: as_budget(again.reserved),
+            levels: &[],
+            total: again.total,
+            staging: again.staging,
+            now: Moment {
+                wall: now,
+                boot: again.boot,
+            },
+        })?;
+        match admission {
+            Admission::Admitted(admitted) => Ok((ledger, admitted)),
+            Admission::Declined(_) => Err(LedgerError::NotFound {
+                what: "room for the run",
+                name: again.run.to_string(),
+            }),
+        }
+    }
+}
+
+fn as_budget(amounts: Amounts) -> Budget {
+    Budget {
+        calls: Some(amounts.calls),
+        tokens: Some(amounts.tokens),
+        micros: Some(amounts.micros),
+        seconds: Some(amounts.seconds),
+        ideas: Some(amounts.ideas),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_is_the_same_run_again() {
+        let started: Timestamp = "2026-11-21T22:00:00Z".parse().unwrap();
+        let (run, project) = (RunId::new(started), ProjectId::new(started));
+        let reserved = Amounts {
+            calls: 1,
+            tokens: 1000,
+            seconds: 60,
+            ..Amounts::default()
+        };
+        for by_hand in [true, false] {
+            let again = Again {
+                run: &run,
+                seed: u64::MAX - 7,
+                by_hand,
+                project: &project,
+                root: Path::new("/nowhere"),
+                job: "dream",
+                kind: "dream",
+                started,
+                boot: Duration::from_secs(5),
+                reserved,
+                total: Duration::from_secs(1800),
+                staging: "dreams/.staging/x",
+            };
+            let (ledger, admitted) = Ledger::again(&again).unwrap();
+            assert_eq!((admitted.run(), admitted.seed()), (&run, u64::MAX - 7));
+            assert_eq!((admitted.started(), admitted.by_hand()), (started, by_hand));
+            assert_eq!(admitted.reserved(), reserved);
+            assert_eq!(admitted.deadline(), Duration::from_secs(65));
+            assert_eq!(ledger.run(&run).unwrap().id, run);
+        }
+    }
+}

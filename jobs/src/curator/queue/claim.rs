@@ -1,0 +1,267 @@
+//! Takes one job after the other off the queue, by priority and then age.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::fs;
+use std::io;
+
+use jiff::{SignedDuration, Timestamp};
+use runner_engine::digest::Digest;
+use runner_engine::owner::Owner;
+use serde_json::json;
+
+use super::files::{names, read, remove};
+use super::hour::{HOUR, Start};
+use super::owners::{Holder, IsOver};
+use super::{Moved, Worker, host};
+use crate::curator::job::{JobFile, Kind, LARGEST};
+use crate::curator::{CuratorSpec, Product};
+
+/// A file that is no JSON may still be written; so young it is left alone.
+const YOUNG: SignedDuration = SignedDuration::from_secs(10);
+/// A list of the queue is made again after so many claims.
+const LIST: usize = 64;
+
+/// What a look for work came to.
+#[derive(Debug)]
+pub struct Claim {
+    /// What was moved on the way.
+    pub moved: Vec<Moved>,
+    /// What there is to do.
+    pub found: Found,
+}
+
+/// What there is to do.
+#[derive(Debug)]
+pub enum Found {
+    /// This one, which is ours now.
+    Claimed(Box<Claimed>),
+    /// Nothing.
+    Empty,
+    /// Something, and not before this moment.
+    Capped {
+        /// The moment.
+        until: Timestamp,
+    },
+}
+
+/// A job that is ours.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Claimed {
+    /// The job.
+    pub job: JobFile,
+    /// What its file in `processing/` holds.
+    pub digest: Digest,
+}
+
+impl Claimed {
+    /// What `done/ID.json` holds: the job and what came of it.
+    pub fn record(&self, product: &Product, now: Timestamp) -> Vec<u8> {
+        let mut value = serde_json::to_value(&self.job).expect("a job has string keys only");
+        let artifacts: Vec<&str> = product
+            .artifacts
+            .iter()
+            .map(|(path, _)| path.as_str())
+            .collect();
+        value["result"] = json!({
+            "at": now,
+            "headline": product.headline,
+            "artifacts": artifacts,
+            "without": product.without,
+        });
+        let mut text = serde_json::to_vec_pretty(&value).expect("string keys only");
+        text.push(b'\n');
+        text
+    }
+}
+
+/// Takes one job after the other.
+#[derive(Debug)]
+pub struct Consumer<'a> {
+    worker: &'a Worker,
+    kinds: &'a [Kind],
+    cap: u32,
+    run: Option<String>,
+    list: VecDeque<JobFile>,
+    since_list: usize,
+    /// What was put back is not taken again by the same consumer.
+    seen: BTreeSet<String>,
+}
+
+impl<'a> Consumer<'a> {
+    /// One that works by these settings.
+    pub fn new(worker: &'a Worker, spec: &'a CuratorSpec) -> Self {
+        Self {
+            worker,
+            kinds: &spec.kinds,
+            cap: spec.hourly_cap,
+            run: None,
+            list: VecDeque::new(),
+            since_list: LIST,
+            seen: BTreeSet::new(),
+        }
+    }
+
+    /// The same, for this run.
+    #[must_use]
+    pub fn of_run(mut self, run: &str) -> Self {
+        self.run = Some(run.to_owned());
+        self
+    }
+
+    /// Claims the next job, by priority and then age. The `first` claim of a run settles what dead
+    /// consumers left; and one that came back from such is taken only there, so that it takes no others
+    /// with it.
+    ///
+    /// # Errors
+    /// The disk refused.
+    pub fn claim(&mut self, now: Timestamp, first: Option<IsOver<'_>>) -> io::Result<Claim> {
+        let _held = self.worker.lock()?;
+        let mut moved = Vec::new();
+        if let Some(is_over) = first {
+            moved = self.worker.recover(now, is_over)?;
+        }
+        let first = first.is_some();
+        loop {
+            if self.since_list >= LIST || self.list.is_empty() {
+                self.list = self.look(now, &mut moved)?;
+                self.since_list = 0;
+            }
+            let Some(job) = self.list.front() else {
+                return Ok(Claim {
+                    moved,
+                    found: Found::Empty,
+                });
+            };
+            if job.returned > 0 && !first {
+                return Ok(Claim {
+                    moved,
+                    found: Found::Empty,
+                });
+            }
+            let name = format!("{}.json", job.id);
+            let waiting = self.worker.file("queue", &name);
+            // It is read again: this is what is worked on.
+            let Some(bytes) = read(&waiting)? else {
+                self.list.pop_front();
+                continue;
+            };
+            // It may have come back from a dead process since the list was made.
+            let job = match JobFile::read(&name, &bytes, self.kinds) {
+                Ok(job) if job.returned > 0 && !first => {
+                    return Ok(Claim {
+                        moved,
+                        found: Found::Empty,
+                    });
+                }
+                Ok(job) => job,
+                Err(why) => {
+                    self.list.pop_front();
+                    self.worker.reject("queue", &name, &why, now)?;
+                    moved.push(Moved {
+                        name,
+                        to: "failed",
+                        why,
+                    });
+                    continue;
+                }
+            };
+            let mut starts = self.worker.starts(now)?;
+            if starts.odd {
+                self.worker.rewrite(&starts.list)?;
+            }
+            if starts.list.len() >= self.cap as usize {
+                let oldest = starts
+                    .list
+                    .iter()
+                    .map(|start| start.at)
+                    .min()
+                    .unwrap_or(now);
+                let until = oldest.saturating_add(HOUR).unwrap_or(now);
+                return Ok(Claim {
+                    moved,
+                    found: Found::Capped { until },
+                });
+            }
+            self.list.pop_front();
+            self.since_list += 1;
+            self.seen.insert(job.id.clone());
+            starts.list.push(Start {
+                at: now,
+                id: job.id.clone(),
+            });
+            self.worker.note(&starts)?;
+            let holder = Holder {
+                owner: Owner::me(),
+                host: host(),
+                since: now,
+                run: self.run.clone(),
+            };
+            let text = serde_json::to_vec(&holder).expect("string keys only");
+            let owner = self.worker.file("processing", &format!("{}.owner", job.id));
+            remove(&owner)?;
+            fs::write(owner, text)?;
+            fs::rename(&waiting, self.worker.file("processing", &name))?;
+            return Ok(Claim {
+                moved,
+                found: Found::Claimed(Box::new(Claimed {
+                    digest: Digest::of(&bytes),
+                    job,
+                })),
+            });
+        }
+    }
+
+    /// All that wait, in their order; what is no job goes to the failed ones.
+    fn look(&self, now: Timestamp, moved: &mut Vec<Moved>) -> io::Result<VecDeque<JobFile>> {
+        let mut jobs = Vec::new();
+        for name in names(&self.worker.path("queue"))? {
+            let path = self.worker.file("queue", &name);
+            let judged = match fs::symlink_metadata(&path) {
+                Err(_) => continue,
+                Ok(data) if !data.is_file() => Err("it is no plain file".to_owned()),
+                Ok(data) if data.len() > LARGEST => Err(format!(
+                    "it has {} bytes; a job has {LARGEST} at most",
+                    data.len()
+                )),
+                Ok(data) => {
+                    let Some(bytes) = read(&path)? else { continue };
+                    let judged = JobFile::read(&name, &bytes, self.kinds);
+                    let whole = serde_json::from_slice::<serde::de::IgnoredAny>(&bytes).is_ok();
+                    let changed = data
+                        .modified()
+                        .ok()
+                        .and_then(|at| Timestamp::try_from(at).ok());
+                    let age = changed.map(|at| now.duration_since(at));
+                    let young = age.is_some_and(|age| !age.is_negative() && age < YOUNG);
+                    if !whole && young {
+                        continue;
+                    }
+                    judged
+                }
+            };
+            let judged = judged.and_then(|job| {
+                if self.worker.file("done", &name).exists() {
+                    return Err("a job of this id was done before".to_owned());
+                }
+                Ok(job)
+            });
+            match judged {
+                Ok(job) if self.seen.contains(&job.id) => {}
+                Ok(job) => jobs.push(job),
+                Err(why) => {
+                    self.worker.reject("queue", &name, &why, now)?;
+                    moved.push(Moved {
+                        name,
+                        to: "failed",
+                        why,
+                    });
+                }
+            }
+        }
+        jobs.sort_by(|a, b| {
+            let key = |job: &JobFile| (std::cmp::Reverse(job.priority), job.created_at);
+            key(a).cmp(&key(b)).then_with(|| a.id.cmp(&b.id))
+        });
+        Ok(jobs.into())
+    }
+}

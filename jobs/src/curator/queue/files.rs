@@ -1,0 +1,80 @@
+//! The worker's small files: read without following a link, appended to by whole lines.
+
+use std::ffi::OsStr;
+use std::fs::{self, OpenOptions};
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::Path;
+
+use super::LARGEST;
+
+/// Whether a file of this name is looked at.
+pub(super) fn is_job(name: &OsStr) -> bool {
+    let name = name.to_str().unwrap_or_default();
+    name.ends_with(".json") && !name.starts_with('.')
+}
+
+/// The names of job files in a folder, in order; one that is not there is empty.
+pub(in crate::curator) fn names(folder: &Path) -> io::Result<Vec<String>> {
+    let entries = match fs::read_dir(folder) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(error),
+    };
+    let mut names = Vec::new();
+    for entry in entries {
+        let name = entry?.file_name();
+        if is_job(&name) {
+            names.extend(name.into_string().ok());
+        }
+    }
+    names.sort();
+    Ok(names)
+}
+
+/// A small plain file; none where there is none.
+pub(in crate::curator) fn read(path: &Path) -> io::Result<Option<Vec<u8>>> {
+    let flags = rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK;
+    let opened = OpenOptions::new()
+        .read(true)
+        .custom_flags(i32::try_from(flags.bits()).unwrap_or(0))
+        .open(path);
+    let file = match opened {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    let mut bytes = Vec::new();
+    file.take(LARGEST + 1).read_to_end(&mut bytes)?;
+    Ok(Some(bytes))
+}
+
+pub(in crate::curator) fn remove(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        done => done,
+    }
+}
+
+/// Appends whole lines to a file; a line that somebody left unfinished is ended first. To be called
+/// under the lock.
+pub(in crate::curator) fn append(path: &Path, lines: &[u8]) -> io::Result<()> {
+    let mut file = OpenOptions::new()
+        .create(true)
+        .append(true)
+        .read(true)
+        .custom_flags(i32::try_from(rustix::fs::OFlags::NOFOLLOW.bits()).unwrap_or(0))
+        .open(path)?;
+    let length = file.metadata()?.len();
+    let mut bytes = Vec::new();
+    if length > 0 {
+        let mut last = [0];
+        std::os::unix::fs::FileExt::read_exact_at(&file, &mut last, length - 1)?;
+        if last != *b"\n" {
+            bytes.push(b'\n');
+        }
+    }
+    bytes.extend_from_slice(lines);
+    file.write_all(&bytes)?;
+    file.sync_data()
+}

@@ -1,0 +1,244 @@
+//! The worker's folder: `queue/ processing/ done/ failed/ logs/ events/`.
+//!
+//! Many consumers may work on one folder. A claim is a rename, made under a lock that is held for
+//! that moment only, after the start was noted (`logs/hour.jsonl`) and the owner written beside
+//! (`processing/ID.owner`). So the hourly cap holds over restarts and consumers: a start that was
+//! noted and not used costs one place, never one too many. Must never follow a link out of the folder.
+
+mod claim;
+mod files;
+mod hour;
+mod owners;
+
+use std::ffi::OsStr;
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+
+use jiff::Timestamp;
+use runner_engine::digest::Digest;
+use runner_engine::files::{beneath, write_atomic};
+use runner_engine::placement::RelPath;
+use serde::Serialize;
+
+use super::job::{JobFile, Kind, LARGEST, Source};
+pub use claim::{Claim, Claimed, Consumer, Found};
+use files::names;
+pub(super) use files::{append, read, remove};
+pub use owners::IsOver;
+
+/// Its folders.
+pub const FOLDERS: [&str; 8] = [
+    "queue",
+    "processing",
+    "done",
+    "failed",
+    "logs",
+    "logs/pending-log-entries",
+    "events",
+    "findings",
+];
+
+/// A worker's folder.
+#[derive(Clone, Debug)]
+pub struct Worker {
+    folder: PathBuf,
+    below: String,
+}
+
+/// How many files are where.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Depths {
+    /// Waiting.
+    pub queue: u64,
+    /// At work.
+    pub processing: u64,
+    /// Over.
+    pub done: u64,
+    /// Over, with a reason.
+    pub failed: u64,
+}
+
+/// A file that was moved without being worked on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Moved {
+    /// Its name.
+    pub name: String,
+    /// `queue`, `failed`, `done`.
+    pub to: &'static str,
+    /// Why.
+    pub why: String,
+}
+
+impl Worker {
+    /// The folder `dir` of the project at `root`; it need not be there.
+    ///
+    /// # Errors
+    /// Why it cannot be one, in words.
+    pub fn of(root: &Path, dir: &str) -> Result<Self, String> {
+        if is_windows(dir) {
+            return Err(format!(
+                "[curator] worker_dir {dir:?} is a path of Windows, which this system does not have"
+            ));
+        }
+        let path = RelPath::new(dir).map_err(|error| format!("[curator] worker_dir: {error}"))?;
+        let folder = beneath(root, Path::new(path.as_str())).map_err(|error| error.to_string())?;
+        Ok(Self {
+            folder,
+            below: dir.to_owned(),
+        })
+    }
+
+    /// Where it lies.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// The path of a job's file below the project's root.
+    pub fn below(&self, part: &str, id: &str) -> String {
+        format!("{}/{part}/{id}.json", self.below)
+    }
+
+    /// A path in it.
+    pub fn path(&self, part: &str) -> PathBuf {
+        self.folder.join(part)
+    }
+
+    fn file(&self, part: &str, name: &str) -> PathBuf {
+        self.folder.join(part).join(name)
+    }
+
+    /// Makes what is not there.
+    ///
+    /// # Errors
+    /// The disk refused, or a part of it is a link.
+    pub fn make(&self) -> io::Result<()> {
+        for part in FOLDERS {
+            let path = beneath(&self.folder, Path::new(part))?;
+            fs::create_dir_all(path)?;
+        }
+        Ok(())
+    }
+
+    /// Holds the folder for a moment.
+    ///
+    /// # Errors
+    /// The lock's file cannot be opened.
+    pub fn lock(&self) -> io::Result<File> {
+        let file = OpenOptions::new()
+            .create(true)
+            .truncate(false)
+            .write(true)
+            .custom_flags(i32::try_from(rustix::fs::OFlags::NOFOLLOW.bits()).unwrap_or(0))
+            .open(self.path(".lock"))?;
+        file.lock()?;
+        Ok(file)
+    }
+
+    /// Whether there is something for a consumer: a file that waits, or one that a dead owner left.
+    pub fn waits(&self, now: Timestamp) -> bool {
+        let any = |part: &str, is: &dyn Fn(&OsStr) -> bool| {
+            let entries = fs::read_dir(self.path(part));
+            entries.is_ok_and(|mut entries| {
+                entries.any(|entry| entry.is_ok_and(|it| is(&it.file_name())))
+            })
+        };
+        let left = |name: &OsStr| {
+            let owner = self.path("processing").join(name).with_extension("owner");
+            files::is_job(name) && !self.is_held(&owner, now)
+        };
+        any("queue", &files::is_job) || any("processing", &left)
+    }
+
+    /// How many files are where.
+    pub fn depths(&self) -> Depths {
+        let count = |part: &str| names(&self.path(part)).map_or(0, |names| names.len() as u64);
+        Depths {
+            queue: count("queue"),
+            processing: count("processing"),
+            done: count("done"),
+            failed: count("failed"),
+        }
+    }
+
+    /// Puts a job into the queue.
+    ///
+    /// # Errors
+    /// The disk refused.
+    pub fn enqueue(
+        &self,
+        kind: Kind,
+        source: Option<Source>,
+        priority: i32,
+        now: Timestamp,
+    ) -> io::Result<JobFile> {
+        self.make()?;
+        let hex = Digest::of(ulid::Ulid::new().to_string().as_bytes()).short();
+        let mut job = JobFile::new(kind, source, &hex[..8], now);
+        job.priority = priority;
+        let path = self.file("queue", &format!("{}.json", job.id));
+        write_atomic(&path, &job.text(), 0o644).map_err(|error| error.source)?;
+        Ok(job)
+    }
+
+    /// Gives a claimed file back: `why` when that was an attempt.
+    ///
+    /// # Errors
+    /// The disk refused.
+    pub fn put_back(&self, claimed: &Claimed, why: Option<&str>) -> io::Result<()> {
+        let mut job = claimed.job.clone();
+        job.attempts += u32::from(why.is_some());
+        job.last_error = why.map(str::to_owned).or(job.last_error);
+        let _held = self.lock()?;
+        self.return_as(&job)
+    }
+
+    /// First there, then gone here: whoever dies in between leaves two files of one id, of which
+    /// [`Worker::recover`] removes the one that nobody works on.
+    fn return_as(&self, job: &JobFile) -> io::Result<()> {
+        let name = format!("{}.json", job.id);
+        write_atomic(&self.file("queue", &name), &job.text(), 0o644).map_err(|it| it.source)?;
+        remove(&self.file("processing", &name))?;
+        remove(&self.file("processing", &format!("{}.owner", job.id)))
+    }
+
+    /// Puts a claimed file where the failed ones are.
+    ///
+    /// # Errors
+    /// The disk refused.
+    pub fn fail(&self, claimed: &Claimed, why: &str, now: Timestamp) -> io::Result<()> {
+        let _held = self.lock()?;
+        self.reject("processing", &format!("{}.json", claimed.job.id), why, now)?;
+        remove(&self.file("processing", &format!("{}.owner", claimed.job.id)))
+    }
+
+    /// Moves a file to the failed ones; the reason is there first.
+    fn reject(&self, from: &str, name: &str, why: &str, now: Timestamp) -> io::Result<()> {
+        let stem = name.strip_suffix(".json").unwrap_or(name);
+        let reason = self.file("failed", &format!("{stem}.reason.txt"));
+        write_atomic(&reason, format!("{now} {why}\n").as_bytes(), 0o644)
+            .map_err(|it| it.source)?;
+        let to = self.file("failed", name);
+        if to.is_dir() {
+            return Err(io::Error::other(format!("{} is a folder", to.display())));
+        }
+        match fs::rename(self.file(from, name), to) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            done => done,
+        }
+    }
+}
+
+/// The name of this host.
+pub fn host() -> String {
+    let names = rustix::system::uname();
+    names.nodename().to_string_lossy().into_owned()
+}
+
+/// Whether a path is written as Windows has them: `D:\dream`, `\\host\share`.
+pub fn is_windows(path: &str) -> bool {
+    let bytes = path.as_bytes();
+    let drive = bytes.len() >= 2 && bytes[0].is_ascii_alphabetic() && bytes[1] == b':';
+    drive || path.starts_with("\\\\")
+}

@@ -1,0 +1,102 @@
+//! Who works on a claimed file, and what becomes of those whose owner died.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use jiff::{SignedDuration, Timestamp};
+use runner_engine::owner::Owner;
+use serde::{Deserialize, Serialize};
+
+use super::files::{names, read, remove};
+use super::{Moved, Worker, host};
+use crate::curator::job::{JobFile, Kind};
+
+/// An owner on another host is believed for so long.
+const ELSEWHERE: SignedDuration = SignedDuration::from_hours(1);
+
+/// Who has claimed a file.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Holder {
+    #[serde(flatten)]
+    pub(super) owner: Owner,
+    pub(super) host: String,
+    pub(super) since: Timestamp,
+    /// The run that it is for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) run: Option<String>,
+}
+
+/// Whether a run is over. One that died may have recorded what it is about to place: until that is
+/// settled its files are neither done nor to be done again.
+pub type IsOver<'a> = &'a dyn Fn(&str) -> bool;
+
+impl Worker {
+    /// Settles what dead consumers left, of runs that are over; to be called under the lock.
+    pub(super) fn recover(&self, now: Timestamp, is_over: IsOver<'_>) -> io::Result<Vec<Moved>> {
+        let mut moved = Vec::new();
+        for name in names(&self.path("processing"))? {
+            let id = name.strip_suffix(".json").unwrap_or(&name);
+            let owner = self.file("processing", &format!("{id}.owner"));
+            let run = holder(&owner).and_then(|it| it.run);
+            if self.is_held(&owner, now) || run.is_some_and(|run| !is_over(&run)) {
+                continue;
+            }
+            let here = self.file("processing", &name);
+            let mut tell = |to, why: &str| {
+                moved.push(Moved {
+                    name: id.to_owned(),
+                    to,
+                    why: why.to_owned(),
+                });
+            };
+            if self.file("done", &name).exists() || self.file("queue", &name).exists() {
+                // It was done, or put back, when its owner died.
+                remove(&here)?;
+            } else {
+                let bytes = read(&here)?.unwrap_or_default();
+                match JobFile::read(&name, &bytes, &Kind::ALL) {
+                    Ok(mut job) if job.returned == 0 => {
+                        job.returned = 1;
+                        self.return_as(&job)?;
+                        tell("queue", "the process that worked on it died");
+                    }
+                    Ok(_) => {
+                        let why = "the process that worked on it died, for the second time";
+                        self.reject("processing", &name, why, now)?;
+                        tell("failed", why);
+                    }
+                    Err(why) => {
+                        self.reject("processing", &name, &why, now)?;
+                        tell("failed", &why);
+                    }
+                }
+            }
+            remove(&owner)?;
+        }
+        for entry in fs::read_dir(self.path("processing"))? {
+            let path = entry?.path();
+            if path.extension().is_some_and(|it| it == "owner")
+                && !path.with_extension("json").exists()
+            {
+                remove(&path)?;
+            }
+        }
+        Ok(moved)
+    }
+
+    /// Whether somebody works on it.
+    pub(super) fn is_held(&self, owner: &Path, now: Timestamp) -> bool {
+        let Some(holder) = holder(owner) else {
+            return false;
+        };
+        if holder.host == host() {
+            return holder.owner.is_alive();
+        }
+        now.duration_since(holder.since).abs() < ELSEWHERE
+    }
+}
+
+fn holder(owner: &Path) -> Option<Holder> {
+    serde_json::from_slice(&read(owner).ok()??).ok()
+}

@@ -1,0 +1,337 @@
+//! One iteration: INGEST, REDUCE and MEASURE on a staged copy, then COMMIT.
+//!
+//! ```text
+//! checkpoint ──> harvest, close-loop ──> defrag, compile ──> measure ──judge──> commit ──> integrity
+//!                                                                └── halt: the copy goes
+//! ```
+//!
+//! The corpus is not touched before COMMIT. What is noted of an iteration is in its marker, so that
+//! whoever finishes a dead one can note it too. Must never commit what was not measured.
+
+use std::time::Duration;
+
+use runner_engine::digest::Digest;
+use runner_engine::ids::{Fence, RunId};
+use runner_engine::time::boot_time;
+use runner_text::front_matter::edit;
+use serde_json::json;
+
+use super::commit::{self, Commit, Target};
+use super::corpus::close_loop::close_loop;
+use super::corpus::compile::compile;
+use super::corpus::defrag::{Options, defrag};
+use super::corpus::harvest::harvest;
+use super::corpus::health::{Fitness, MAX_DROP, Measured, measure};
+use super::corpus::oscillation::History;
+use super::corpus::{Changes, Corpus, FOLDER as CORPUS, read};
+use super::halt::{Rules, Verdict, decide, delta, reference};
+use super::iterate::{Looped, Next, Trouble, measuring};
+use super::lock::FOLDER;
+use super::night::Night;
+use super::output::pretty;
+use super::rescues::Rescues;
+use super::staging::Staging;
+use super::summary::{Iteration, IterationStatus, length};
+
+/// The history of what came and went.
+const HISTORY: &str = "oscillation.json";
+
+impl Night<'_, '_> {
+    /// Makes one iteration, up to its commit.
+    ///
+    /// # Errors
+    /// [`Trouble`]: how much of it was undone.
+    pub(super) fn one(
+        &mut self,
+        iteration: &mut Iteration,
+        began: Duration,
+        rescues: &mut Rescues,
+        looped: &mut Looped,
+    ) -> Result<Next, Trouble> {
+        let root = self.ctx.root;
+        let cap = self.spec.checkpoint_max_mb.saturating_mul(1024 * 1024);
+        self.at("checkpoint");
+        let copying = boot_time();
+        let staging = Staging::checkpoint(root, iteration.index, cap)?;
+        let copying = boot_time().saturating_sub(copying);
+        let mut corpus = read(&staging.folder()).map_err(measuring)?;
+        let before = self.measured(&corpus)?.fitness;
+        iteration.fitness_before = Some(before.clone());
+        let mut history = self.history();
+
+        self.at("ingest");
+        let mut all = Changes::new();
+        // What is changed, as it was: a second copy of the rest would be most of the memory.
+        let mut original = Corpus::default();
+        let (harvested, changes) =
+            harvest(&corpus, &self.facts.sources, &history, self.date).map_err(measuring)?;
+        let mut apply = |corpus: &mut Corpus, changes: Changes| -> Result<(), Trouble> {
+            staging.write(&changes)?;
+            let first = changes.keys().filter(|path| !all.contains_key(*path));
+            original
+                .nodes
+                .extend(first.filter_map(|path| corpus.at(path).cloned()));
+            corpus.apply(&changes);
+            all.extend(changes);
+            Ok(())
+        };
+        apply(&mut corpus, changes)?;
+        let (closed, changes) = close_loop(&corpus, self.date, 0);
+        apply(&mut corpus, changes)?;
+        iteration.ingest = json!({
+            "harvested": harvested.added.len(), "known": harvested.known, "left_over": harvested.left_over,
+            "promoted": closed.promoted.len(), "held": closed.held, "promoted_left_over": closed.left_over,
+        });
+
+        self.ctx.progress.step("reduce", iteration.index, 0);
+        let (mut defragged, changes) = defrag(&corpus, &history, self.date, Options::default());
+        defragged.applied = true;
+        apply(&mut corpus, changes)?;
+        let (compiled, changes) = compile(&corpus, self.date);
+        apply(&mut corpus, changes)?;
+        iteration.reduce = json!({
+            "removed": defragged.removed.len(), "superseded": defragged.superseded.len(),
+            "stale": defragged.stale.len(), "oscillating": defragged.oscillating,
+            "compiled": compiled.len(), "left_over": defragged.left_over,
+        });
+
+        original.nodes.sort_by(|a, b| a.path.cmp(&b.path));
+        drop(corpus);
+
+        self.at("measure");
+        let staged = read(&staging.folder()).map_err(measuring)?;
+        let measured = self.measured(&staged)?;
+        let after = measured.fitness.clone();
+        iteration.measure = json!({
+            "composite": after.composite,
+            "precision_at_3": measured.bench.precision_at_3, "mrr": measured.bench.mrr,
+            "checkpoint_bytes": staging.copied, "checkpoint_shared_bytes": staging.shared,
+            "checkpoint_seconds": copying.as_secs_f64(),
+        });
+        iteration.fitness_delta = delta(&before, &after);
+        iteration.fitness_after = Some(after.clone());
+
+        let targets = targets(&staging, &original, &all)?;
+        let idle = targets.iter().all(Target::is_idle);
+        let next = self.judge(iteration, (&before, &after), idle, rescues)?;
+        let Some(next) = next else {
+            staging.discard(root)?;
+            return Ok(Next::End);
+        };
+
+        self.at("commit");
+        let counts = [
+            ("harvested", harvested.added.len()),
+            ("promoted", closed.promoted.len()),
+            ("removed", defragged.removed.len()),
+            ("superseded", defragged.superseded.len()),
+            ("stale", defragged.stale.len()),
+            ("compiled", compiled.len()),
+        ];
+        self.commit(iteration, began, targets, &original, &mut history)?;
+        for (name, count) in counts {
+            *looped.gain.entry(name.to_owned()).or_default() += count as u64;
+        }
+        looped.promoted.extend(closed.promoted.iter().cloned());
+        looped.close_loop = serde_json::to_value(&closed).unwrap_or_default();
+        Ok(next)
+    }
+
+    /// Decides; `None` commits nothing.
+    fn judge(
+        &mut self,
+        iteration: &mut Iteration,
+        (before, after): (&Fitness, &Fitness),
+        idle: bool,
+        rescues: &mut Rescues,
+    ) -> Result<Option<Next>, Trouble> {
+        let mut deltas: Vec<f64> = self
+            .summary
+            .iterations
+            .iter()
+            .filter(|it| it.error.is_none())
+            .map(|it| it.fitness_delta)
+            .collect();
+        deltas.push(iteration.fitness_delta);
+        let rules = Rules {
+            epsilon: self.spec.plateau_epsilon,
+            window: self.spec.plateau_window,
+            max_drop: MAX_DROP,
+            warn_only: self.spec.warn_only,
+            idle,
+        };
+        // A fall that a rescue was spent for is paid: the next is measured from there.
+        let all = &self.summary.iterations;
+        let paid = |it: &Iteration| {
+            rescues
+                .spent
+                .iter()
+                .any(|spent| spent.iteration_id == it.id)
+        };
+        let from = all.iter().rposition(paid).map_or(0, |at| at + 1);
+        let first = all.get(from).and_then(|it| it.fitness_before.as_ref());
+        let verdict = decide(
+            rules,
+            &deltas,
+            &reference(first, before),
+            after,
+            rescues.remaining,
+        );
+        self.log(&format!(
+            "iteration {}: fitness {} -> {} ({verdict:?})",
+            iteration.index, before.composite, after.composite
+        ));
+        Ok(match verdict {
+            Verdict::On => Some(Next::On),
+            Verdict::Rescued(why) => {
+                let spent = rescues.spend(self.ctx.root, &iteration.id, &why);
+                spent.map_err(|error| {
+                    Trouble::NotCommitted(format!("a rescue could not be spent: {error}"))
+                })?;
+                iteration.degraded.push(format!(
+                    "{why} (a rescue was spent, {} left)",
+                    rescues.remaining
+                ));
+                Some(Next::On)
+            }
+            Verdict::Settled(why) => {
+                self.summary.plateau_reason = Some(why);
+                Some(Next::End)
+            }
+            Verdict::Plateau(why) => {
+                iteration.status = IterationStatus::HaltedOnRegressionPreCommit;
+                self.summary.plateau_reason = Some(why);
+                None
+            }
+            Verdict::Regression(why) => {
+                iteration.status = IterationStatus::HaltedOnRegressionPreCommit;
+                self.degrade(&format!("regression: {why}"));
+                self.summary.regression_reason = Some(why);
+                None
+            }
+        })
+    }
+
+    /// Makes the staged state the corpus, and looks whether it is.
+    fn commit(
+        &mut self,
+        iteration: &mut Iteration,
+        began: Duration,
+        targets: Vec<Target>,
+        original: &Corpus,
+        history: &mut History,
+    ) -> Result<(), Trouble> {
+        let root = self.ctx.root;
+        if targets.is_empty() {
+            return Ok(());
+        }
+        let kept = self
+            .out
+            .path_of(&format!("{}/removed", self.summary.run_id));
+        commit::keep_removed(root, &root.join(kept), &targets)?;
+        iteration.finished_at = self.moment();
+        iteration.duration = length(boot_time().saturating_sub(began));
+        let record = json!({
+            "output": self.out.below(), "run_id": self.summary.run_id, "iteration": iteration,
+        });
+        let expected: Vec<(String, Option<Digest>)> = targets
+            .iter()
+            .map(|it| (it.path.clone(), it.after.as_deref().map(Digest::of)))
+            .collect();
+        let ledger = &*self.ctx.ledger;
+        let guard = |run: &RunId, fence: Fence| ledger.holds(run, fence);
+        let admitted = self.ctx.admitted;
+        Commit {
+            root,
+            run: admitted.run().clone(),
+            fence: admitted.fence(),
+            guard: &guard,
+            number: iteration.index,
+            iteration_id: iteration.id.clone(),
+            started_at: iteration.started_at.clone(),
+            record,
+        }
+        .make(targets)?;
+        let acts = expected.iter().filter_map(|(path, after)| {
+            let (was, is) = (original.at(path).is_some(), after.is_some());
+            (was != is).then_some((path.as_str(), is))
+        });
+        history.note(&iteration.id, acts);
+        let noted = runner_engine::files::write_atomic(
+            &root.join(FOLDER).join(HISTORY),
+            pretty(history).as_bytes(),
+            0o644,
+        );
+        if let Err(error) = noted {
+            iteration.degraded.push(error.to_string());
+        }
+        let stripped = integrity(root, original, &expected);
+        if stripped > 0 {
+            iteration.status = IterationStatus::Degraded;
+            let finding = format!("post-commit metadata integrity: {stripped} stripped field(s)");
+            self.degrade(&finding);
+            iteration.degraded.push(finding);
+        }
+        Ok(())
+    }
+
+    /// Health and bench of a corpus; those of the one that was measured last are known.
+    pub(super) fn measured(&mut self, corpus: &Corpus) -> Result<Measured, Trouble> {
+        let mut all = String::new();
+        for node in &corpus.nodes {
+            all.push_str(&format!("{} {}\n", node.path, node.digest));
+        }
+        let work = Digest::of(&corpus.work.kept.to_bytes());
+        let key = Digest::of(format!("{all}{work}").as_bytes());
+        if let Some((known, measured)) = &self.known
+            && *known == key
+        {
+            return Ok(measured.clone());
+        }
+        let measured = measure(corpus, self.date).map_err(measuring)?;
+        self.known = Some((key, measured.clone()));
+        Ok(measured)
+    }
+
+    pub(super) fn history(&self) -> History {
+        let bytes = std::fs::read(self.ctx.root.join(FOLDER).join(HISTORY));
+        bytes
+            .map(|bytes| History::parse(&bytes))
+            .unwrap_or_default()
+    }
+}
+
+/// What each changed file held when it was copied, and what it shall hold.
+fn targets(staging: &Staging, original: &Corpus, all: &Changes) -> Result<Vec<Target>, Trouble> {
+    all.keys()
+        .map(|path| {
+            Ok(Target {
+                path: path.clone(),
+                before: original.at(path).map(|node| node.digest),
+                after: staging.bytes(path)?,
+            })
+        })
+        .collect()
+}
+
+/// How many front matter fields that were there are gone from the files that were written; a file that
+/// does not hold what was committed counts as one.
+fn integrity(
+    root: &std::path::Path,
+    original: &Corpus,
+    expected: &[(String, Option<Digest>)],
+) -> usize {
+    let mut stripped = 0;
+    for (path, after) in expected {
+        let live = std::fs::read(root.join(CORPUS).join(path)).ok();
+        if live.as_deref().map(Digest::of) != *after {
+            stripped += 1;
+            continue;
+        }
+        let (Some(node), Some(live)) = (original.at(path), live) else {
+            continue;
+        };
+        stripped += edit::stripped(&node.text, &String::from_utf8_lossy(&live)).len();
+    }
+    stripped
+}

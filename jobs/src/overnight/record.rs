@@ -1,0 +1,122 @@
+//! What a night notes of itself while it is under way: its log, where it is, what its steps came to.
+//!
+//! A step ends as `done`, `skipped` or, where the night goes on without it, as a soft failure that is
+//! told in `degraded`. Whatever is noted is redacted before it is written. Must never end the run but
+//! for its own deadline or because it was cancelled: a line that cannot be kept is a line lost.
+
+use std::time::Duration;
+
+use runner_engine::time::boot_time;
+use serde::Serialize;
+
+use super::iterate::disk;
+use super::night::Night;
+use super::summary::StepStatus;
+use crate::JobError;
+
+impl Night<'_, '_> {
+    /// Notes where the run is: what a summary is made from if it dies here.
+    pub(super) fn at(&mut self, step: &str) {
+        self.state.at_step = Some(step.to_owned());
+        self.state.last_step = self.summary.last_step().map(str::to_owned);
+        let total = self.summary.steps.len() as u64;
+        let done = self
+            .summary
+            .steps
+            .iter()
+            .filter(|it| it.status != StepStatus::Planned);
+        self.ctx.progress.step(step, done.count() as u64, total);
+        let id = &self.summary.run_id;
+        let kept = self
+            .out
+            .json(&format!("{id}/run.json"), &self.state)
+            .and_then(|()| self.out.json(&format!("{id}/partial.json"), &self.summary));
+        if let Err(error) = kept {
+            tracing::warn!(%error, "where the run is could not be noted");
+        }
+    }
+
+    pub(super) fn artifact(
+        &mut self,
+        step: &str,
+        name: &str,
+        value: &impl Serialize,
+    ) -> Result<(), JobError> {
+        self.out.json(name, value).map_err(disk)?;
+        self.finish(step, Some(name), None);
+        self.at(step);
+        Ok(())
+    }
+
+    pub(super) fn finish(&mut self, name: &str, artifact: Option<&str>, note: Option<String>) {
+        if let Some(artifact) = artifact {
+            self.summary
+                .artifacts
+                .insert(name.to_owned(), artifact.to_owned());
+        }
+        if let Some(step) = self.summary.step(name) {
+            step.status = StepStatus::Done;
+            step.artifact = artifact.map(str::to_owned);
+            step.note = note;
+        }
+        self.log(&format!("{name}: done"));
+    }
+
+    pub(super) fn skip(&mut self, name: &str, why: &str) {
+        if let Some(step) = self.summary.step(name) {
+            step.status = StepStatus::Skipped;
+            step.note = Some(why.to_owned());
+        }
+        self.log(&format!("{name}: skipped, {why}"));
+    }
+
+    pub(super) fn soft(&mut self, name: &str, why: &str) {
+        if let Some(step) = self.summary.step(name) {
+            step.status = StepStatus::SoftFail;
+            step.note = Some(why.to_owned());
+        }
+        self.degrade(&format!("{name}: {why}"));
+    }
+
+    pub(super) fn degrade(&mut self, what: &str) {
+        let what = self.ctx.redactor.redact(what).into_owned();
+        self.log(&what);
+        if !self.summary.degraded.contains(&what) {
+            self.summary.degraded.push(what);
+        }
+    }
+
+    pub(super) fn log(&self, line: &str) {
+        tracing::info!("{line}");
+        let line = self.ctx.redactor.redact(line);
+        if let Err(error) = self.out.log(self.ctx.wall(), &line) {
+            tracing::warn!(%error, "a line of the night's log is lost");
+        }
+    }
+
+    pub(super) fn moment(&self) -> String {
+        format!("{:.0}", self.ctx.wall())
+    }
+
+    /// What the loop may still take.
+    pub(super) fn time_left(&self) -> Duration {
+        self.until.saturating_sub(boot_time())
+    }
+
+    pub(super) fn check_cancelled(&self) -> Result<(), JobError> {
+        if self.ctx.cancel.is_cancelled() {
+            let why = self
+                .ctx
+                .cancel
+                .why()
+                .unwrap_or_else(|| "cancelled".to_owned());
+            return Err(JobError::Cancelled { why });
+        }
+        if self.ctx.left().is_zero() {
+            return Err(JobError::TimedOut {
+                why: "its total deadline passed".to_owned(),
+            });
+        }
+        Ok(())
+    }
+}

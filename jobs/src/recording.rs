@@ -1,0 +1,363 @@
+//! What a run read, asked and made, as a file: enough to go through it again without the project.
+//!
+//! ```text
+//! Context::recorded ──> tape + exchanges ──job's work──> Take ──redact──> recordings/RUN.jsonl
+//!                                                         └─ skipped, deferred, cancelled: nothing
+//! ```
+//!
+//! Written when the job's work is done, before anything of it is placed. A recording that cannot be
+//! written costs the record and never the run. Must never hold a secret, and never be what a decision
+//! rests on.
+
+mod given;
+
+use std::fs;
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::{Path, PathBuf};
+
+use jiff::Timestamp;
+use runner_backends::replay::file::{self, Content, FileError, Line};
+use runner_backends::replay::question::redacted;
+use runner_backends::replay::{Exchange, Question};
+use runner_backends::{Description, Request};
+use runner_engine::files::write_atomic;
+use runner_engine::git::HEAD;
+use runner_engine::ids::{ProjectId, RunId};
+use runner_engine::ledger::Amounts;
+use runner_engine::outcome::Outcome;
+use runner_engine::tape::{Made, Reel, Tape};
+use runner_text::redact::Redactor;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+pub use given::Given;
+
+use crate::AskError;
+use crate::{Context, JobSpec};
+
+/// The folder of recordings, below the state folder.
+pub const FOLDER: &str = "recordings";
+/// The most that is kept of what one run read, in bytes.
+pub const LARGEST: u64 = 32 * 1024 * 1024;
+
+const ENDING: &str = ".jsonl";
+
+/// The name of a run's recording in [`FOLDER`].
+pub fn name_of(run: &RunId) -> String {
+    format!("{run}{ENDING}")
+}
+
+/// The run whose recording has this name.
+pub fn run_named(name: &str) -> Option<RunId> {
+    name.strip_suffix(ENDING)?.parse().ok()
+}
+
+/// Where a run is recorded, and what its program knows of it.
+#[derive(Clone, Debug)]
+pub struct Recorder {
+    /// The file.
+    pub path: PathBuf,
+    /// The project.
+    pub project: ProjectId,
+    /// Prefixes that the run may write.
+    pub writes: Vec<String>,
+    /// Where it stages.
+    pub staging: String,
+}
+
+/// What a recording is of.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Head {
+    /// The run.
+    pub run: RunId,
+    /// Its project.
+    pub project: ProjectId,
+    /// Where that lay.
+    pub root: PathBuf,
+    /// The job, with all its settings.
+    pub spec: JobSpec,
+    /// What it was told besides.
+    #[serde(default)]
+    pub given: Given,
+    /// The one `now` of the run.
+    pub now: Timestamp,
+    /// The seed of its choices, as text: not every reader of JSON has whole numbers of this size.
+    #[serde(with = "as_text")]
+    pub seed: u64,
+    /// Whether a person asked for it.
+    pub by_hand: bool,
+    /// What it had reserved.
+    pub reserved: Amounts,
+    /// The commit that was checked out.
+    pub head: Option<String>,
+    /// Who answered, or would have.
+    pub backend: String,
+    /// What that is.
+    pub described: Description,
+    /// Who was not asked, or did not answer, and why.
+    pub passed: Vec<String>,
+    /// Prefixes that it may write.
+    pub writes: Vec<String>,
+    /// Where it stages.
+    pub staging: String,
+}
+
+/// A recording, read.
+#[derive(Clone, Debug)]
+pub struct Recording {
+    /// What it is of.
+    pub head: Head,
+    /// What was read and made.
+    pub reel: Reel,
+    /// What was asked.
+    pub asked: Vec<Exchange>,
+    /// How the work ended.
+    pub outcome: Outcome,
+    /// How many contents had something taken out.
+    pub redacted: usize,
+}
+
+/// Why a recording cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum RecordingError {
+    /// The file.
+    #[error(transparent)]
+    File(#[from] FileError),
+    /// The run read more than is kept.
+    #[error("the run read {bytes} bytes, and {most} are kept: it cannot be gone through again")]
+    TooLong {
+        /// What it read.
+        bytes: u64,
+        /// The cap.
+        most: u64,
+    },
+}
+
+impl Recording {
+    /// Reads one.
+    ///
+    /// # Errors
+    /// [`RecordingError`].
+    pub fn read(path: &Path) -> Result<Self, RecordingError> {
+        let not_one = |why: String| FileError::NotOne {
+            path: path.to_owned(),
+            why,
+        };
+        let lines = file::read(path)?;
+        let (contents, redacted) = file::contents(&lines)
+            .map_err(|digest| not_one(format!("the content {digest} cannot be read")))?;
+        let mut reel = Reel {
+            contents,
+            ..Reel::default()
+        };
+        let (mut head, mut asked, mut outcome) = (None, Vec::new(), None);
+        for line in lines {
+            match line {
+                Line::Recording { of, .. } => {
+                    let mut of: Head = serde_json::from_value(of)
+                        .map_err(|error| not_one(format!("line 1: {error}")))?;
+                    (of.given.clone().give(&mut of.spec.kind))
+                        .map_err(|why| not_one(format!("line 1: {why}")))?;
+                    head = Some(of);
+                }
+                Line::Read(read) => reel.reads.push(read),
+                Line::Made(made) => reel.made.push(made),
+                Line::Asked(exchange) => asked.push(*exchange),
+                Line::Over { bytes, most } => {
+                    return Err(RecordingError::TooLong { bytes, most });
+                }
+                Line::End { outcome: ended, .. } => {
+                    let ended: Outcome = serde_json::from_value(ended)
+                        .map_err(|error| not_one(format!("its last line: {error}")))?;
+                    outcome = Some(ended);
+                }
+                Line::Content(_) => {}
+            }
+        }
+        let named = reel.reads.iter().filter_map(|read| read.content);
+        if let Some(lost) = named.into_iter().find(|it| !reel.contents.contains_key(it)) {
+            return Err(not_one(format!("the content {lost} is missing")).into());
+        }
+        match (head, outcome) {
+            (Some(head), Some(outcome)) => Ok(Self {
+                head,
+                reel,
+                asked,
+                outcome,
+                redacted,
+            }),
+            _ => Err(not_one("it does not say how it ended".to_owned()).into()),
+        }
+    }
+}
+
+/// What a run took, until it is known how it ended.
+#[derive(Debug)]
+pub(crate) struct Take {
+    recorder: Recorder,
+    head: Box<Head>,
+    reel: Reel,
+    asked: Vec<Exchange>,
+}
+
+impl Context<'_> {
+    /// Records the run.
+    #[must_use]
+    pub fn recorded(mut self, recorder: Recorder) -> Self {
+        self.recorder = Some(recorder);
+        self.on_tape(Tape::recording(LARGEST))
+    }
+
+    /// Puts all its doors on a tape.
+    #[must_use]
+    pub(crate) fn on_tape(mut self, tape: Tape) -> Self {
+        self.scope.tape(tape.clone());
+        self.git = self.git.taped(tape.clone());
+        self.tape = tape;
+        self
+    }
+
+    /// Notes what came of a question.
+    pub(crate) fn note_asked(
+        &mut self,
+        request: &Request,
+        done: &Result<runner_backends::Reply, AskError>,
+    ) {
+        if !self.tape.records() {
+            return;
+        }
+        use runner_backends::BackendError;
+        let answer = match done {
+            Ok(reply) => Ok(reply),
+            Err(AskError::Backend(error)) => Err(error.clone()),
+            Err(error @ (AskError::OverBudget(_) | AskError::Breach(_))) => {
+                let why = error.to_string();
+                Err(BackendError::OverBudget { why })
+            }
+            // The run waits, or the ledger is gone: there will be nothing to go through again.
+            Err(AskError::Limited { .. } | AskError::Ledger(_)) => return,
+        };
+        let question = Question::of(request, &self.redactor);
+        let exchange = Exchange::of(question, self.backend.name(), answer, &self.redactor);
+        self.asked_for.push(exchange);
+    }
+
+    /// What the run took, where it is recorded.
+    pub(crate) fn take(&mut self, spec: &JobSpec) -> Option<Take> {
+        let recorder = self.recorder.take()?;
+        self.note_head();
+        let reel = self.tape.reel();
+        let passed = self.passed().iter().chain(self.fell()).cloned().collect();
+        let head = Head {
+            run: self.admitted.run().clone(),
+            project: recorder.project.clone(),
+            root: self.root.to_owned(),
+            spec: spec.clone(),
+            given: Given::of(&spec.kind),
+            now: self.now,
+            seed: self.admitted.seed(),
+            by_hand: self.admitted.by_hand(),
+            reserved: self.admitted.reserved(),
+            head: head_of(&reel),
+            backend: self.backend.name().to_owned(),
+            described: self.backend.describe(),
+            passed,
+            writes: recorder.writes.clone(),
+            staging: recorder.staging.clone(),
+        };
+        Some(Take {
+            recorder,
+            head: Box::new(head),
+            reel,
+            asked: std::mem::take(&mut self.asked_for),
+        })
+    }
+
+    /// The commit that is checked out, if the run never asked for it itself: for its recording.
+    fn note_head(&self) {
+        if self.tape.records() && head_of(&self.tape.reel()).is_none() {
+            // It is on the tape; a project without commits, or without git, has none.
+            let _ = self.git.head();
+        }
+    }
+}
+
+/// The commit that a run was told of.
+fn head_of(reel: &Reel) -> Option<String> {
+    let told = |read: &&runner_engine::tape::Read| read.question == HEAD;
+    let digest = reel.reads.iter().find(told)?.content?;
+    let text = String::from_utf8_lossy(reel.contents.get(&digest)?);
+    Some(text.trim().to_owned())
+}
+
+impl Take {
+    /// Writes it, unless there is nothing to go through again. What fails is only logged.
+    pub(crate) fn write(self, outcome: &Outcome, redactor: &Redactor) {
+        use Outcome::{Cancelled, Deferred, Lost, Skipped};
+        if matches!(
+            outcome,
+            Skipped { .. } | Deferred { .. } | Cancelled { .. } | Lost { .. }
+        ) {
+            return;
+        }
+        let path = self.recorder.path.clone();
+        if let Err(error) = self.put(outcome, redactor) {
+            tracing::warn!(path = %path.display(), error, "the run could not be recorded");
+        }
+    }
+
+    fn put(self, outcome: &Outcome, redactor: &Redactor) -> Result<(), String> {
+        let of = serde_json::to_value(&self.head).map_err(|error| error.to_string())?;
+        let mut lines = vec![Line::Recording {
+            format: file::FORMAT,
+            of: redacted(&of, redactor),
+        }];
+        if self.reel.over {
+            lines.push(Line::Over {
+                bytes: self.reel.bytes,
+                most: LARGEST,
+            });
+        } else {
+            let contents = self.reel.contents.iter();
+            lines.extend(
+                contents
+                    .map(|(digest, bytes)| Line::Content(Content::of(*digest, bytes, redactor))),
+            );
+            lines.extend(self.reel.reads.into_iter().map(|mut read| {
+                read.facts = redacted(&read.facts, redactor);
+                read.question = redactor.redact(&read.question).into_owned();
+                Line::Read(read)
+            }));
+            lines.extend((self.asked.into_iter()).map(|one| Line::Asked(Box::new(one))));
+        }
+        lines.extend(self.reel.made.into_iter().map(|made| {
+            let target = redactor.redact(&made.target).into_owned();
+            Line::Made(Made { target, ..made })
+        }));
+        let outcome = redacted(&json!(outcome), redactor);
+        let bytes = file::encode(&lines, outcome);
+        let path = &self.recorder.path;
+        if let Some(folder) = path.parent() {
+            fs::DirBuilder::new()
+                .recursive(true)
+                .mode(0o700)
+                .create(folder)
+                .map_err(|error| error.to_string())?;
+        }
+        write_atomic(path, &bytes, 0o600).map_err(|error| error.to_string())
+    }
+}
+
+/// A number as text.
+mod as_text {
+    use serde::{Deserialize as _, Deserializer, Serializer, de::Error as _};
+
+    pub fn serialize<S: Serializer>(value: &u64, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(value)
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        text.parse().map_err(D::Error::custom)
+    }
+}

@@ -1,0 +1,77 @@
+//! What the program told a job besides its settings: where files lie, where a cycle stands.
+
+use serde::{Deserialize, Serialize};
+
+use crate::KindSpec;
+use crate::lifecycle::Files;
+use crate::lifecycle::cycle::Now;
+use crate::lifecycle::spec::Kind;
+
+/// What no setting of the job says.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Given {
+    /// Where the project keeps the lifecycle's files.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub files: Option<Files>,
+    /// Where an agent stood in its cycle.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub now: Option<Now>,
+    /// What an agent worked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub work: Option<(Kind, String)>,
+}
+
+impl Given {
+    /// That of a job.
+    pub fn of(kind: &KindSpec) -> Self {
+        let (files, now, work) = match kind {
+            KindSpec::Rem(own) => (Some(&own.files), None, None),
+            KindSpec::Daydream(own) => (Some(&own.files), None, None),
+            KindSpec::Cycle(own) => (Some(&own.files), own.now.clone(), None),
+            KindSpec::Work(own) => (Some(&own.files), None, Some((own.kind, own.about.clone()))),
+            KindSpec::Dream(_)
+            | KindSpec::Command(_)
+            | KindSpec::Prompt(_)
+            | KindSpec::Report
+            | KindSpec::Overnight(_)
+            | KindSpec::Curator(_) => (None, None, None),
+        };
+        Self {
+            files: files.cloned(),
+            now,
+            work,
+        }
+    }
+
+    /// Gives it to the job, as its settings were read.
+    ///
+    /// # Errors
+    /// It is none that a job can be given.
+    pub fn give(self, kind: &mut KindSpec) -> Result<(), &'static str> {
+        if self
+            .now
+            .as_ref()
+            .is_some_and(|now| now.spec.states.is_empty())
+        {
+            return Err("its cycle has no state");
+        }
+        let files = self.files.unwrap_or_default();
+        match kind {
+            KindSpec::Rem(own) => own.files = files,
+            KindSpec::Daydream(own) => own.files = files,
+            KindSpec::Cycle(own) => (own.files, own.now) = (files, self.now),
+            KindSpec::Work(own) => {
+                own.files = files;
+                (own.kind, own.about) = self.work.unwrap_or_default();
+            }
+            KindSpec::Dream(_)
+            | KindSpec::Command(_)
+            | KindSpec::Prompt(_)
+            | KindSpec::Report
+            | KindSpec::Overnight(_)
+            | KindSpec::Curator(_) => {}
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,276 @@
+//! A run, gone through again from its recording alone, and compared with what it made then.
+//!
+//! ```text
+//! Recording ──> scratch folder, ledger in memory, doors on a tape, recorded replies
+//!                    └──> perform, the same code ──> artifacts ──compared──> equal | drift
+//! ```
+//!
+//! Must never ask a model, start a program, read the project or touch the user's ledger.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use runner_backends::Replay;
+use runner_backends::replay::question::line_of;
+use runner_engine::digest::Digest;
+use runner_engine::git::Git;
+use runner_engine::ledger::{Again, Ledger, LedgerError};
+use runner_engine::outcome::Outcome;
+use runner_engine::process::Cancel;
+use runner_engine::scope::{Scope, ScopeError};
+use runner_engine::tape::{Reel, Tape};
+use runner_engine::time::Clock;
+use runner_text::redact::Redactor;
+use serde::Serialize;
+
+use crate::context::{Place, Tools};
+use crate::recording::Recording;
+use crate::{Context, PerformError, Silent, perform};
+
+/// The folders of a replay, of which none is the project's.
+#[derive(Clone, Copy, Debug)]
+pub struct Scratch<'a> {
+    /// In the place of the project; empty.
+    pub root: &'a Path,
+    /// In the place of its caches.
+    pub cache: &'a Path,
+    /// In the place of the run's own.
+    pub run_dir: &'a Path,
+}
+
+/// What came of it.
+#[derive(Clone, Debug, Serialize)]
+pub struct Replayed {
+    /// Everything is as it was.
+    pub equal: bool,
+    /// How it ended then.
+    pub recorded: Outcome,
+    /// How it ended now.
+    pub outcome: Outcome,
+    /// Each artifact of then or now.
+    pub artifacts: Vec<Compared>,
+    /// Where it left the recorded way, in words.
+    pub drift: Vec<String>,
+    /// How many requests were answered.
+    pub requests: usize,
+    /// Contents of which something secret had been taken out: what is made of them may differ.
+    pub redacted: usize,
+}
+
+/// One artifact.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Compared {
+    /// Its place below the project.
+    pub target: String,
+    /// Byte for byte the same.
+    pub equal: bool,
+    /// Where it is not, in words.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub differs: Option<String>,
+}
+
+/// Why a run cannot be gone through again.
+#[derive(Debug, thiserror::Error)]
+pub enum ReplayError {
+    /// The ledger in memory.
+    #[error(transparent)]
+    Ledger(#[from] LedgerError),
+    /// The scratch folder.
+    #[error(transparent)]
+    Scope(#[from] ScopeError),
+    /// The run could not be settled.
+    #[error(transparent)]
+    Perform(#[from] PerformError),
+    /// Something that every run is lent.
+    #[error("cannot make a cancel token")]
+    Cancel(#[source] std::io::Error),
+}
+
+/// Goes through a recorded run again.
+///
+/// # Errors
+/// [`ReplayError`]; that the run itself fails is an outcome.
+pub fn replay(
+    recording: &Recording,
+    scratch: Scratch<'_>,
+    clock: &Clock,
+) -> Result<Replayed, ReplayError> {
+    let head = &recording.head;
+    let (mut ledger, admitted) = Ledger::again(&Again {
+        run: &head.run,
+        seed: head.seed,
+        by_hand: head.by_hand,
+        project: &head.project,
+        root: scratch.root,
+        job: &head.spec.name,
+        kind: head.spec.kind.word(),
+        started: head.now,
+        boot: runner_engine::time::boot_time(),
+        reserved: head.reserved,
+        total: head.spec.total,
+        staging: &head.staging,
+    })?;
+    let backend = Replay::new(&head.backend, recording.asked.clone());
+    let backend = Arc::new(backend.standing_in(head.described.clone()));
+    let allowed: Vec<&str> = head.writes.iter().map(String::as_str).collect();
+    let scope = Scope::open(scratch.root, &allowed, &head.staging)?;
+    let env = BTreeMap::new();
+    let tape = Tape::replaying(&recording.reel, scratch.root);
+    let mut unwatched = Silent;
+    let context = Context::new(
+        &admitted,
+        Place {
+            root: scratch.root,
+            cache: scratch.cache,
+            run_dir: scratch.run_dir,
+        },
+        scope,
+        Git::new(scratch.root, &env, head.run.as_str()),
+        Tools {
+            cancel: Cancel::new().map_err(ReplayError::Cancel)?,
+            progress: &mut unwatched,
+            redactor: Redactor::new(Vec::new()),
+            env: &env,
+            // Nothing is started.
+            confine: None,
+            clock,
+        },
+        &mut ledger,
+        backend.clone(),
+    )
+    .with_fallbacks(Vec::new(), head.passed.clone())
+    .on_tape(tape.clone());
+    let settled = perform(context, &head.spec)?;
+    let artifacts = compare(&recording.reel, &tape.reel());
+    let mut drift = edited(recording);
+    for one in backend.drift() {
+        drift.push(format!("request {} differs at {}", one.request, one.part));
+    }
+    if backend.asked() < recording.asked.len() {
+        let (now, then) = (backend.asked(), recording.asked.len());
+        drift.push(format!("{now} requests were made, {then} then"));
+    }
+    drift.extend(tape.missing().iter().map(ToString::to_string));
+    if settled.outcome != recording.outcome {
+        drift.push(format!(
+            "it ended {}, then {}",
+            settled.outcome, recording.outcome
+        ));
+    }
+    Ok(Replayed {
+        equal: drift.is_empty() && artifacts.iter().all(|artifact| artifact.equal),
+        recorded: recording.outcome.clone(),
+        outcome: settled.outcome,
+        artifacts,
+        drift,
+        requests: backend.asked(),
+        redacted: recording.redacted,
+    })
+}
+
+/// What somebody changed in the recording since it was made.
+fn edited(recording: &Recording) -> Vec<String> {
+    let replies = recording.asked.iter().enumerate().filter_map(|(at, one)| {
+        let text = &one.reply.as_ref()?.text;
+        let changed = one.reply_digest != Some(Digest::of(text.as_bytes()));
+        changed.then(|| format!("the reply to request {} is not the recorded one", at + 1))
+    });
+    replies.collect()
+}
+
+/// All artifacts of both, in the order in which they were made.
+fn compare(then: &Reel, now: &Reel) -> Vec<Compared> {
+    let content = |reel: &Reel, target: &str| {
+        let mut all = reel.made.iter().filter(|made| made.target == target);
+        all.next_back().map(|made| made.content)
+    };
+    let mut targets: Vec<&str> = Vec::new();
+    for made in then.made.iter().chain(&now.made) {
+        if !targets.contains(&made.target.as_str()) {
+            targets.push(&made.target);
+        }
+    }
+    let compared = targets.into_iter().map(|target| {
+        let differs = match (content(then, target), content(now, target)) {
+            (Some(old), Some(new)) if old == new => None,
+            (Some(Some(old)), Some(Some(new))) => Some(place(then, now, &old, &new)),
+            (Some(_), Some(None)) => Some("it is removed now".to_owned()),
+            (Some(None), Some(_)) => Some("it was removed then".to_owned()),
+            (Some(_), None) => Some("it is not made now".to_owned()),
+            (None, _) => Some("it was not made then".to_owned()),
+        };
+        Compared {
+            target: target.to_owned(),
+            equal: differs.is_none(),
+            differs,
+        }
+    });
+    compared.collect()
+}
+
+/// Where two contents differ first.
+fn place(then: &Reel, now: &Reel, old: &Digest, new: &Digest) -> String {
+    const SHOWN: usize = 120;
+    let (Some(old), Some(new)) = (then.contents.get(old), now.contents.get(new)) else {
+        return format!("{} then, {} now", old.short(), new.short());
+    };
+    let same = old.iter().zip(new).take_while(|(one, two)| one == two);
+    let byte = same.count() + 1;
+    let (old, new) = (String::from_utf8_lossy(old), String::from_utf8_lossy(new));
+    let Some(line) = line_of(&old, &new) else {
+        return format!("byte {byte}");
+    };
+    let shown = |text: &str| {
+        let line = text.split('\n').nth(line - 1).unwrap_or_default().trim();
+        let end = line.floor_char_boundary(SHOWN);
+        format!(
+            "{:?}{}",
+            &line[..end],
+            if end < line.len() { "…" } else { "" }
+        )
+    };
+    let (old, new) = (shown(&old), shown(&new));
+    format!("line {line} (byte {byte}): {old} then, {new} now")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reel(made: &[(&str, Option<&str>)]) -> Reel {
+        let tape = Tape::recording(1000);
+        for (target, content) in made {
+            tape.made(target, content.map(str::as_bytes));
+        }
+        tape.reel()
+    }
+
+    #[test]
+    fn artifacts_are_compared_whatever_became_of_them() {
+        let then = reel(&[
+            ("a", Some("x")),
+            ("b", Some("1\n2\n")),
+            ("c", None),
+            ("d", Some("d")),
+        ]);
+        let now = reel(&[
+            ("a", Some("x")),
+            ("b", Some("1\n3\n")),
+            ("c", Some("c")),
+            ("e", None),
+        ]);
+        let compared = compare(&then, &now);
+        let words = |target: &str| {
+            let one = compared.iter().find(|one| one.target == target).unwrap();
+            assert_eq!(one.equal, one.differs.is_none());
+            one.differs.clone()
+        };
+        assert_eq!(words("a"), None);
+        let b = words("b").unwrap();
+        assert_eq!(b, "line 2 (byte 3): \"2\" then, \"3\" now");
+        assert_eq!(words("c").as_deref(), Some("it was removed then"));
+        assert_eq!(words("d").as_deref(), Some("it is not made now"));
+        assert_eq!(words("e").as_deref(), Some("it was not made then"));
+    }
+}

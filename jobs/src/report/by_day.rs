@@ -1,0 +1,71 @@
+//! What curators did outside of nights since the night before: work by day is told in the morning.
+//!
+//! Runs that found nothing to do are left out: there is one every few minutes.
+
+use jiff::Timestamp;
+use runner_engine::ledger::{Filter, Ledger, LedgerError, Night, RunState};
+use runner_engine::outcome::Outcome;
+
+use crate::curator::KIND;
+
+/// So many of a job's last runs are looked at: more than a day of one every five minutes.
+const RUNS: u32 = 500;
+/// The most lines that are told.
+const LINES: usize = 200;
+/// So many nights are looked through for the one before.
+const NIGHTS: u32 = 1_000;
+
+/// A line for each run, and those that it told itself behind it.
+///
+/// # Errors
+/// [`LedgerError`].
+pub(super) fn of(
+    ledger: &Ledger,
+    night: &Night,
+    until: Timestamp,
+) -> Result<Vec<String>, LedgerError> {
+    let nights = ledger.nights(&night.project, NIGHTS)?;
+    let before = nights
+        .iter()
+        .find(|it| (it.opens, it.id) < (night.opens, night.id));
+    let from = before.map_or(Timestamp::MIN, |it| it.closed.unwrap_or(it.opens));
+    let mut runs = Vec::new();
+    for job in ledger.jobs(&night.project)? {
+        if job.kind == KIND {
+            runs.extend(ledger.runs(&Filter {
+                job: Some(job.id),
+                limit: RUNS,
+                ..Filter::default()
+            })?);
+        }
+    }
+    runs.retain(|run| {
+        let within = run.finished.is_some_and(|at| at > from && at <= until);
+        let did = !matches!(
+            run.outcome,
+            None | Some(Outcome::Skipped { .. } | Outcome::Deferred { .. })
+        );
+        run.night.is_none() && run.state == RunState::Settled && within && did
+    });
+    runs.sort_by_key(|run| run.finished);
+    let mut lines = Vec::new();
+    for run in runs {
+        let (Some(at), Some(outcome)) = (run.finished, &run.outcome) else {
+            continue;
+        };
+        let what = match (run.summary.headline.as_str(), outcome.why()) {
+            ("", why) => why.unwrap_or_default().to_owned(),
+            (headline, Some(why)) if why != headline => format!("{headline}; {why}"),
+            (headline, _) => headline.to_owned(),
+        };
+        let at = at.strftime("%Y-%m-%d %H:%M UTC");
+        lines.push(format!("{at} {}, {}: {what}", run.job_name, outcome.word()));
+        lines.extend(run.summary.lines);
+    }
+    let more = lines.len().saturating_sub(LINES);
+    if more > 0 {
+        lines.truncate(LINES);
+        lines.push(format!("and {more} lines more; see `runner runs`"));
+    }
+    Ok(lines)
+}

@@ -1,0 +1,29 @@
+//! `runner replay`: its flags.
+
+use std::path::PathBuf;
+
+use super::args::Listing;
+
+/// Goes through a recorded run again.
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "What the run read and what it was answered come from its recording: no model is asked, no \
+                  program is started, and the project need not be there any more. Exit code 0: every artifact \
+                  is byte for byte the same; 1: something drifted, and where; 65: there is no whole recording.\n\
+                  \n\
+                  Example: runner replay 01K5 && runner replay 01K5 --export tests/night.jsonl"
+)]
+pub struct ReplayArgs {
+    /// The run, by its id or the beginning of it; or the file of a recording
+    #[arg(value_name = "RUN")]
+    pub run: String,
+    /// Leave what is made in this folder, which must not be there yet
+    #[arg(long, value_name = "DIR")]
+    pub into: Option<PathBuf>,
+    /// Write the recording to this file, which must not be there yet, and replay nothing
+    #[arg(long, value_name = "FILE", conflicts_with = "into")]
+    pub export: Option<PathBuf>,
+    /// How it is printed
+    #[command(flatten)]
+    pub listing: Listing,
+}

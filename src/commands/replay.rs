@@ -1,0 +1,221 @@
+//! `runner replay`: a recorded run, gone through again and compared.
+//!
+//! Must never write to the project, nor to anything of the user's but a folder that was named.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use runner_engine::causes::whole;
+use runner_engine::files::write_atomic;
+use runner_engine::ids::RunId;
+use runner_engine::outcome::Exit;
+use runner_jobs::KindSpec;
+use runner_jobs::recording::{FOLDER, Recording, RecordingError, run_named};
+use runner_jobs::replay::{Replayed, Scratch, replay};
+use serde::Serialize;
+
+use super::runs;
+use crate::cli::Failure;
+use crate::cli::replay::ReplayArgs;
+use crate::cli::show;
+use crate::home::Home;
+
+/// What scripts see.
+#[derive(Debug, Serialize)]
+struct ReplayJson<'a> {
+    schema_version: u32,
+    run: &'a RunId,
+    job: &'a str,
+    kind: &'static str,
+    into: Option<&'a Path>,
+    #[serde(flatten)]
+    replayed: &'a Replayed,
+}
+
+/// Replays the run, or exports its recording.
+pub fn run(home: &Home, here: &Path, args: &ReplayArgs, quiet: bool) -> Result<Exit, Failure> {
+    let path = find(home, here, &args.run)?;
+    let recording = Recording::read(&path).map_err(|error| unusable(&error))?;
+    if let Some(file) = &args.export {
+        return export(&path, &here.join(file), quiet);
+    }
+    let into = args.into.as_ref().map(|into| here.join(into));
+    let scratch = Folder::make(home, into.as_deref())?;
+    let lent = Scratch {
+        root: &scratch.root,
+        cache: &scratch.aside.join(CACHE),
+        run_dir: &scratch.aside.join(RUN),
+    };
+    let done = replay(&recording, lent, &home.clock);
+    let replayed = done.map_err(|error| Failure::internal(whole(&error)))?;
+    let head = &recording.head;
+    if args.listing.json {
+        show::json(&ReplayJson {
+            schema_version: 1,
+            run: &head.run,
+            job: &head.spec.name,
+            kind: head.spec.kind.word(),
+            into: into.as_deref(),
+            replayed: &replayed,
+        });
+    } else {
+        tell(&recording, &replayed);
+    }
+    Ok(match replayed.equal {
+        true => Exit::Done,
+        false => Exit::Failed,
+    })
+}
+
+fn tell(recording: &Recording, replayed: &Replayed) {
+    let head = &recording.head;
+    let total = replayed.artifacts.len();
+    let same = replayed.artifacts.iter().filter(|one| one.equal).count();
+    let verdict = match (replayed.equal, total) {
+        (true, 0) => format!("it made nothing, as then ({})", replayed.outcome),
+        (true, _) => format!("all {total} artifacts are byte for byte the same"),
+        (false, _) => format!("it drifted; {same} of {total} artifacts are the same"),
+    };
+    let mut text = format!(
+        "run {} of {} ({}): {verdict}\n",
+        head.run,
+        head.spec.name,
+        show::moment(head.now)
+    );
+    for drift in &replayed.drift {
+        text.push_str(&format!("  drift    {}\n", show::printable(drift)));
+    }
+    for one in &replayed.artifacts {
+        let target = show::printable(&one.target);
+        match &one.differs {
+            None => text.push_str(&format!("  same     {target}\n")),
+            Some(how) => {
+                text.push_str(&format!("  differs  {target}: {}\n", show::printable(how)));
+            }
+        }
+    }
+    if replayed.redacted > 0 && !replayed.equal {
+        text.push_str(&format!(
+            "  note     secrets were taken out of {} contents of the recording: what is made of them may differ\n",
+            replayed.redacted
+        ));
+    }
+    show::out(&text);
+}
+
+/// The file: one that was named, or that of a run.
+fn find(home: &Home, here: &Path, wanted: &str) -> Result<PathBuf, Failure> {
+    if wanted.contains('/') || run_named(wanted).is_some() || wanted.ends_with(".jsonl") {
+        return Ok(here.join(wanted));
+    }
+    let start = wanted.trim().to_ascii_uppercase();
+    if start.is_empty() {
+        return Err(
+            Failure::usage("a run is named by its id or the beginning of it").mend("runner runs"),
+        );
+    }
+    let folder = home.state.join(FOLDER);
+    let names = fs::read_dir(&folder).into_iter().flatten().flatten();
+    let mut runs: Vec<RunId> = names
+        .filter_map(|entry| run_named(entry.file_name().to_str()?))
+        .filter(|run| run.as_str().starts_with(&start))
+        .collect();
+    runs.sort();
+    match runs.as_slice() {
+        [run] => Ok(home.recording(run)),
+        [] => Err(none(home, wanted)),
+        [first, .., last] => Err(Failure::data(format!(
+            "{} recorded runs begin with {wanted}: {first} … {last}",
+            runs.len()
+        ))
+        .mend("runner runs")),
+    }
+}
+
+/// Why there is none: the run is not known, or it was not recorded.
+fn none(home: &Home, wanted: &str) -> Failure {
+    let known = home.ledger_to_read().ok().flatten();
+    match known.map(|ledger| runs::find(&ledger, wanted)) {
+        Some(Ok(row)) if KindSpec::unrecorded(&row.kind).is_some() => Failure::data(format!(
+            "run {} ({}) is of kind {}, which cannot be gone through again: {}",
+            row.id,
+            row.job_name,
+            row.kind,
+            KindSpec::unrecorded(&row.kind).unwrap_or_default()
+        )),
+        Some(Ok(row)) => Failure::data(format!(
+            "run {} ({}) has no recording: only runs that did their work have one, as long as \
+             retention.recordings says",
+            row.id, row.job_name
+        ))
+        .mend("runner config show   (retention.recordings)"),
+        Some(Err(failure)) => failure,
+        None => Failure::data(format!("no run {wanted}")).mend("runner runs"),
+    }
+}
+
+fn unusable(error: &RecordingError) -> Failure {
+    let failure = Failure::data(whole(error));
+    match error {
+        RecordingError::File(_) => {
+            failure.mend("runner runs   (another run has another recording)")
+        }
+        RecordingError::TooLong { .. } => failure,
+    }
+}
+
+fn export(from: &Path, to: &Path, quiet: bool) -> Result<Exit, Failure> {
+    let cannot = |error: &dyn std::error::Error| Failure::cannot_write(whole(error));
+    if to.symlink_metadata().is_ok() {
+        return Err(Failure::data(format!("{} is there already", to.display()))
+            .mend(format!("rm {}", to.display())));
+    }
+    let bytes = fs::read(from).map_err(|error| cannot(&error))?;
+    write_atomic(to, &bytes, 0o600).map_err(|error| cannot(&error))?;
+    show::say(
+        quiet,
+        &format!("wrote {} ({} bytes)", to.display(), bytes.len()),
+    );
+    Ok(Exit::Done)
+}
+
+/// The folder of a replay.
+struct Folder {
+    root: PathBuf,
+    /// For what belongs to no project; removed with it, or alone.
+    aside: PathBuf,
+}
+
+const CACHE: &str = "cache";
+const RUN: &str = "run";
+
+impl Folder {
+    fn make(home: &Home, into: Option<&Path>) -> Result<Self, Failure> {
+        let scratch = home.scratch("replay");
+        let folder = Self {
+            root: into.map_or_else(|| scratch.join("project"), Path::to_path_buf),
+            aside: scratch,
+        };
+        if folder.root.symlink_metadata().is_ok() {
+            return Err(
+                Failure::data(format!("{} is there already", folder.root.display()))
+                    .mend("runner replay RUN --into ANOTHER"),
+            );
+        }
+        home.make_state()?;
+        let parts = [CACHE, RUN].map(|name| folder.aside.join(name));
+        for part in parts.iter().chain([&folder.root]) {
+            fs::create_dir_all(part).map_err(|error| {
+                Failure::cannot_write(format!("cannot make {}: {error}", part.display()))
+            })?;
+        }
+        Ok(folder)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        // What cannot be removed now is removed with the daily pruning.
+        let _ = fs::remove_dir_all(&self.aside);
+    }
+}

@@ -1,0 +1,140 @@
+//! `[dream]`: what other programs call the settings of the night over the corpus, and of the local
+//! curator (contracts/overnight.md). Read under our names; what a file says under ours wins.
+//!
+//! | in `[dream]` | here |
+//! | --- | --- |
+//! | `local_curator` | `curator` |
+//! | `at = "HH:MM"` | `jobs.overnight.trigger = "daily HH:MM"` |
+//! | `run_timeout` | `jobs.overnight.timeout` |
+//! | `runner` | `jobs.overnight.runners` |
+//! | any other key | the same key of `jobs.overnight` |
+//!
+//! A file with nothing but these has a night that is run by hand: no clock is set by another name. Must
+//! never pass over a key: one that is unknown is a mistake of the job that it would belong to.
+
+use toml::{Table, Value};
+
+/// The table.
+const TABLE: &str = "dream";
+/// The table in it that is the curator's.
+const CURATOR: (&str, &str) = ("local_curator", "curator");
+/// The job whose settings the others are.
+const JOB: &str = "overnight";
+/// Those that have another name, theirs first.
+const NAMES: [(&str, &str); 3] = [
+    ("at", "trigger"),
+    ("run_timeout", "timeout"),
+    ("runner", "runners"),
+];
+
+/// A file's table with all of it under our names.
+pub(super) fn under_our_names(mut file: Table) -> Table {
+    let mut dream = match file.remove(TABLE) {
+        Some(Value::Table(dream)) => dream,
+        // What is no table is a mistake of the file.
+        Some(other) => {
+            file.insert(TABLE.to_owned(), other);
+            return file;
+        }
+        None => return file,
+    };
+    if let Some(other) = dream.remove(CURATOR.0) {
+        under(&mut file, CURATOR.1, other);
+    }
+    if dream.is_empty() {
+        return file;
+    }
+    let night: Table = dream
+        .into_iter()
+        .map(|(key, value)| match (ours(&key), value) {
+            ("trigger", Value::String(at)) if key == "at" => {
+                ("trigger".to_owned(), Value::String(format!("daily {at}")))
+            }
+            (own, value) => (own.to_owned(), value),
+        })
+        .collect();
+    let jobs = file
+        .entry("jobs")
+        .or_insert_with(|| Value::Table(Table::new()));
+    if let Value::Table(jobs) = jobs {
+        under(jobs, JOB, Value::Table(night));
+    }
+    file
+}
+
+/// What such a night is where no file says so itself.
+pub(super) fn complete(merged: &mut Table) {
+    let Some(Value::Table(jobs)) = merged.get_mut("jobs") else {
+        return;
+    };
+    if let Some(Value::Table(night)) = jobs.get_mut(JOB)
+        && !night.contains_key("kind")
+    {
+        night.insert("kind".to_owned(), Value::String(JOB.to_owned()));
+        night
+            .entry("trigger")
+            .or_insert_with(|| Value::String("manual".to_owned()));
+    }
+}
+
+/// Whether a setting may be there because of [`complete`] alone.
+pub(super) fn is_completed(path: &[String]) -> bool {
+    matches!(path, [jobs, job, key] if jobs == "jobs" && job == JOB && (key == "kind" || key == "trigger"))
+}
+
+/// What a setting of ours may be called in this table.
+pub(super) fn other_names(key: &str) -> Vec<String> {
+    if let Some(rest) = below(key, CURATOR.1) {
+        return vec![format!("{TABLE}.{}{rest}", CURATOR.0)];
+    }
+    let Some(rest) = below(key, &format!("jobs.{JOB}")).and_then(|it| it.strip_prefix('.')) else {
+        return Vec::new();
+    };
+    let theirs = NAMES.iter().filter(|(_, own)| *own == rest);
+    theirs
+        .map(|(other, _)| *other)
+        .chain([rest])
+        .map(|name| format!("{TABLE}.{name}"))
+        .collect()
+}
+
+/// The path of a setting under our name.
+pub(super) fn our_path(path: Vec<String>) -> Vec<String> {
+    match path.split_first() {
+        Some((table, rest)) if table == TABLE && !rest.is_empty() => {
+            let (first, rest) = (&rest[0], &rest[1..]);
+            let start = match first.as_str() {
+                name if name == CURATOR.0 => vec![CURATOR.1],
+                name => vec!["jobs", JOB, ours(name)],
+            };
+            let start = start.into_iter().map(str::to_owned);
+            start.chain(rest.iter().cloned()).collect()
+        }
+        _ => path,
+    }
+}
+
+fn ours(name: &str) -> &str {
+    let found = NAMES.iter().find(|(other, _)| *other == name);
+    found.map_or(name, |(_, own)| own)
+}
+
+fn below<'a>(key: &'a str, table: &str) -> Option<&'a str> {
+    key.strip_prefix(table)
+        .filter(|rest| rest.is_empty() || rest.starts_with('.'))
+}
+
+/// Lays `value` under what `table` says itself.
+fn under(table: &mut Table, name: &str, value: Value) {
+    match (table.get_mut(name), value) {
+        (Some(Value::Table(own)), Value::Table(other)) => {
+            for (key, value) in other {
+                own.entry(key).or_insert(value);
+            }
+        }
+        (None, value) => {
+            table.insert(name.to_owned(), value);
+        }
+        _ => {}
+    }
+}

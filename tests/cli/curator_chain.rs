@@ -1,0 +1,165 @@
+//! From notes and a session to the morning: what a curator does by day and a dream by night is one
+//! story in one report.
+
+use std::fs;
+
+use serde_json::{Value, json};
+
+use crate::house::{House, Said};
+
+const DAY: &str = "2027-03-01T12:00:00Z";
+const EVENING: &str = "2027-03-01T18:00:00Z";
+const NIGHT: &str = "2027-03-02T02:30:00Z";
+
+fn at(house: &House, clock: &str, args: &[&str]) -> Said {
+    let path = house.root().join("clock");
+    fs::write(&path, clock).unwrap();
+    let mut command = house.runner(args);
+    Said::of(command.env("RUNNER_TEST_CLOCK", &path).output().unwrap())
+}
+
+/// A session of 5,200 lines: a failure that was mended, and a correction in either chunk.
+fn session() -> String {
+    let row = |at: usize, kind: &str, content: Value| {
+        let second = at % 60;
+        json!({ "type": kind, "timestamp": format!("2027-02-28T10:00:{second:02}Z"), "cwd": "/p",
+                "message": { "role": kind, "content": content } })
+        .to_string()
+    };
+    let call = |id: &str, words: &str| json!([{ "type": "tool_use", "id": id, "name": "Bash", "input": { "command": words } }]);
+    let came = |id: &str, failed: bool, text: &str| json!([{ "type": "tool_result", "tool_use_id": id, "is_error": failed, "content": text }]);
+    let mut lines: Vec<String> = (0..5_200)
+        .map(|at| row(at, "user", json!(format!("step {at}"))))
+        .collect();
+    lines[9] = row(9, "assistant", call("t1", "cargo test --all"));
+    lines[10] = row(
+        10,
+        "user",
+        came(
+            "t1",
+            true,
+            "Exit code 101\nerror: package `tide` needs the feature `moon` to be built",
+        ),
+    );
+    lines[11] = row(
+        11,
+        "assistant",
+        call("t2", "cargo test --all --features moon"),
+    );
+    lines[12] = row(12, "user", came("t2", false, "test result: ok. 12 passed"));
+    lines[5_100] = row(
+        40,
+        "user",
+        json!("From now on always run the linter before you say that it is done"),
+    );
+    lines.push("{\"type\":\"user\",\"torn".to_owned());
+    lines.join("\n")
+}
+
+#[test]
+fn one_report_tells_what_became_of_notes_and_a_session() {
+    let house = House::new();
+    at(&house, DAY, &["init"]).ends(0);
+    // Kills the process of its run, once: in the midst of the session's first chunk.
+    let script = "cat > /dev/null; cd \"$0\"; if [ ! -e killed ]; then touch killed; \
+                  kill -9 $(sed 's/.*\"pid\":\\([0-9]*\\).*/\\1/' .runner/curator/processing/*.owner); fi; echo no";
+    let root = house.project().display().to_string();
+    house.configure(&format!(
+        "[jobs.curator]\nkind = \"curator\"\ntrigger = \"manual\"\nbackend = \"model\"\nsandbox = \"off\"\nretries = 0\n\
+         [backends.model]\ntype = \"command\"\nprogram = \"sh\"\nargs = [\"-c\", {script:?}, {root:?}]\nfallback = [\"builtin\"]\n"
+    ));
+    house.write(
+        "docs/index.md",
+        "# Index\n\n[plan](plan.md) [gone](gone.md)\n",
+    );
+    house.write(
+        "docs/plan.md",
+        "# Plan\n\n- [ ] Retry the upload of a tide table after a connection reset, with a backoff that grows\n",
+    );
+    house.write("s.jsonl", session());
+    at(&house, DAY, &["tick"]).ends(0);
+    at(
+        &house,
+        DAY,
+        &[
+            "curator",
+            "enqueue",
+            "--kind",
+            "ingest-claude-session",
+            "--source",
+            "s.jsonl",
+        ],
+    )
+    .ends(0);
+    let killed = at(&house, DAY, &["curator", "work", "--once"]);
+    assert_ne!(killed.code, 0, "{killed:?}");
+    assert!(house.path("killed").exists());
+    assert!(!house.path(".agents/learnings").exists(), "all or nothing");
+    for kind in ["lint-wiki", "dream-seed"] {
+        at(&house, EVENING, &["curator", "enqueue", "--kind", kind]).ends(0);
+    }
+    at(&house, EVENING, &["curator", "work"]).ends(0);
+    assert_eq!(
+        house.tree(".runner/curator/done").len(),
+        4,
+        "two chunks, and one of each other kind"
+    );
+    let learnings = house.tree(".agents/learnings");
+    assert_eq!(learnings.len(), 2, "{learnings:?}");
+
+    // The learnings are such as the corpus knows: they may rise, and are nobody's word but runner's.
+    let health = at(&house, NIGHT, &["corpus", "health", "--json"]).json();
+    assert_eq!(health["maturity_mix"]["provisional"], 2, "{health}");
+    let rise = at(
+        &house,
+        NIGHT,
+        &[
+            "corpus",
+            "close-loop",
+            "--threshold",
+            "0",
+            "--dry-run",
+            "--json",
+        ],
+    )
+    .ends(0)
+    .json();
+    assert_eq!(rise["considered"], 2, "{rise}");
+    assert!(
+        rise["promoted"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .any(|it| it["path"].as_str().unwrap().contains("cargo-test")),
+        "{rise}"
+    );
+
+    at(&house, NIGHT, &["tick"]).ends(0);
+    let report = house.read(".runner/reports/2027-03-02/report.md");
+    for words in [
+        "## By day",
+        "the process that worked on it died",
+        "lines 1 to 5000: 1 learnings of 1 found",
+        "goes on at line 5001",
+        "lines 5001 to 5201: 1 learnings of 1 found; 200 lines read, 1 unfinished",
+        "1 drafts of 1 open points in 2 notes",
+        "findings in 2 notes",
+    ] {
+        assert!(report.contains(words), "no {words:?} in {report}");
+    }
+    let page = house.read(".runner/reports/2027-03-02/report.html");
+    assert!(page.contains("By day") && page.contains("goes on at line 5001"));
+    let told: Value =
+        serde_json::from_str(&house.read(".runner/reports/2027-03-02/report.json")).unwrap();
+    let seeded = told["proposals"].as_array().unwrap().iter().any(|one| {
+        one["targets"][0]
+            .as_str()
+            .unwrap()
+            .starts_with("ideas/seed-retry-the-upload")
+    });
+    assert!(seeded, "{told}");
+    // What one night has told the next does not tell again.
+    at(&house, "2027-03-03T02:30:00Z", &["tick"]).ends(0);
+    let next = house.read(".runner/reports/2027-03-03/report.md");
+    assert!(!next.contains("## By day"), "{next}");
+}

@@ -1,0 +1,483 @@
+//! Workers of one queue as real processes: a crowd of which some are killed, the hour's cap over
+//! restarts, and one that watches.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::io::{BufRead as _, BufReader};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Stdio};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use runner_engine::time::boot_time;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open, pidfd_send_signal};
+use serde_json::{Value, json};
+
+use crate::house::{Dice, House, Said, ended_within, scaled, tell};
+
+const WORKER: &str = ".runner/curator";
+/// Shorter than a watch looks by itself.
+const SOON: Duration = Duration::from_secs(25);
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// What is told of one folder.
+struct Told(OwnedFd);
+
+impl Told {
+    fn of(folder: &Path) -> Self {
+        let watch = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC).unwrap();
+        inotify::add_watch(&watch, folder, WatchFlags::MOVED_TO).unwrap();
+        Self(watch)
+    }
+
+    /// Waits until something was moved there (true), the other says something, or the time is over.
+    fn wait(&self, other: Option<&dyn std::os::fd::AsFd>, limit: Duration) -> bool {
+        let mut polled = vec![PollFd::new(&self.0, PollFlags::IN)];
+        polled.extend(other.map(|other| PollFd::from_borrowed_fd(other.as_fd(), PollFlags::IN)));
+        let limit = Timespec {
+            tv_sec: limit.as_secs().try_into().unwrap(),
+            tv_nsec: limit.subsec_nanos().into(),
+        };
+        poll(&mut polled, Some(&limit)).unwrap();
+        let here = polled[0].revents().contains(PollFlags::IN);
+        let mut told = [0; 4096];
+        while rustix::io::read(&self.0, &mut told).is_ok_and(|count| count > 0) {}
+        here
+    }
+}
+
+fn handle(pid: u32) -> Option<OwnedFd> {
+    let pid = Pid::from_raw(i32::try_from(pid).unwrap())?;
+    pidfd_open(pid, PidfdFlags::empty()).ok()
+}
+
+/// Kills one of the processes that have claimed a file.
+fn kill_one_at_work(house: &House, dice: &mut Dice) -> bool {
+    let mut owners = Vec::new();
+    for entry in fs::read_dir(house.path(WORKER).join("processing")).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_some_and(|it| it == "owner")
+            && path.with_extension("json").exists()
+            && let Ok(text) = fs::read(&path)
+            && let Ok(owner) = serde_json::from_slice::<Value>(&text)
+        {
+            owners.extend(owner["pid"].as_u64());
+        }
+    }
+    owners.sort_unstable();
+    if owners.is_empty() {
+        return false;
+    }
+    let at = usize::try_from(dice.roll(owners.len() as u64)).unwrap();
+    let pid = u32::try_from(owners[at]).unwrap();
+    let Some(handle) = handle(pid) else {
+        return false;
+    };
+    // Held by its handle: whoever has the number now has it until we are done.
+    let words = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    let words = String::from_utf8_lossy(&words).into_owned();
+    words.contains("perform") && pidfd_send_signal(&handle, Signal::KILL).is_ok()
+}
+
+/// Files of one folder of the worker, by id.
+fn ids(house: &House, part: &str) -> BTreeSet<String> {
+    let entries = fs::read_dir(house.path(WORKER).join(part)).unwrap();
+    let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    names
+        .filter_map(|name| name.strip_suffix(".json").map(str::to_owned))
+        .collect()
+}
+
+fn drop_job(house: &House, number: usize, priority: i32, second: u64) -> String {
+    let id = format!("20260102T030405Z-lint-wiki-{number:08x}");
+    let at = format!(
+        "2026-01-02T{:02}:{:02}:{:02}Z",
+        second / 3600,
+        second / 60 % 60,
+        second % 60
+    );
+    let job = json!({ "id": id, "kind": "lint-wiki", "created_at": at, "max_retries": 1, "priority": priority });
+    let draft = house.path(WORKER).join(format!("queue/.{id}"));
+    fs::write(&draft, job.to_string()).unwrap();
+    fs::rename(draft, queue(house, &id)).unwrap();
+    id
+}
+
+fn queue(house: &House, id: &str) -> PathBuf {
+    house.path(WORKER).join(format!("queue/{id}.json"))
+}
+
+/// A curator's project with a note, and the worker's folders made.
+fn house(toml: &str) -> House {
+    let house = House::with(&format!("[jobs.dream]\nenabled = false\n{toml}"));
+    house.write("docs/index.md", "# Index\n\n[gone](gone.md)\n");
+    house.run(&["curator", "compact", "--dry-run"]).ends(0);
+    house
+}
+
+const CROWD: usize = 10;
+
+#[test]
+fn ten_workers_of_whom_some_are_killed_do_each_job_once_or_fail_it_with_a_reason() {
+    let count = scaled(300);
+    let mut dice = Dice::new("crowd");
+    let jobs: String = (0..CROWD)
+        .map(|n| {
+            format!(
+                "[jobs.c{n}]\nkind = \"curator\"\ntrigger = \"manual\"\nbatch = {}\n",
+                5 + 3 * n
+            )
+        })
+        .collect();
+    let house = house(&format!("[curator]\nhourly_cap = 1000000\n{jobs}"));
+    let mut wanted = Vec::new();
+    for number in 0..count {
+        let priority = i32::try_from(dice.roll(5)).unwrap() - 2;
+        let second = dice.roll(80_000);
+        let id = drop_job(&house, number, priority, second);
+        wanted.push((-priority, second, id));
+    }
+    wanted.sort();
+    let wanted: Vec<String> = wanted.into_iter().map(|(.., id)| id).collect();
+
+    let starters: Mutex<Vec<OwnedFd>> = Mutex::default();
+    let (begun, started) = (boot_time(), AtomicUsize::new(0));
+    let (ends, over) = UnixStream::pair().unwrap();
+    let work = |number: usize| {
+        let name = format!("c{number}");
+        while !ids(&house, "queue").is_empty() {
+            assert!(
+                started.fetch_add(1, Ordering::SeqCst) < 1_000 + 10 * count,
+                "it goes on for ever: {:.4000}",
+                house.run(&["runs"]).out
+            );
+            let mut child = house
+                .runner(&["--quiet", "curator", "work", "--job", &name])
+                .stdout(Stdio::null())
+                .stderr(Stdio::null())
+                .spawn()
+                .unwrap();
+            starters.lock().unwrap().extend(handle(child.id()));
+            child.wait().unwrap();
+        }
+    };
+    let (killed, orphaned) = thread::scope(|scope| {
+        let told = Told::of(&house.path(WORKER).join("processing"));
+        let (starters, house) = (&starters, &house);
+        let killer = scope.spawn(move || {
+            let (mut killed, mut orphaned) = (0, 0);
+            while told.wait(Some(&over), LIMIT) {
+                match dice.roll(40) {
+                    0..3 => killed += usize::from(kill_one_at_work(house, &mut dice)),
+                    // Its run goes on by itself.
+                    3 => {
+                        let mut starters = starters.lock().unwrap();
+                        if let Some(last) = starters.pop() {
+                            orphaned += usize::from(pidfd_send_signal(&last, Signal::KILL).is_ok());
+                        }
+                        starters.clear();
+                    }
+                    _ => {}
+                }
+            }
+            (killed, orphaned)
+        });
+        let work = &work;
+        let workers: Vec<_> = (0..CROWD)
+            .map(|number| scope.spawn(move || work(number)))
+            .collect();
+        for worker in workers {
+            worker.join().unwrap();
+        }
+        drop(ends);
+        killer.join().unwrap()
+    });
+    let took = boot_time() - begun;
+    // What the last that died left is settled by whoever comes next.
+    for _ in 0..count {
+        if ids(&house, "queue").is_empty() && ids(&house, "processing").is_empty() {
+            break;
+        }
+        house.run(&["--quiet", "curator", "work", "--job", "c0"]);
+    }
+    house.run(&["--quiet", "tick"]);
+
+    let (done, failed) = (ids(&house, "done"), ids(&house, "failed"));
+    assert!(ids(&house, "queue").is_empty() && ids(&house, "processing").is_empty());
+    assert!(done.is_disjoint(&failed));
+    let all: BTreeSet<String> = done.union(&failed).cloned().collect();
+    assert_eq!(all, wanted.iter().cloned().collect());
+    // Done is what has its artifacts, and nothing else has.
+    assert_eq!(ids(&house, "findings"), done);
+    for id in &failed {
+        let reason = house.read(&format!("{WORKER}/failed/{id}.reason.txt"));
+        assert!(reason.contains("died, for the second time"), "{reason}");
+    }
+    // The order in which they were begun for the first time is that of the queue.
+    let hour = house.read(&format!("{WORKER}/logs/hour.jsonl"));
+    let mut order = Vec::new();
+    let mut starts: BTreeMap<String, usize> = BTreeMap::new();
+    for line in hour.lines() {
+        let start: Value = serde_json::from_str(line).unwrap();
+        let id = start["id"].as_str().unwrap().to_owned();
+        let times = starts.entry(id.clone()).or_default();
+        *times += 1;
+        assert!(*times <= 2, "{id} was begun {times} times");
+        if *times == 1 {
+            order.push(id);
+        }
+    }
+    assert_eq!(order, wanted, "priority, then age");
+    assert_eq!(
+        house.count("SELECT count(*) FROM runs WHERE state <> 'settled'"),
+        0
+    );
+    assert!(house.survivors().is_empty(), "{:?}", house.survivors());
+    #[allow(clippy::cast_precision_loss)]
+    let pace = count as f64 / took.as_secs_f64();
+    tell(&format!(
+        "crowd: {count} jobs by {CROWD} workers in {:.1} s, {pace:.0} jobs a second; {} processes, {killed} runs and \
+         {orphaned} workers killed, {} done, {} failed",
+        took.as_secs_f64(),
+        started.load(Ordering::SeqCst),
+        done.len(),
+        failed.len()
+    ));
+}
+
+#[test]
+fn no_sixty_minutes_begin_more_than_the_cap_whoever_is_killed_and_started_again() {
+    const CAP: usize = 7;
+    let house = house(&format!(
+        "[curator]\nhourly_cap = {CAP}\n[jobs.curator]\nkind = \"curator\"\ntrigger = \"manual\"\nbatch = 3\n"
+    ));
+    let count = scaled(24);
+    for number in 0..count {
+        drop_job(&house, number, 0, 0);
+    }
+    let mut dice = Dice::new("cap");
+    let clock = house.root().join("clock");
+    let mut minute = 0;
+    let mut seen: BTreeMap<(i64, String), usize> = BTreeMap::new();
+    let (mut restarts, mut killed) = (0, 0);
+    let first: jiff::Timestamp = "2027-03-01T12:00:00Z".parse().unwrap();
+    while !ids(&house, "queue").is_empty() || !ids(&house, "processing").is_empty() {
+        assert!(
+            minute < 60 * i64::try_from(count).unwrap(),
+            "it does not come on"
+        );
+        let now = first + jiff::SignedDuration::from_mins(minute);
+        fs::write(&clock, now.to_string()).unwrap();
+        let told = Told::of(&house.path(WORKER).join("processing"));
+        let mut child = house
+            .runner(&["--quiet", "curator", "work"])
+            .env("RUNNER_TEST_CLOCK", &clock)
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        restarts += 1;
+        if dice.roll(4) == 0 {
+            let over = handle(child.id()).unwrap();
+            if told.wait(Some(&over), LIMIT) {
+                killed += usize::from(kill_one_at_work(&house, &mut dice));
+            }
+        }
+        child.wait().unwrap();
+        let mut here: BTreeMap<(i64, String), usize> = BTreeMap::new();
+        for line in house.read(&format!("{WORKER}/logs/hour.jsonl")).lines() {
+            let start: Value = serde_json::from_str(line).unwrap();
+            let at: jiff::Timestamp = start["at"].as_str().unwrap().parse().unwrap();
+            let at = at.duration_since(first).as_mins();
+            *here
+                .entry((at, start["id"].as_str().unwrap().to_owned()))
+                .or_default() += 1;
+        }
+        for (start, times) in here {
+            let known = seen.entry(start).or_default();
+            *known = times.max(*known);
+        }
+        minute += i64::try_from(dice.roll(20)).unwrap() + 1;
+    }
+    let starts: Vec<i64> = seen
+        .iter()
+        .flat_map(|((at, _), times)| std::iter::repeat_n(*at, *times))
+        .collect();
+    assert!(starts.len() >= count);
+    let mut fullest = 0;
+    for from in &starts {
+        let within = starts.iter().filter(|at| (*from..from + 60).contains(*at));
+        let within = within.count();
+        assert!(within <= CAP, "{within} in the hour from minute {from}");
+        fullest = fullest.max(within);
+    }
+    assert_eq!(fullest, CAP, "an hour is used to the full");
+    assert_eq!(
+        ids(&house, "done").len() + ids(&house, "failed").len(),
+        count
+    );
+    tell(&format!(
+        "cap: {count} jobs, {} begun over {minute} minutes, {restarts} restarts, {killed} killed",
+        starts.len()
+    ));
+}
+
+fn watcher(house: &House) -> Child {
+    house
+        .runner(&["curator", "work", "--watch"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap()
+}
+
+#[track_caller]
+fn done_soon(house: &House, told: &Told, id: &str) {
+    let path = house.path(WORKER).join(format!("done/{id}.json"));
+    let until = boot_time() + SOON;
+    while !path.exists() {
+        let left = until.saturating_sub(boot_time());
+        assert!(!left.is_zero(), "{id} is not done after {SOON:?}");
+        told.wait(None, left);
+    }
+}
+
+fn switches(pid: u32) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let line = status
+        .lines()
+        .find(|line| line.starts_with("voluntary_ctxt_switches"));
+    line.unwrap()
+        .split_whitespace()
+        .nth(1)
+        .unwrap()
+        .parse()
+        .unwrap()
+}
+
+#[test]
+fn a_watch_takes_what_is_dropped_sleeps_between_and_ends_when_asked() {
+    let house = house("[jobs.curator]\nkind = \"curator\"\ntrigger = \"manual\"\n");
+    let told = Told::of(&house.path(WORKER).join("done"));
+    let mut watch = watcher(&house);
+    let mut lines = BufReader::new(watch.stdout.take().unwrap()).lines();
+    let first = drop_job(&house, 1, 0, 0);
+    done_soon(&house, &told, &first);
+    // It has told of that run: what comes now wakes it.
+    let line = lines.next().unwrap().unwrap();
+    assert!(line.contains("curator: degraded"), "{line}");
+    let second = drop_job(&house, 2, 0, 0);
+    done_soon(&house, &told, &second);
+    // One that is written in place, as a shell does.
+    let third = "20260102T030405Z-lint-wiki-0000abcd";
+    let job = json!({ "id": third, "kind": "lint-wiki", "created_at": "2026-01-02T03:04:05Z" });
+    fs::write(queue(&house, third), job.to_string()).unwrap();
+    done_soon(&house, &told, third);
+    while !lines.next().unwrap().unwrap().contains(third) {}
+    // Until it waits again it may have a few things to do; then nothing.
+    let mut quiet = false;
+    for _ in 0..20 {
+        let before = switches(watch.id());
+        assert!(!ended_within(watch.id(), Duration::from_secs(1)));
+        quiet = switches(watch.id()) - before <= 1;
+        if quiet {
+            break;
+        }
+    }
+    assert!(quiet, "it is busy with nothing to do");
+    kill_process(Pid::from_child(&watch), Signal::TERM).unwrap();
+    assert!(ended_within(watch.id(), LIMIT));
+    assert_eq!(watch.wait().unwrap().code(), Some(0));
+    let runs = house.run(&["runs", "--json"]).json();
+    assert_eq!(
+        runs.as_array().unwrap().len(),
+        3,
+        "no run without work: {runs}"
+    );
+}
+
+#[test]
+fn a_watch_that_is_ended_in_a_run_gives_its_file_back() {
+    let house = House::with("");
+    let script = "cat > /dev/null; cd \"$0\"; echo up > up.fifo; read word < go.fifo";
+    let root = house.project().display().to_string();
+    house.configure(&format!(
+        "[jobs.dream]\nenabled = false\n[jobs.curator]\nkind = \"curator\"\ntrigger = \"manual\"\nbackend = \"model\"\nsandbox = \"off\"\n\
+         [backends.model]\ntype = \"command\"\nprogram = \"sh\"\nargs = [\"-c\", {script:?}, {root:?}]\n"
+    ));
+    house.write("docs/index.md", "# Index\n\n[gone](gone.md)\n");
+    let fifos = house.command("mkfifo", &["up.fifo", "go.fifo"]).status();
+    assert!(fifos.unwrap().success());
+    house.run(&["curator", "compact", "--dry-run"]).ends(0);
+    let id = drop_job(&house, 1, 0, 0);
+    let mut watch = watcher(&house);
+    assert_eq!(fs::read_to_string(house.path("up.fifo")).unwrap(), "up\n");
+    kill_process(Pid::from_child(&watch), Signal::TERM).unwrap();
+    assert!(ended_within(watch.id(), LIMIT));
+    assert_eq!(watch.wait().unwrap().code(), Some(0));
+    assert!(queue(&house, &id).exists(), "it waits again");
+    assert!(ids(&house, "processing").is_empty() && ids(&house, "done").is_empty());
+    let job: Value =
+        serde_json::from_str(&fs::read_to_string(queue(&house, &id)).unwrap()).unwrap();
+    assert_eq!(
+        (&job["returned"], &job["attempts"]),
+        (&Value::Null, &Value::Null)
+    );
+    assert!(house.survivors().is_empty(), "{:?}", house.survivors());
+    let told = Said::of(
+        house
+            .runner(&["curator", "status", "--json"])
+            .output()
+            .unwrap(),
+    )
+    .json();
+    assert_eq!(told["status"]["state"], "idle", "{told}");
+}
+
+#[test]
+fn a_worker_whose_job_another_has_says_so_once_and_ends() {
+    let house = House::with("");
+    let script = "cat > /dev/null; cd \"$0\"; echo up > up.fifo; read word < go.fifo; echo '{\"suggestions\":[]}'";
+    let root = house.project().display().to_string();
+    house.configure(&format!(
+        "[jobs.dream]\nenabled = false\n[jobs.curator]\nkind = \"curator\"\ntrigger = \"manual\"\nbatch = 1\nbackend = \"model\"\n\
+         sandbox = \"off\"\n[jobs.other]\nkind = \"curator\"\ntrigger = \"manual\"\n[jobs.tidy]\nkind = \"command\"\nprogram = \"true\"\n\
+         [backends.model]\ntype = \"command\"\nprogram = \"sh\"\nargs = [\"-c\", {script:?}, {root:?}]\n"
+    ));
+    house.write("docs/index.md", "# Index\n\n[gone](gone.md)\n");
+    let fifos = house.command("mkfifo", &["up.fifo", "go.fifo"]).status();
+    assert!(fifos.unwrap().success());
+    house.run(&["curator", "compact", "--dry-run"]).ends(0);
+    house
+        .run(&["curator", "work", "--job", "tidy"])
+        .ends(2)
+        .says("of kind command");
+    house.run(&["curator", "work", "--job", "no"]).ends(78);
+    drop_job(&house, 1, 0, 0);
+    let first = house
+        .runner(&["curator", "work"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn();
+    assert_eq!(fs::read_to_string(house.path("up.fifo")).unwrap(), "up\n");
+    drop_job(&house, 2, 0, 0);
+    house.run(&["curator", "work"]).ends(0).says("skipped");
+    // Another job of the kind works beside it.
+    let other = house.run(&["curator", "work", "--job", "other"]).ends(0);
+    assert!(other.out.contains("1 done"), "{other:?}");
+    let folder = house.path(WORKER).join("processing");
+    assert_eq!(ids(&house, "done").len(), 1, "{folder:?}");
+    fs::write(house.path("go.fifo"), "go\n").unwrap();
+    assert!(first.unwrap().wait().unwrap().success());
+    assert_eq!(ids(&house, "done").len(), 2);
+    let runs = house.run(&["runs", "--json"]).json();
+    assert_eq!(runs.as_array().unwrap().len(), 3, "{runs}");
+    let idle = house.run(&["curator", "work"]).ends(0);
+    assert_eq!(idle.out, "", "nothing waits, and nothing is run");
+}

@@ -1,0 +1,180 @@
+//! How the loop ends, and what that says in the summary and in the iterations.
+
+use std::fs;
+
+use serde_json::Value;
+
+use super::{
+    WORK_FILE, command, killed_after_one_iteration, night, said, start, summary_of, tree, watched,
+};
+use crate::house::{House, Said, tell};
+
+#[test]
+fn strict_rules_caps_and_the_pinned_queue_are_kept() {
+    let house = night();
+    // A checkpoint beyond its cap: nothing is staged, the rest of the night goes on.
+    house.write(".agents/knowledge/big.bin", vec![7; 2 * 1024 * 1024]);
+    let before = tree(&house);
+    start(&house, &["--checkpoint-max-mb", "1"])
+        .ends(0)
+        .says("checkpoint");
+    assert_eq!(tree(&house), before);
+    let summary = summary_of(&house);
+    assert_eq!(summary["iterations"][0]["status"], "failed");
+    fs::remove_file(house.path(".agents/knowledge/big.bin")).unwrap();
+    house.write("queue.md", "# Tonight\n- Look at the network [file: src/net.rs] [severity: low] [x: y]\n  it is slow\n\n- Second\n");
+    start(
+        &house,
+        &[
+            "--queue",
+            "queue.md",
+            "--warn-only=false",
+            "--plateau-epsilon",
+            "1",
+        ],
+    )
+    .ends(0);
+    let summary = summary_of(&house);
+    let packets = summary["morning_packets"].as_array().unwrap();
+    assert_eq!(packets[0]["title"], "Look at the network [x: y]");
+    assert_eq!(packets[0]["severity"], "low");
+    assert_eq!(packets[1]["title"], "Second");
+    assert_eq!(
+        packets[0]["target_files"],
+        serde_json::json!(["src/net.rs"])
+    );
+    let last = summary["iterations"].as_array().unwrap().last().unwrap();
+    assert_eq!(last["status"], "halted-on-regression-pre-commit");
+    assert!(
+        summary["plateau_reason"]
+            .as_str()
+            .unwrap()
+            .contains("under 1")
+    );
+    let work = house.read(WORK_FILE);
+    assert!(
+        work.contains("\"dedup_key\":\"pinned|second\"")
+            && work.contains("\"status\":\"proposed\""),
+        "{work}"
+    );
+    start(&house, &["--queue", "queue.md"]).ends(0);
+    assert_eq!(
+        house.read(WORK_FILE).matches("pinned|second").count(),
+        1,
+        "nothing is added twice"
+    );
+    for bad in [
+        ["--plateau-window", "1"],
+        ["--output-dir", ".agents/learnings/x"],
+        ["--output-dir", "../x"],
+        ["--plateau-epsilon", "2"],
+    ] {
+        let said = start(&house, &bad);
+        assert!(matches!(said.code, 2 | 78), "{bad:?}: {said:?}");
+    }
+}
+
+#[test]
+fn a_night_whose_time_is_spent_ends_with_what_it_has() {
+    let house = night();
+    killed_after_one_iteration(&house, &["--run-timeout", "1h"]);
+    // Two seconds are left of its hour, and what is kept for the steps is more.
+    house.write("../clock", "2026-11-22T03:29:58Z\n");
+    start(&house, &["--run-timeout", "1h"]).ends(0);
+    let summary = summary_of(&house);
+    assert_eq!(summary["status"], "done");
+    assert_eq!(summary["budget_exhausted"], true);
+    let iterations = summary["iterations"].as_array().unwrap();
+    assert_eq!(iterations.len(), 1, "none is begun that cannot end in time");
+    assert_eq!(iterations[0]["status"], "done");
+    assert!(summary["plateau_reason"].is_null() && summary["regression_reason"].is_null());
+    assert_eq!(summary["runtime"]["requested_timeout"], "1h0m0s");
+    assert_eq!(summary["runtime"]["effective_timeout"], "2s");
+    assert!(!summary["morning_packets"].as_array().unwrap().is_empty());
+    said(&house, &["overnight", "report", "--validate"]).ends(0);
+}
+
+#[test]
+fn the_most_iterations_are_the_most() {
+    let house = night();
+    start(&house, &["--max-iterations", "1"]).ends(0);
+    let summary = summary_of(&house);
+    assert_eq!(summary["iterations"].as_array().unwrap().len(), 1);
+    assert!(
+        summary["budget_exhausted"].is_null(),
+        "that is the time's word"
+    );
+}
+
+/// A library that lets the first `times` looks into the staged copy fail as a broken disk does.
+fn broken_disk(house: &House) -> Option<std::path::PathBuf> {
+    let library = house.root().join("eio.so");
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fakes/eio.c");
+    let mut compiler = std::process::Command::new("cc");
+    compiler
+        .args(["-shared", "-fPIC", "-o"])
+        .arg(&library)
+        .args([source, "-ldl"]);
+    let made = compiler.status().is_ok_and(|it| it.success());
+    if !made {
+        tell("skipped 1: no C compiler for a disk that breaks");
+    }
+    made.then_some(library)
+}
+
+fn with_broken_disk(house: &House, library: &std::path::Path, times: u64) -> Said {
+    let mut start = command(house, &["overnight", "start"]);
+    start
+        .env("LD_PRELOAD", library)
+        .env("EIO_OPENDIR", "/overnight/staging/")
+        .env("EIO_TIMES", times.to_string());
+    watched(house, &mut start)
+}
+
+#[test]
+fn what_cannot_be_measured_is_not_committed_and_three_times_end_the_loop() {
+    let house = night();
+    let Some(library) = broken_disk(&house) else {
+        return;
+    };
+    let before = (tree(&house), house.read(WORK_FILE));
+    with_broken_disk(&house, &library, 1_000).ends(0);
+    let summary = summary_of(&house);
+    assert_eq!(
+        summary["status"], "done",
+        "the steps after the loop are made"
+    );
+    assert_eq!(summary["measure_failure_halt"], true);
+    let iterations = summary["iterations"].as_array().unwrap();
+    assert_eq!(iterations.len(), 3);
+    for it in iterations {
+        assert_eq!(it["status"], "rolled-back-pre-commit");
+        let error = it["error"].as_str().unwrap();
+        assert!(
+            error.contains("could not be measured") && error.contains("os error 5"),
+            "{error}"
+        );
+        assert_eq!(it["fitness_after"], Value::Null);
+    }
+    assert_eq!(tree(&house), before.0, "nothing was committed");
+    assert_eq!(summary["degraded"].as_array().unwrap().len(), 3);
+    assert!(!summary["morning_packets"].as_array().unwrap().is_empty());
+    said(&house, &["overnight", "report", "--validate"]).ends(0);
+    assert!(!house.path(".agents/overnight/staging").exists());
+
+    // Two are not three: the night goes on.
+    with_broken_disk(&house, &library, 2).ends(0);
+    let summary = summary_of(&house);
+    assert!(summary["measure_failure_halt"].is_null());
+    let words: Vec<_> = summary["iterations"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|it| it["status"].clone())
+        .collect();
+    assert_eq!(
+        words[..3],
+        ["rolled-back-pre-commit", "rolled-back-pre-commit", "done"]
+    );
+    assert!(summary["fitness_delta"].as_f64().unwrap() > 0.0);
+}

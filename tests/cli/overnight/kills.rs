@@ -1,0 +1,282 @@
+//! A night that is killed for real before each of its acts, twice in a row too, and what the next start
+//! makes of it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::Path;
+use std::time::Instant;
+
+use serde_json::Value;
+
+use super::{
+    JOB, LATEST, Tree, WORK_FILE, command, copy, corpus, said, start, summary_of, surroundings,
+    tree, untouched,
+};
+use crate::house::{Dice, House, Said, scaled, tell};
+
+/// How many work at the same time, each in a house of its own.
+const LANES: usize = 2;
+
+/// A house in memory where there is such a folder: a kill loses nothing that a process has written, so
+/// what a disk would add is only its slowness.
+fn house() -> House {
+    let memory = Path::new("/dev/shm");
+    let folder = match memory.is_dir() {
+        true => tempfile::tempdir_in(memory),
+        false => tempfile::tempdir(),
+    };
+    let house = House::at(folder.unwrap());
+    house.run(&["init"]).ends(0);
+    house.configure(JOB);
+    corpus(&house);
+    house.write("../clock", "2026-11-22T02:30:00Z\n");
+    keep(&house);
+    house
+}
+
+/// Keeps the corpus as it is now for [`reset`].
+pub(super) fn keep(house: &House) {
+    copy(&house.path(".agents"), &house.root().join("kept"));
+}
+
+/// The corpus as it was before any night.
+pub(super) fn reset(house: &House) {
+    // The folder itself may be a mount.
+    for entry in fs::read_dir(house.path(".agents")).unwrap() {
+        let path = entry.unwrap().path();
+        match path.is_dir() {
+            true => fs::remove_dir_all(path).unwrap(),
+            false => fs::remove_file(path).unwrap(),
+        }
+    }
+    copy(&house.root().join("kept"), &house.path(".agents"));
+}
+
+/// What an undisturbed night may show to a reader.
+pub(super) struct States {
+    trees: BTreeSet<Tree>,
+    works: BTreeSet<String>,
+    /// How many acts it has: one that is to die before a later one does not.
+    acts: u64,
+}
+
+impl States {
+    /// Those of this house, which is as it was kept; `acts` are counted only if asked for.
+    pub(super) fn of(house: &House, count: bool) -> Self {
+        let mut trees = BTreeSet::from([tree(house)]);
+        let mut works = BTreeSet::from([house.read(WORK_FILE)]);
+        start(house, &[]).ends(0);
+        let iterations = summary_of(house)["iterations"].as_array().unwrap().len();
+        for most in (1..=iterations).rev() {
+            trees.insert(tree(house));
+            works.insert(house.read(WORK_FILE));
+            reset(house);
+            start(house, &["--max-iterations", &most.to_string()]).ends(0);
+        }
+        trees.insert(tree(house));
+        works.insert(house.read(WORK_FILE));
+        let (mut dies, mut lives) = (0, 4096);
+        while count && lives - dies > 1 {
+            let middle = u64::midpoint(dies, lives);
+            reset(house);
+            match killed_at(house, middle).code {
+                0 => lives = middle,
+                _ => dies = middle,
+            }
+        }
+        reset(house);
+        Self {
+            trees,
+            works,
+            acts: lives,
+        }
+    }
+
+    /// The same of all but the work file, which also tells of what a night could not do.
+    pub(super) fn hold_tree(&self, house: &House, after: &str) {
+        assert!(self.trees.contains(&tree(house)), "half committed {after}");
+    }
+
+    /// What a reader who honours the marker may see.
+    pub(super) fn hold(&self, house: &House, after: &str) {
+        self.hold_tree(house, after);
+        let work = house.read(WORK_FILE);
+        assert!(
+            self.works.contains(&work),
+            "the work file is torn {after}:\n{work}"
+        );
+    }
+}
+
+/// A start that kills itself before an act.
+fn killed_at(house: &House, act: u64) -> Said {
+    let mut command = command(house, &["--quiet", "overnight", "start"]);
+    command.env("RUNNER_TEST_KILL", act.to_string());
+    Said::of(command.output().unwrap())
+}
+
+pub(super) fn is_ready(house: &House) -> bool {
+    let entries = fs::read_dir(house.path(".agents/overnight"));
+    entries.into_iter().flatten().flatten().any(|entry| {
+        let name = entry.file_name();
+        name.to_string_lossy().starts_with("COMMIT-MARKER.")
+            && fs::read_to_string(entry.path()).is_ok_and(|it| it.contains("\"state\":\"READY\""))
+    })
+}
+
+/// The run in the output folder that has no final summary, with the step at which it is.
+fn unfinished(house: &House) -> Option<(String, String)> {
+    let ended = fs::read(house.path(&format!("{LATEST}/summary.json"))).ok();
+    let ended: Option<Value> = ended.and_then(|bytes| serde_json::from_slice(&bytes).ok());
+    let entries = fs::read_dir(house.path(LATEST)).ok()?;
+    entries.flatten().find_map(|entry| {
+        let text = fs::read_to_string(entry.path().join("run.json")).ok()?;
+        let state: Value = serde_json::from_str(&text).unwrap();
+        let over = ended.as_ref().is_some_and(|it| {
+            it["run_id"] == state["run_id"]
+                && matches!(it["status"].as_str(), Some("done" | "failed"))
+        });
+        let step = state["at_step"].as_str().unwrap_or("open");
+        (!over).then(|| {
+            (
+                state["run_id"].as_str().unwrap().to_owned(),
+                step.to_owned(),
+            )
+        })
+    })
+}
+
+/// The summary that was written for a run that could not write its own.
+fn report_of_the_dead(house: &House, run: &str) -> Option<Value> {
+    let files = house.tree(".agents/overnight").into_iter();
+    files
+        .filter(|(path, _)| {
+            path.ends_with("summary.json")
+                || (path.contains("/interrupted-") && path.ends_with(".json"))
+        })
+        .filter_map(|(_, bytes)| serde_json::from_slice::<Value>(&bytes).ok())
+        .find(|it| it["run_id"] == run && it["status"] == "failed")
+}
+
+#[derive(Default)]
+struct Tally {
+    killed: usize,
+    twice: usize,
+    mid_commit: usize,
+    by_readers: usize,
+    reports: usize,
+    starts: usize,
+    at: BTreeMap<String, usize>,
+}
+
+/// Kills `kills` nights, beginning with act `first`; each is followed by a start, most of which end.
+fn lane(house: &House, states: &States, kills: usize, first: u64, mut dice: Dice) -> Tally {
+    let around = surroundings(house);
+    let mut tally = Tally::default();
+    let mut act = first;
+    while tally.killed < kills {
+        // Every act in turn; then, for each fourth, the recovery dies as well.
+        let mut died = killed_at(house, act % states.acts);
+        let place = format!("after a kill at act {}", act % states.acts);
+        act += LANES as u64;
+        assert_ne!(died.code, 0, "act {act} of {} was not reached", states.acts);
+        let mut dead = BTreeSet::new();
+        loop {
+            tally.killed += 1;
+            assert!(
+                died.code == -1 || died.err.contains("lost"),
+                "it ended otherwise: {died:?}"
+            );
+            let step = unfinished(house);
+            let name = step.as_ref().map_or("none yet", |(_, step)| step.as_str());
+            *tally.at.entry(name.to_owned()).or_default() += 1;
+            dead.extend(step.map(|(run, _)| run));
+            if is_ready(house) {
+                tally.mid_commit += 1;
+                if dice.roll(2) == 0 {
+                    tally.by_readers += 1;
+                    said(house, &["corpus", "brief", "--goal", "retry"]).ends(0);
+                    assert!(!is_ready(house), "whoever comes next finishes it");
+                }
+            }
+            if !is_ready(house) {
+                states.hold(house, &place);
+            }
+            if tally.killed >= kills || dice.roll(4) > 0 {
+                break;
+            }
+            died = killed_at(house, dice.roll(states.acts));
+            if died.code == 0 {
+                break;
+            }
+            tally.twice += 1;
+        }
+        if died.code != 0 {
+            Said::of(command(house, &["overnight", "start"]).output().unwrap()).ends(0);
+        }
+        tally.starts += 1;
+        let done = summary_of(house);
+        assert_eq!(done["status"], "done", "{place}");
+        assert!(!is_ready(house), "{place}");
+        states.hold(house, &format!("and a start {place}"));
+        let told = done["degraded"].to_string();
+        for run in dead {
+            assert!(
+                told.contains(&format!("run {run} died at")),
+                "{place}: no {run}: {told}"
+            );
+            let report = report_of_the_dead(house, &run);
+            let report = report.unwrap_or_else(|| panic!("{run} has no report {place}"));
+            let why = report["failure_reason"].as_str().unwrap();
+            assert!(why.contains("last completed step"), "{place}: {why}");
+            assert!(report["artifacts"]["log"].is_string(), "{place}");
+            tally.reports += 1;
+        }
+        untouched(house, &around, &place);
+        reset(house);
+    }
+    tally
+}
+
+#[test]
+fn a_night_that_is_killed_at_any_act_leaves_a_whole_corpus_and_a_report() {
+    let mut dice = Dice::new("overnight kills");
+    let (kills, began) = (scaled(1_000), Instant::now());
+    let seeds: Vec<u64> = (0..LANES).map(|_| dice.roll(u64::MAX)).collect();
+    let tallies: Vec<(Tally, u64)> = std::thread::scope(|scope| {
+        let lanes: Vec<_> = seeds
+            .into_iter()
+            .enumerate()
+            .map(|(number, seed)| {
+                scope.spawn(move || {
+                    let house = house();
+                    let states = States::of(&house, true);
+                    assert!(states.trees.len() >= 3 && states.works.len() >= 2);
+                    let share = (kills + number) / LANES;
+                    let tally = lane(&house, &states, share, number as u64, Dice(seed));
+                    let open = "SELECT count(*) FROM runs WHERE state IN ('running', 'requested')";
+                    assert_eq!(house.count(open), 0);
+                    (tally, states.acts)
+                })
+            })
+            .collect();
+        lanes.into_iter().map(|it| it.join().unwrap()).collect()
+    });
+    let sum = |of: fn(&Tally) -> usize| tallies.iter().map(|(it, _)| of(it)).sum::<usize>();
+    let mut at: BTreeMap<&str, usize> = BTreeMap::new();
+    for (step, count) in tallies.iter().flat_map(|(it, _)| &it.at) {
+        *at.entry(step).or_default() += count;
+    }
+    assert_eq!(sum(|it| it.killed), kills);
+    tell(&format!(
+        "overnight kills: {kills} nights killed before {} acts, {} of them in recovery, {} in mid-commit ({} settled by a reader), \
+         {} starts to the end, {} reports of the dead; {at:?}; {:.0} s",
+        tallies[0].1,
+        sum(|it| it.twice),
+        sum(|it| it.mid_commit),
+        sum(|it| it.by_readers),
+        sum(|it| it.starts),
+        sum(|it| it.reports),
+        began.elapsed().as_secs_f64()
+    ));
+}

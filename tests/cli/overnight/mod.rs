@@ -1,0 +1,255 @@
+//! The night over a corpus, through the program: what it makes of one, what it never touches, and what
+//! is left when it dies at any act. Every command of these tests is looked at for what it must not
+//! touch: see [`said`].
+
+mod bad_input;
+mod halts;
+mod kills;
+mod nights;
+mod settings;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::Value;
+
+use crate::house::{Dice, House, Said};
+
+const JOB: &str = "[jobs.overnight]\nkind = \"overnight\"\ntrigger = \"manual\"\nretries = 0\n";
+const LATEST: &str = ".agents/overnight/latest";
+const WORK_FILE: &str = ".agents/rpi/next-work.jsonl";
+const SUBPATHS: [&str; 4] = ["learnings", "findings", "patterns", "knowledge"];
+
+/// Files and what they hold.
+type Tree = BTreeMap<String, Vec<u8>>;
+
+/// A text of many words that no other number has.
+fn words(number: u64) -> String {
+    let mut dice = Dice(number);
+    let parts = [
+        "retry", "worktree", "schema", "release", "cache", "lock", "prompt", "gate", "index",
+        "session",
+    ];
+    (0..40)
+        .map(|_| format!("{}{} ", parts[dice.roll(10) as usize], dice.roll(900)))
+        .collect()
+}
+
+fn learning(tag: &str, maturity: &str, title: &str, body: &str) -> String {
+    // What the fixed questions of the bench ask about.
+    let about = match tag {
+        "ci" => "Tests fail in CI only: the pipeline is flaky.",
+        "release" => "Tag the release with its version, and look at the changelog.",
+        _ => "A worker keeps to the scope of its task; its boundary is the plan.",
+    };
+    format!(
+        "---\ndate: 2026-10-01\ntags: [{tag}]\nodd-key: [1, 2]\nmaturity: {maturity}\nutility: 0.80\n---\n\n# {title}\n\n{body}\n{about}\nSee src/net.rs.\n"
+    )
+}
+
+/// Twenty files: what can be promoted, repeated, stale and compiled; and work to do.
+fn corpus(house: &House) {
+    let put = |path: &str, text: String| house.write(&format!(".agents/{path}"), text);
+    for number in 0..9 {
+        let tag = ["ci", "release", "agents"][number % 3];
+        let text = learning(
+            tag,
+            "provisional",
+            &format!("Lesson {number}"),
+            &words(number as u64),
+        );
+        put(&format!("learnings/2026-10-0{number}-lesson.md"), text);
+    }
+    let same = learning("ci", "candidate", "The same", &words(100));
+    put("learnings/same-one.md", same.clone());
+    put("learnings/same-two.md", same.clone());
+    put(
+        "learnings/same-nearly.md",
+        same.replace("# The same", "# Nearly the same"),
+    );
+    put(
+        "learnings/old.md",
+        learning("old", "established", "Old", &words(101))
+            .replace("utility", "ttl_days: 2\nutility"),
+    );
+    put(
+        "learnings/short.md",
+        "---\ndate: 2026-10-01\nmaturity: provisional\n---\nToo short.\n".to_owned(),
+    );
+    put("findings/f-2026-10-01-001.md", "---\nid: f-2026-10-01-001\nseverity: high\ndate: 2026-10-01\nstatus: active\n---\n# Retries give up in src/net.rs\n\nThey do.\n".to_owned());
+    put(
+        "findings/registry.jsonl",
+        "{\"id\":\"f-2026-10-01-001\",\"n\":1.50}\n".to_owned(),
+    );
+    put(
+        "patterns/first.md",
+        learning("ci", "established", "First look, then leap", &words(102)),
+    );
+    put(
+        "knowledge/map.md",
+        learning(
+            "agents",
+            "established",
+            "The map",
+            "See [[2026-10-00-lesson]] and learnings/2026-10-01-lesson.md.",
+        ),
+    );
+    put("knowledge/notes.txt", "no node\n".to_owned());
+    put("rpi/next-work.jsonl", WORK.to_owned());
+    house.write("src/net.rs", "// retry\n");
+    house.write("tests/net_test.rs", "// test\n");
+    house.git(&["add", "src", "tests"]);
+    house.git(&["commit", "--quiet", "-m", "Retry\n\nLearned: a retry without jitter makes all clients come back at the very same moment"]);
+}
+
+const WORK: &str = concat!(
+    "{\"source_epic\":\"e1\",\"timestamp\":\"2026-10-01T00:00:00Z\",\"items\":[{\"title\":\"Mend the retry\",\"type\":\"bug\",\"severity\":\"high\",\"source\":\"review\",\"description\":\"src/net.rs gives up\",\"odd\":0.80,\"id\":\"mine-1\"},{\"title\":\"Taken\",\"type\":\"bug\",\"severity\":\"high\",\"source\":\"x\",\"description\":\"\",\"claim_status\":\"in_progress\",\"claimed_by\":\"me\"}],\"consumed\":false,\"claim_status\":\"available\"}\n",
+    "{ this line is broken\n",
+    "\n",
+    "{\"title\": \"A flat row\", \"type\": \"task\",  \"severity\": \"low\", \"source\": \"old\", \"description\": \"as they were\"}\n",
+    "{\"source_epic\":\"e0\",\"items\":[{\"title\":\"Done\",\"type\":\"task\",\"severity\":\"high\",\"source\":\"x\",\"description\":\"\",\"consumed_note\":\"it turned out that the cache was keyed by the wrong thing\"}],\"consumed\":true,\"claim_status\":\"consumed\"}\n",
+);
+
+fn night() -> House {
+    let house = House::with(JOB);
+    corpus(&house);
+    house.write("../clock", "2026-11-22T02:30:00Z\n");
+    house
+}
+
+/// A command at the house's fixed moment.
+fn command(house: &House, args: &[&str]) -> Command {
+    let mut command = house.runner(args);
+    command.env("RUNNER_TEST_CLOCK", house.root().join("clock"));
+    command
+}
+
+/// Runs a command; what is neither corpus nor night is the same to the byte before and after, and no
+/// link was made.
+#[track_caller]
+fn watched(house: &House, command: &mut Command) -> Said {
+    let before = (surroundings(house), links(&house.path(".agents")));
+    let said = Said::of(command.output().unwrap());
+    let after = links(&house.path(".agents"));
+    untouched(house, &before.0, &format!("{command:?}"));
+    assert_eq!(before.1, after, "a link was made");
+    said
+}
+
+/// What is neither corpus nor night is as it was.
+#[track_caller]
+fn untouched(house: &House, before: &Tree, by: &str) {
+    let after = surroundings(house);
+    let paths: BTreeSet<&String> = before.keys().chain(after.keys()).collect();
+    for path in paths {
+        let (was, is) = (before.get(path), after.get(path));
+        assert!(
+            was == is,
+            "{path} was touched by {by}: {:?} -> {:?}",
+            was.map(|it| String::from_utf8_lossy(it)),
+            is.map(|it| String::from_utf8_lossy(it))
+        );
+    }
+}
+
+#[track_caller]
+fn said(house: &House, args: &[&str]) -> Said {
+    watched(house, &mut command(house, args))
+}
+
+#[track_caller]
+fn start(house: &House, more: &[&str]) -> Said {
+    said(house, &[&["overnight", "start"][..], more].concat())
+}
+
+fn summary_of(house: &House) -> Value {
+    json(house, &format!("{LATEST}/summary.json"))
+}
+
+fn json(house: &House, path: &str) -> Value {
+    serde_json::from_str(&house.read(path)).unwrap()
+}
+
+/// The corpus as a reader of files sees it.
+fn tree(house: &House) -> Tree {
+    let mut all = BTreeMap::new();
+    for folder in SUBPATHS {
+        if house.path(&format!(".agents/{folder}")).is_dir() {
+            all.extend(house.tree(&format!(".agents/{folder}")));
+        }
+    }
+    all
+}
+
+/// Everything else: source, settings, git's own; a night must leave it to the byte.
+fn surroundings(house: &House) -> Tree {
+    let mut all = Tree::new();
+    let mut folders = vec![PathBuf::new()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(house.path("").join(&folder)).unwrap() {
+            let entry = entry.unwrap();
+            let below = folder.join(entry.file_name());
+            let name = below.display().to_string();
+            let night = ["overnight", "rpi/next-work.jsonl"]
+                .into_iter()
+                .chain(SUBPATHS);
+            // Beads belong to their own program; a failmark is runner's word about itself.
+            if name == ".beads"
+                || name == ".runner/failed"
+                || night.into_iter().any(|it| name == format!(".agents/{it}"))
+            {
+                continue;
+            }
+            match entry.file_type().unwrap().is_dir() {
+                true => folders.push(below),
+                false => drop(all.insert(name, fs::read(entry.path()).unwrap_or_default())),
+            }
+        }
+    }
+    all
+}
+
+fn links(folder: &Path) -> usize {
+    let mut count = 0;
+    for entry in fs::read_dir(folder).unwrap() {
+        let entry = entry.unwrap();
+        let kind = entry.file_type().unwrap();
+        count += usize::from(kind.is_symlink());
+        if kind.is_dir() {
+            count += links(&entry.path());
+        }
+    }
+    count
+}
+
+fn copy(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let target = to.join(entry.file_name());
+        match entry.file_type().unwrap().is_dir() {
+            true => copy(&entry.path(), &target),
+            false => drop(fs::copy(entry.path(), target).unwrap()),
+        }
+    }
+}
+
+/// Starts until one was killed after it had noted its first iteration.
+fn killed_after_one_iteration(house: &House, more: &[&str]) {
+    for at in (40..4_000).step_by(20) {
+        let mut command = command(house, &[&["overnight", "start"][..], more].concat());
+        command.env("RUNNER_TEST_KILL", at.to_string());
+        let ended = watched(house, &mut command).code == 0;
+        let noted = house.tree(LATEST).into_iter();
+        let noted = noted
+            .filter(|(path, _)| path.ends_with("iter-1.json"))
+            .count();
+        assert!(!ended, "it ended before it was killed after an iteration");
+        if noted > 0 {
+            return;
+        }
+    }
+    panic!("no run was killed after its first iteration");
+}

@@ -1,0 +1,235 @@
+//! Whole nights and steps by hand: what comes out, and that nothing is done twice.
+
+use std::fs;
+
+use super::{
+    JOB, LATEST, WORK, WORK_FILE, command, corpus, night, said, start, summary_of, tree, watched,
+};
+use crate::house::House;
+
+#[test]
+fn a_night_improves_a_corpus_and_the_second_one_finds_nothing_to_do() {
+    let house = night();
+    start(&house, &["--goal", "retries that do not give up"])
+        .ends(0)
+        .says("two zero deltas");
+    let summary = summary_of(&house);
+    assert_eq!(summary["status"], "done");
+    assert!(
+        summary["fitness_delta"].as_f64().unwrap() > 0.0,
+        "{summary}"
+    );
+    assert_eq!(summary["yield"]["removed"], 1);
+    assert_eq!(summary["yield"]["superseded"], 1);
+    assert_eq!(summary["yield"]["stale"], 1);
+    assert!(summary["yield"]["promoted"].as_u64().unwrap() >= 9);
+    assert_eq!(summary["steps"][5]["status"], "skipped");
+    // Nothing that was known of a node is gone.
+    let promoted = house.read(".agents/learnings/2026-10-00-lesson.md");
+    assert!(
+        promoted.contains("odd-key: [1, 2]\nmaturity: candidate\nutility: 0.80\n"),
+        "{promoted}"
+    );
+    assert!(promoted.contains("promoted_at: 2026-11-22\n---\n"));
+    assert!(
+        house
+            .read(".agents/learnings/old.md")
+            .contains("status: stale")
+    );
+    let gone = summary["run_id"].as_str().unwrap();
+    assert!(
+        house
+            .path(&format!("{LATEST}/{gone}/removed/learnings/same-two.md"))
+            .exists()
+    );
+    // From the commit and from the work that was closed.
+    let harvested: Vec<String> = tree(&house)
+        .into_keys()
+        .filter(|path| path.contains("2026-11-01-retry"))
+        .collect();
+    assert_eq!(harvested.len(), 1, "{:?}", tree(&house).keys());
+    assert!(house.read(&harvested[0]).contains("source_commit: "));
+    // The packets: evidence that is there, no work of others, the first by its severity and the goal.
+    let packets = summary["morning_packets"].as_array().unwrap();
+    assert_eq!(packets[0]["title"], "Mend the retry");
+    assert_eq!(
+        packets[0]["target_files"],
+        serde_json::json!(["src/net.rs"])
+    );
+    assert_eq!(
+        packets[0]["likely_tests"],
+        serde_json::json!(["tests/net_test.rs"])
+    );
+    for packet in packets {
+        assert!(packet["title"] != "Taken" && packet["title"] != "Done");
+        for line in packet["evidence"].as_array().unwrap() {
+            let line = line.as_str().unwrap();
+            let path = line.split(':').next().unwrap();
+            assert!(
+                line.starts_with("commit ") || house.path(path).exists(),
+                "{line}"
+            );
+        }
+        assert!(
+            house
+                .path(packet["artifact_path"].as_str().unwrap())
+                .exists()
+        );
+    }
+    // The work file: claims, names, broken lines and flat rows as they were.
+    let work = house.read(WORK_FILE);
+    let (old, new): (Vec<&str>, Vec<&str>) = (WORK.lines().collect(), work.lines().collect());
+    assert!(
+        new[0].contains("\"odd\":0.80,\"id\":\"mine-1\",\"why_now\""),
+        "{}",
+        new[0]
+    );
+    assert!(new[0].ends_with("{\"title\":\"Taken\",\"type\":\"bug\",\"severity\":\"high\",\"source\":\"x\",\"description\":\"\",\"claim_status\":\"in_progress\",\"claimed_by\":\"me\"}],\"consumed\":false,\"claim_status\":\"available\"}"));
+    assert_eq!([new[1], new[2], new[4]], [old[1], old[2], old[4]]);
+    assert!(
+        new[3].starts_with("{\"title\":\"A flat row\",\"type\":\"task\",\"severity\":\"low\""),
+        "{}",
+        new[3]
+    );
+    said(&house, &["overnight", "report", "--validate"])
+        .ends(0)
+        .says("schemas say");
+    said(&house, &["overnight", "report"])
+        .ends(0)
+        .says("Mend the retry");
+    said(&house, &["overnight", "report", "--markdown"])
+        .ends(0)
+        .says("# The night: done");
+    // The same corpus twice: the same bytes.
+    for step in ["health", "bench"] {
+        let ask = || said(&house, &["corpus", step, "--json"]).out;
+        let (one, two) = (ask(), ask());
+        assert!(one.len() > 200);
+        assert_eq!(one, two);
+    }
+    let before = (tree(&house), house.read(WORK_FILE));
+    start(&house, &["--goal", "retries that do not give up"])
+        .ends(0)
+        .says("two zero deltas");
+    assert_eq!((tree(&house), house.read(WORK_FILE)), before);
+    let second = summary_of(&house);
+    assert_eq!(second["iterations"].as_array().unwrap().len(), 2);
+    assert_eq!(second["fitness_delta"], 0.0);
+    assert!(
+        second["plateau_reason"]
+            .as_str()
+            .unwrap()
+            .contains("two zero deltas")
+    );
+    assert!(
+        house
+            .path(&format!(".agents/overnight/runs/{gone}/summary.json"))
+            .exists()
+    );
+}
+
+#[test]
+fn a_dry_run_and_a_look_leave_no_trace() {
+    let house = night();
+    let before = house.tree("");
+    let summary = start(&house, &["--dry-run", "--json", "--goal", "retries"])
+        .ends(0)
+        .json();
+    assert_eq!(summary["status"], "dry-run");
+    assert!(!summary["morning_packets"].as_array().unwrap().is_empty());
+    for args in [
+        &["corpus", "health"][..],
+        &["corpus", "bench"],
+        &["corpus", "defrag"],
+        &["corpus", "harvest", "--dry-run"],
+        &["corpus", "close-loop", "--dry-run"],
+        &["corpus", "brief", "--goal", "retry"],
+    ] {
+        assert!(said(&house, args).code <= 1, "{args:?}");
+    }
+    assert_eq!(house.tree(""), before);
+    assert!(said(&house, &["corpus", "brief", "--goal", "quantum bananas"]).code == 65);
+}
+
+#[test]
+fn each_step_by_hand_is_a_commit_of_its_own_and_none_while_a_night_runs() {
+    let house = night();
+    said(&house, &["corpus", "defrag", "--dedup", "--apply"])
+        .ends(0)
+        .says("same-two");
+    assert!(!house.path(".agents/learnings/same-two.md").exists());
+    said(&house, &["corpus", "close-loop", "--threshold", "0h"])
+        .ends(0)
+        .says("promoted");
+    said(&house, &["corpus", "harvest"])
+        .ends(0)
+        .says("new from");
+    said(&house, &["corpus", "harvest"]).ends(0).says("0 new");
+    assert!(!house.path(".agents/overnight/COMMIT-MARKER.0").exists());
+    // The kernel's lock decides, and not the file.
+    let lock = fs::File::options()
+        .read(true)
+        .write(true)
+        .open(house.path(".agents/overnight/run.lock"))
+        .unwrap();
+    fs::write(house.path(".agents/overnight/run.lock"), "4242\n").unwrap();
+    lock.lock().unwrap();
+    for args in [
+        &["corpus", "harvest"][..],
+        &["corpus", "defrag", "--apply"],
+        &["overnight", "start"],
+    ] {
+        said(&house, args).ends(75).says("locked by PID 4242");
+    }
+    said(&house, &["corpus", "brief", "--goal", "retry"]).ends(0);
+    lock.unlock().unwrap();
+    start(&house, &["--max-iterations", "1"]).ends(0);
+}
+
+#[test]
+fn each_packet_becomes_a_bead_once() {
+    let house = House::with(&format!("{JOB}sandbox = \"off\"\n"));
+    corpus(&house);
+    let bin = house.root().join("bin");
+    fs::create_dir_all(&bin).unwrap();
+    fs::create_dir_all(house.path(".beads")).unwrap();
+    let bd = bin.join("bd");
+    fs::write(
+        &bd,
+        "#!/bin/sh\n[ \"$1\" = create ] || exit 2\nn=$(($(cat .beads/n 2>/dev/null || echo 0) + 1))\necho $n > .beads/n\n[ $n -lt 3 ] || { echo no more >&2; exit 1; }\necho \"{\\\"id\\\":\\\"bd-$n\\\"}\"\n",
+    )
+    .unwrap();
+    fs::set_permissions(&bd, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap());
+    let night = || {
+        let mut command = command(&house, &["overnight", "start"]);
+        watched(&house, command.env("PATH", &path)).ends(0);
+        summary_of(&house)
+    };
+    house.write("../clock", "2026-11-22T02:30:00Z\n");
+    let summary = night();
+    let step = summary["steps"].as_array().unwrap().last().unwrap().clone();
+    assert_eq!(step["status"], "soft-fail", "{step}");
+    assert!(
+        summary["degraded"]
+            .to_string()
+            .contains("2 beads made, then: bd refused: no more")
+    );
+    assert_eq!(summary["morning_packets"][0]["bead_id"], "bd-1");
+    assert!(
+        house
+            .read(".agents/rpi/next-work.jsonl")
+            .contains("\"bead_id\":\"bd-2\"")
+    );
+    house.write(".beads/n", "-100");
+    let summary = night();
+    assert_eq!(
+        summary["morning_packets"][0]["bead_id"], "bd-1",
+        "not asked for again"
+    );
+    let made = house.read(".beads/n").trim().parse::<i64>().unwrap() + 100;
+    assert_eq!(
+        made,
+        summary["morning_packets"].as_array().unwrap().len() as i64 - 2
+    );
+}

@@ -1,0 +1,455 @@
+//! Runs gone through again from their recordings: equal to the byte, wherever the project is by then.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::PathBuf;
+
+use serde_json::Value;
+
+use crate::house::{House, scaled, tell};
+
+const KEY: &str = "canary-of-a-variable-4711";
+
+/// The ids of all runs, oldest first, with their kinds.
+fn runs(house: &House) -> Vec<(String, String)> {
+    let listed = house.run(&["runs", "--all", "--json"]).ends(0).json();
+    let text = |run: &Value, key: &str| run[key].as_str().unwrap().to_owned();
+    let runs = listed.as_array().unwrap().iter();
+    let mut runs: Vec<_> = runs
+        .map(|run| (text(run, "id"), text(run, "kind")))
+        .collect();
+    runs.sort();
+    runs
+}
+
+fn the(house: &House, kind: &str) -> String {
+    let runs = runs(house);
+    runs.into_iter().rfind(|(_, it)| it == kind).unwrap().0
+}
+
+fn recording(house: &House, run: &str) -> PathBuf {
+    house.state().join(format!("recordings/{run}.jsonl"))
+}
+
+/// A recording's lines, to be changed.
+fn changed(text: &str, change: impl Fn(&mut Value)) -> String {
+    let lines = text.lines().map(|line| {
+        let mut line: Value = serde_json::from_str(line).unwrap();
+        change(&mut line);
+        format!("{line}\n")
+    });
+    lines.collect()
+}
+
+/// Exports a run's recording, changed; its path.
+fn edited(house: &House, run: &str, change: impl Fn(&mut Value)) -> String {
+    let file = house.root().join(format!("{run}-edited.jsonl"));
+    let text = fs::read_to_string(recording(house, run)).unwrap();
+    let new = changed(&text, change);
+    assert_ne!(new, changed(&text, |_| {}), "nothing was edited");
+    fs::write(&file, new).unwrap();
+    file.to_str().unwrap().to_owned()
+}
+
+#[test]
+fn the_night_of_the_demo_is_byte_equal_without_its_project_and_drift_is_named() {
+    let house = House::new();
+    house.run(&["demo", "../demo"]).ends(0);
+    let demo = house.root().join("demo");
+    let runs = runs(&house);
+    let of = |kind: &str| runs.iter().filter(|(_, it)| it == kind).count();
+    // The dream, three wakes, an audit, a rem, a plan, the report.
+    assert_eq!(
+        (of("dream"), of("lifecycle"), of("report"), runs.len()),
+        (1, 6, 1, 8)
+    );
+    let replayed = |into: &str, untouched: bool| {
+        let mut last = std::collections::BTreeMap::new();
+        for (run, kind) in &runs {
+            let into = format!("../{into}-{run}");
+            let args = ["replay", run, "--into", &into, "--json"];
+            let said = house.run(&args).ends(0).json();
+            assert_eq!(said["equal"], true, "{said:#}");
+            assert_eq!(said["drift"], serde_json::json!([]));
+            assert_eq!(said["requests"], u64::from(kind != "report"), "{said:#}");
+            let made = said["artifacts"].as_array().unwrap();
+            assert!(made.len() >= 2, "{said:#}");
+            for one in made {
+                let target = one["target"].as_str().unwrap();
+                let again = fs::read(house.path(&into).join(target)).unwrap();
+                last.insert(target.to_owned(), again);
+            }
+        }
+        assert!(last.keys().any(|target| target.starts_with("rem/2")));
+        // What the night left in the end is what its last runs made.
+        for (target, again) in last.iter().filter(|_| untouched) {
+            assert_eq!(again, &fs::read(demo.join(target)).unwrap(), "{target}");
+        }
+    };
+    // A replay leaves no trace but what was asked for.
+    let before = house.tree("../state");
+    replayed("first", true);
+    let names = |tree: &[(String, Vec<u8>)]| -> Vec<String> {
+        let ours = tree.iter().filter(|(name, _)| !name.contains("ledger."));
+        ours.map(|(name, _)| name.clone()).collect()
+    };
+    assert_eq!(names(&house.tree("../state")), names(&before));
+
+    // The project goes on, and then is gone.
+    let dream = the(&house, "dream");
+    fs::write(demo.join("ideas/csv-export.md"), "something else\n").unwrap();
+    fs::write(demo.join("ideas/new.md"), "one more\n").unwrap();
+    fs::write(demo.join("plan.org"), "* TODO nothing\n").unwrap();
+    fs::write(demo.join(".runner/lifecycle-pos"), "rem 0\n").unwrap();
+    fs::write(demo.join("_steps.jsonl"), "").unwrap();
+    fs::remove_dir_all(demo.join(".git")).unwrap();
+    replayed("second", false);
+    fs::remove_dir_all(&demo).unwrap();
+    replayed("third", false);
+    house
+        .run(&["replay", &dream])
+        .ends(0)
+        .says("all 2 artifacts are byte for byte the same");
+    house.run(&["replay", &dream[..12]]);
+
+    // One reply is edited: of the dream, and of the sleep.
+    let file = edited(&house, &dream, |line| {
+        if let Some(reply) = line.pointer_mut("/asked/reply/text") {
+            let text = reply
+                .as_str()
+                .unwrap()
+                .replace("sidenote", "blog-candidate");
+            *reply = text.replace("\"keep\"", "\"mark-blog\"").into();
+        }
+    });
+    let said = house.run(&["replay", &file, "--json"]).ends(1).json();
+    drifts_at(&said, "proposals.json");
+    let rem = runs.iter().find(|(run, _)| {
+        let text = fs::read_to_string(recording(&house, run)).unwrap();
+        text.contains("\"purpose\":\"rem\"")
+    });
+    let rem = &rem.unwrap().0;
+    let file = edited(&house, rem, |line| {
+        if let Some(reply) = line.pointer_mut("/asked/reply/text") {
+            let mut text: Value = serde_json::from_str(reply.as_str().unwrap()).unwrap();
+            text["fears"][0] = "that somebody edits what was said".into();
+            *reply = text.to_string().into();
+        }
+    });
+    let said = house.run(&["replay", &file, "--json"]).ends(1).json();
+    drifts_at(&said, ".org");
+
+    // What was read is edited: another question.
+    let file = edited(&house, &dream, |line| {
+        if let Some(idea) = line.pointer_mut("/content/text")
+            && idea.as_str().unwrap().contains("moon")
+        {
+            *idea = format!("{} And the tides of Mars.\n", idea.as_str().unwrap().trim()).into();
+        }
+    });
+    house
+        .run(&["replay", &file])
+        .ends(1)
+        .says("drift    request 1 differs at source")
+        .says("moon-phase.md");
+    let file = edited(&house, rem, |line| {
+        if line.pointer("/read/door") == Some(&"steps".into())
+            && let Some(tool) = line.pointer_mut("/read/facts/Ok/0/tool")
+        {
+            *tool = "Knit".into();
+        }
+    });
+    house
+        .run(&["replay", &file])
+        .ends(1)
+        .says("drift    request 1 differs at source 3 (the last 25 tools)");
+
+    // Another place in the cycle than then: the run would have been gated.
+    let file = edited(&house, rem, |line| {
+        if line.pointer("/read/question") == Some(&".runner/lifecycle-pos".into()) {
+            line["read"]["content"] = Value::Null;
+            line["read"]["facts"] = Value::Null;
+        }
+    });
+    house
+        .run(&["replay", &file])
+        .ends(1)
+        .says("it ended skipped")
+        .says("it is not made now");
+}
+
+/// That a replay names the reply that was edited, and the line of the artifact that differs.
+fn drifts_at(said: &Value, artifact: &str) {
+    let drift = said["drift"].to_string();
+    assert!(
+        drift.contains("the reply to request 1 is not the recorded one"),
+        "{drift}"
+    );
+    let all = said["artifacts"].as_array().unwrap().iter();
+    let differs: Vec<&Value> = all.filter(|one| one["equal"] == false).collect();
+    let first = differs[0];
+    let target = first["target"].as_str().unwrap();
+    assert!(target.ends_with(artifact), "{said:#}");
+    let how = first["differs"].as_str().unwrap();
+    assert!(how.starts_with("line "), "{said:#}");
+}
+
+#[test]
+fn a_recording_is_exported_once_and_readable_by_its_owner_alone() {
+    let house = House::new();
+    house.run(&["demo", "../demo"]).ends(0);
+    let dream = the(&house, "dream");
+    let file = house.root().join("exported.jsonl");
+    let exported = file.to_str().unwrap();
+    let args = ["replay", &dream, "--export", exported];
+    house.run(&args).ends(0).says("wrote");
+    assert_eq!(
+        fs::metadata(&file).unwrap().permissions().mode() & 0o777,
+        0o600
+    );
+    house.run(&["replay", exported]).ends(0);
+    house.run(&args).ends(65).says("there already");
+}
+
+#[test]
+fn sleep_and_daydreams_are_replayed_without_a_commit_and_kinds_that_cannot_be_say_so() {
+    let musing = "the harbour is quiet and the pages dry";
+    let house = House::with(&format!(
+        "[lifecycle]\ncommit = true\n[backends.muse]\ntype = \"command\"\nprogram = \"/bin/sh\"\n\
+         args = [\"-c\", \"cat > /dev/null; echo {musing}\"]\n\
+         [jobs.rem]\nkind = \"rem\"\ntrigger = \"manual\"\n\
+         [jobs.muse]\nkind = \"daydream\"\nbackend = \"muse\"\ntrigger = \"manual\"\n\
+         [jobs.tidy]\nkind = \"curator\"\ntrigger = \"manual\"\n",
+    ));
+    house.write("plan.org", "* Tasks\n** DOING a table\n** TODO a post\n");
+    house.write(
+        "_steps.jsonl",
+        "{\"tool\":\"Bash\",\"args\":{\"cmd\":\"make test\"},\"exit_code\":2}\n",
+    );
+    for _ in 0..2 {
+        house.run(&["run", "rem"]).ends(0);
+        house.run(&["run", "muse"]).ends(0);
+    }
+    assert!(house.git(&["log", "--format=%s"]).contains("rem: "));
+    house.run(&["run", "tidy"]);
+    house
+        .run(&["replay", &the(&house, "curator")])
+        .ends(65)
+        .says("is of kind curator, which cannot be gone through again: each file of its queue");
+    let all = runs(&house);
+    let (commits, left) = (house.git(&["log"]), house.tree("."));
+    for (kind, made) in [("rem", 2), ("daydream", 1)] {
+        for (run, _) in all.iter().filter(|(_, it)| it == kind) {
+            let said = house.run(&["replay", run, "--json"]).ends(0).json();
+            assert_eq!(
+                (&said["equal"], said["artifacts"].as_array().unwrap().len()),
+                (&Value::Bool(true), made),
+                "{said:#}"
+            );
+        }
+    }
+    assert_eq!((house.git(&["log"]), house.tree(".")), (commits, left));
+}
+
+#[test]
+fn what_is_no_whole_recording_is_said() {
+    let house = House::new();
+    house.run(&["demo", "../demo"]).ends(0);
+    let dream = the(&house, "dream");
+    let path = recording(&house, &dream);
+    assert_eq!(
+        fs::metadata(&path).unwrap().permissions().mode() & 0o777,
+        0o600
+    );
+    let whole = fs::read(&path).unwrap();
+    fs::write(&path, &whole[..whole.len() / 2]).unwrap();
+    house
+        .run(&["replay", &dream])
+        .ends(65)
+        .says("not a whole recording");
+    fs::write(&path, b"\0\x01garbage\n").unwrap();
+    house
+        .run(&["replay", &dream])
+        .ends(65)
+        .says("is no recording: line 1");
+    fs::remove_file(&path).unwrap();
+    house
+        .run(&["replay", &dream])
+        .ends(65)
+        .says("has no recording");
+    house
+        .run(&["replay", "NOSUCHRUN"])
+        .ends(65)
+        .says("no run NOSUCHRUN");
+    house.run(&["replay", ""]).ends(2);
+    house
+        .run(&["replay", "./absent.jsonl"])
+        .ends(65)
+        .says("cannot read");
+    fs::write(&path, &whole).unwrap();
+    house
+        .run(&["replay", &dream, "--into", "."])
+        .ends(65)
+        .says("there already");
+
+    // By chance: whatever is cut or turned over, it is an answer and no panic.
+    let seed: u64 = std::env::var("RUNNER_TEST_SEED").map_or(7, |text| text.parse().unwrap());
+    let (mut dice, cases) = (seed, scaled(25));
+    let begun = std::time::Instant::now();
+    let mut roll = |below: usize| {
+        dice = dice
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        usize::try_from(dice >> 33).unwrap() % below
+    };
+    let file = house.root().join("chance.jsonl");
+    for case in 0..cases {
+        let mut bytes = whole.clone();
+        for _ in 0..=roll(3) {
+            let at = roll(bytes.len());
+            match roll(3) {
+                0 => bytes.truncate(at.max(1)),
+                1 => bytes[at] ^= 1 << roll(8),
+                _ => drop(bytes.remove(at)),
+            }
+        }
+        fs::write(&file, &bytes).unwrap();
+        let said = house.run(&["replay", file.to_str().unwrap()]);
+        let known = matches!(said.code, 0 | 1 | 65);
+        assert!(
+            known && !said.err.contains("panicked"),
+            "seed {seed}, case {case}: {said:?}"
+        );
+    }
+    tell(&format!(
+        "replay: {cases} damaged recordings, seed {seed}, {:.1?}",
+        begun.elapsed()
+    ));
+}
+
+#[test]
+fn commands_and_prompts_are_replayed_without_their_programs_and_secrets_are_not_kept() {
+    let house = House::with(
+        "[backends.model]\ntype = \"command\"\nprogram = \"/bin/sh\"\n\
+         args = [\"-c\", \"cat > /dev/null; echo An answer.\"]\n\
+         [jobs.make]\nkind = \"command\"\nprogram = \"/bin/sh\"\nenv = [\"MY_KEY\"]\ntrigger = \"manual\"\n\
+         args = [\"-c\", \"echo made with $MY_KEY > $RUNNER_OUT/a.txt\"]\n\
+         artifacts = [{ from = \"a.txt\", to = \"made/a.txt\" }]\n\
+         [jobs.ask]\nkind = \"prompt\"\nbackend = \"model\"\nprompt = \"What is new?\"\n\
+         sources = [\"notes.md\", \"absent.md\"]\nto = \"answers/a.md\"\ntrigger = \"manual\"\n\
+         [jobs.fails]\nkind = \"command\"\nprogram = \"/bin/sh\"\nargs = [\"-c\", \"exit 3\"]\nretries = 0\n\
+         trigger = \"manual\"\n\
+         [jobs.empty]\nkind = \"command\"\nprogram = \"true\"\nretries = 0\ntrigger = \"manual\"\n\
+         artifacts = [{ from = \"a\", to = \"empty/a\" }]\n\
+         [jobs.long]\nkind = \"command\"\nprogram = \"/bin/sh\"\ntrigger = \"manual\"\n\
+         args = [\"-c\", \"head -c 34000000 /dev/zero > $RUNNER_OUT/a\"]\n\
+         artifacts = [{ from = \"a\", to = \"long/a\" }]\n",
+    );
+    let token = format!("ghp_{}", "a1B2c3D4e5F6".repeat(3));
+    house.write("notes.md", format!("# News\n\nThe token is {token}.\n"));
+    let keyed = |job: &str| {
+        let mut command = house.runner(&["run", job]);
+        crate::house::Said::of(command.env("MY_KEY", KEY).output().unwrap())
+    };
+    keyed("make").ends(0);
+    keyed("ask").ends(0);
+    keyed("fails").ends(1);
+    keyed("empty").ends(1);
+    keyed("long").ends(0);
+    let long = the(&house, "command");
+    house
+        .run(&["replay", &long])
+        .ends(65)
+        .says("and 33554432 are kept: it cannot be gone through again");
+    let size = fs::metadata(recording(&house, &long)).unwrap().len();
+    assert!(size < 10_000, "{size}");
+    fs::remove_file(recording(&house, &long)).unwrap();
+    let runs: Vec<_> = runs(&house)
+        .into_iter()
+        .filter(|(run, _)| *run != long)
+        .collect();
+    assert_eq!(runs.len(), 4);
+    for (name, bytes) in house.tree("../state/runner/recordings") {
+        let text = String::from_utf8(bytes).unwrap();
+        assert!(!text.contains(KEY) && !text.contains(&token), "{name}");
+    }
+    fs::remove_dir_all(house.project().join(".git")).unwrap();
+    house.write("notes.md", "other\n");
+    for (run, kind) in &runs {
+        let said = house.run(&["replay", run, "--json"]).json();
+        // What a program was given to say is its secret: its artifact was kept without it.
+        let kept = kind == "command" && said["redacted"] != 0;
+        assert_eq!(said["equal"], !kept, "{said:#}");
+        assert_eq!(said["recorded"], said["outcome"], "{said:#}");
+    }
+}
+
+#[test]
+fn a_recording_answers_in_the_place_of_a_model() {
+    let toml = |kind: &str| {
+        format!(
+            "[backends.model]\n{kind}\n[jobs.ask]\nkind = \"prompt\"\nbackend = \"model\"\nretries = 0\n\
+             prompt = \"What is new?\"\nsources = [\"notes.md\"]\nto = \"answers/a.md\"\ntrigger = \"manual\"\n"
+        )
+    };
+    let house = House::with(&toml(
+        "type = \"command\"\nprogram = \"/bin/sh\"\nargs = [\"-c\", \"cat > /dev/null; echo An answer.\"]",
+    ));
+    house.write("notes.md", "# News\n\nSome.\n");
+    house.run(&["run", "ask"]).ends(0);
+    let run = the(&house, "prompt");
+    let answer = house.read("answers/a.md");
+    let file = house.root().join("tests.jsonl");
+    house
+        .run(&["replay", &run, "--export", file.to_str().unwrap()])
+        .ends(0);
+
+    let tests = House::with(&toml(
+        "type = \"replay\"\nrecording = \"tests/night.jsonl\"",
+    ));
+    tests.write("notes.md", "# News\n\nSome.\n");
+    tests.run(&["run", "ask"]).ends(78).says("cannot read");
+    tests.write("tests/night.jsonl", fs::read(&file).unwrap());
+    tests.run(&["run", "ask"]).ends(0);
+    assert_eq!(tests.read("answers/a.md"), answer);
+    tests.run(&["backends", "check", "model"]).ends(0);
+    tests.write("notes.md", "# News\n\nOther.\n");
+    tests
+        .run(&["run", "ask"])
+        .ends(78)
+        .says("no reply to this request")
+        .says("source 1 (notes.md)");
+}
+
+#[test]
+fn recordings_are_kept_as_long_as_the_settings_say() {
+    let house = House::new();
+    house.run(&["demo", "../demo"]).ends(0);
+    let dream = the(&house, "dream");
+    let old = recording(&house, "01ARZ3NDEKTSV4RRFFQ69G5FAV");
+    fs::write(&old, "of 2016").unwrap();
+    fs::write(recording(&house, "somebody's"), "stays").unwrap();
+    let dry = house.run(&["ledger", "prune", "--dry-run"]).ends(0);
+    assert!(
+        dry.out.contains("1 files or folders of kind recording"),
+        "{dry:?}"
+    );
+    assert!(old.exists());
+    house.run(&["ledger", "prune"]).ends(0);
+    assert!(!old.exists() && recording(&house, &dream).exists());
+    assert!(recording(&house, "somebody's").exists());
+
+    let config = house.root().join("config/runner/config.toml");
+    let text = fs::read_to_string(&config).unwrap();
+    fs::write(
+        &config,
+        format!("{text}[retention]\nrecordings = \"none\"\n"),
+    )
+    .unwrap();
+    let before = house.tree("../state/runner/recordings");
+    house.run(&["demo", "../silent"]).ends(0);
+    let kept = house.tree("../state/runner/recordings");
+    assert_eq!(kept, before, "the second night was not recorded");
+    house.run(&["ledger", "prune"]).ends(0);
+    assert!(!recording(&house, &dream).exists());
+}

@@ -1,0 +1,39 @@
+//! How many of what, as people say it. Must never be used for what a program reads.
+
+use std::fmt::Display;
+
+/// "1 run", "2 runs", "0 entries": the number and its noun, which is given for one. Only the endings
+/// that the program's own words have are known.
+pub fn counted<N: Display + PartialEq + From<u8>>(count: N, one: &str) -> String {
+    if count == N::from(1) {
+        return format!("{count} {one}");
+    }
+    let before = |ending: &str| one.strip_suffix(ending);
+    match before("y") {
+        Some(stem) if !stem.ends_with(['a', 'e', 'o', 'u']) => format!("{count} {stem}ies"),
+        _ if ["s", "x", "ch", "sh"].iter().any(|it| one.ends_with(it)) => {
+            format!("{count} {one}es")
+        }
+        _ => format!("{count} {one}s"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_is_one_and_the_rest_are_more() {
+        assert_eq!(counted(1_u64, "more idea"), "1 more idea");
+        assert_eq!(counted(0_usize, "idea"), "0 ideas");
+        for (one, many) in [
+            ("entry", "2 entries"),
+            ("day", "2 days"),
+            ("process", "2 processes"),
+            ("branch", "2 branches"),
+            ("model call", "2 model calls"),
+        ] {
+            assert_eq!(counted(2_i64, one), many);
+        }
+    }
+}
