@@ -15,6 +15,7 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use runner_backends::{Backend, Reply, Request};
+use runner_engine::time::boot_time;
 
 use super::AskError;
 use crate::context::{Context, Spending};
@@ -53,6 +54,7 @@ impl Context<'_> {
     /// order of the questions. Each is one attempt, reserved and settled by itself, and its time is at
     /// most what the run has left.
     pub fn ask_each(&mut self, asked: &[(usize, Request)]) -> Vec<Result<Reply, AskError>> {
+        let began = boot_time();
         let mut opened = Vec::with_capacity(asked.len());
         for (at, request) in asked {
             let voice = &self.voices.ready[*at];
@@ -77,7 +79,11 @@ impl Context<'_> {
                 Box::pin(async move {
                     match opened {
                         Ok((backend, spending, request, open)) => {
-                            Some(this.metered(&**backend, spending, request, open).await)
+                            // Who had to wait for its turn has waited out of its own time.
+                            let mut request = request.clone();
+                            let waited = boot_time().saturating_sub(began);
+                            request.limits.total = request.limits.total.saturating_sub(waited);
+                            Some(this.metered(&**backend, spending, &request, open).await)
                         }
                         Err(_) => None,
                     }

@@ -152,7 +152,10 @@ impl Reading<'_> {
                 .then(|| self.packets()),
             degraded: self.list("degraded", text_of),
             recommended: self.list("recommended", text_of),
-            next_action: self.text("next_action"),
+            next_action: self
+                .fields
+                .get("next_action")
+                .map_or_else(String::new, command_of),
             gain: self.whole("yield"),
             long_haul: self.long_haul(),
             iterations: self.list("iterations", iteration),
@@ -314,6 +317,12 @@ fn text_of(value: &Value) -> Result<String, String> {
     }
 }
 
+/// A command, whole or not at all: cut, it would be another one.
+fn command_of(value: &Value) -> String {
+    let whole = |text: &&str| text.len() <= 2 * LONGEST && !text.chars().any(char::is_control);
+    value.as_str().filter(whole).unwrap_or_default().to_owned()
+}
+
 fn object(value: &Value) -> Result<&Map<String, Value>, String> {
     let odd = || format!("it is no object: {}", clean(&value.to_string(), 60));
     value.as_object().ok_or_else(odd)
@@ -431,7 +440,9 @@ fn packet(value: &Value) -> Result<Packet, String> {
         evidence: texts("evidence"),
         target_files: texts("target_files"),
         likely_tests: texts("likely_tests"),
-        morning_command: text("morning_command"),
+        morning_command: own
+            .get("morning_command")
+            .map_or_else(String::new, command_of),
         queue_backed: own.get("queue_backed").and_then(Value::as_bool),
         bead_id: some("bead_id"),
         artifact_path: some("artifact_path"),

@@ -31,13 +31,16 @@ pub(super) fn picture(page: &mut Page, scape: &Dreamscape, number: usize) {
         "-words\">",
         in_words(scape),
         "</desc>\n<rect class=\"sky\" width=\"720\" height=\"300\"/>\n",
-        "<circle class=\"moon\" cx=\"646\" cy=\"52\" r=\"20\"/><circle class=\"sky\" cx=\"637\" cy=\"46\" r=\"17\"/>\n"
+        // On the left: the flags are on the right.
+        "<circle class=\"moon\" cx=\"40\" cy=\"46\" r=\"18\"/><circle class=\"sky\" cx=\"48\" cy=\"40\" r=\"15.5\"/>\n"
     );
-    let stormy = !scape.degraded.is_empty() || scape.land.iter().any(|it| !it.degraded.is_empty());
+    let failed = scape.status == "failed";
+    let stormy =
+        failed || !scape.degraded.is_empty() || scape.land.iter().any(|it| !it.degraded.is_empty());
     if !stormy {
         // A clear sky has stars.
         for (x, y) in [
-            (90, 40),
+            (104, 36),
             (168, 74),
             (250, 30),
             (338, 62),
@@ -55,6 +58,11 @@ pub(super) fn picture(page: &mut Page, scape: &Dreamscape, number: usize) {
             );
         }
         put!(page, "\n");
+    }
+    if failed {
+        // What ended it is the worst of the weather.
+        let why = scape.ended.as_deref().unwrap_or("it failed");
+        cloud(page, RIGHT - 62.0, 48.0, 1.5, DROPS, why);
     }
     for (at, what) in scape.degraded.iter().take(CLOUDS).enumerate() {
         #[allow(clippy::cast_precision_loss, reason = "a handful")]

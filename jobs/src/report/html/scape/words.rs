@@ -87,6 +87,9 @@ pub(super) fn legend(page: &mut Page, scape: &Dreamscape) {
         "<li><svg viewBox=\"-34 -26 68 44\" aria-hidden=\"true\"><path class=\"cloud\" d=\"M-30 12 a13 13 0 0 1 4 -25 a18 18 0 0 1 33 -5 a15 15 0 0 1 22 14 a9 9 0 0 1 -2 16 Z\"/></svg><span><b>clouds</b> "
     );
     match clouds {
+        0 if scape.status == "failed" => {
+            put!(page, "the night failed before it ended");
+        }
         0 => {
             put!(page, "none: no step was degraded");
         }
@@ -105,7 +108,7 @@ pub(super) fn legend(page: &mut Page, scape: &Dreamscape) {
     );
     put!(
         page,
-        "<li><svg viewBox=\"0 0 28 18\" aria-hidden=\"true\"><rect class=\"land\" width=\"28\" height=\"18\"/><polyline class=\"fault\" points=\"16,0 11,6 17,12 12,18\"/></svg><span><b>the fault</b> "
+        "<li class=\"long\"><svg viewBox=\"0 0 28 18\" aria-hidden=\"true\"><rect class=\"land\" width=\"28\" height=\"18\"/><polyline class=\"fault\" points=\"16,0 11,6 17,12 12,18\"/></svg><span><b>the fault</b> "
     );
     match &scape.tension {
         Some(tension) => {
@@ -181,7 +184,7 @@ pub(super) fn packets(page: &mut Page, scape: &Dreamscape, number: usize) {
     for packet in &scape.packets {
         put!(
             page,
-            "<details class=\"row\"><summary><span class=\"badge ",
+            "<details class=\"row packet\"><summary><span class=\"badge ",
             match packet.severity.as_str() {
                 "critical" | "high" => "warn",
                 _ => "calm",
