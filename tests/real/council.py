@@ -104,7 +104,7 @@ class Place:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
 
-    def run(self, *line, timeout=600):
+    def run(self, *line, timeout=900):
         return subprocess.run(line, cwd=self.project, env=self.env, capture_output=True, text=True,
                               stdin=subprocess.DEVNULL, timeout=timeout)
 
@@ -167,13 +167,13 @@ def council(root, port, base):
     else:
         skipped.append("4 of codex: it is not installed")
     if base:
-        config += f'[backends.small]\ntype = "openai"\nbase_url = "{base}/v1"\nmodel = "smollm2"\nmax_output_tokens = 700\nidle = "5m"\n'
+        config += f'[backends.small]\ntype = "openai"\nbase_url = "{base}/v1"\nmodel = "smollm2"\nmax_output_tokens = 500\nidle = "5m"\nfirst_byte = "5m"\n'
         runners.append("small")
     if not runners:
         return
     runners.append("builtin")
     config += (f'[jobs.overnight]\nkind = "overnight"\ntrigger = "night"\nretries = 0\ngoal = "a net that gives up in time"\n'
-               f'runners = {json.dumps(runners)}\ncreative_lane = true\ncouncil_timeout = "4m"\n')
+               f'runners = {json.dumps(runners)}\ncreative_lane = true\ncouncil_timeout = "8m"\n')
     with open(place.project / "runner.toml", "a") as file:
         file.write("\n" + config)
     began = time.monotonic()

@@ -140,7 +140,14 @@ pub struct Packet {
 pub(super) fn read(root: &Path, runs: &[RunLine]) -> Vec<Dreamscape> {
     let overnight = runs.iter().filter(|run| run.kind == KIND);
     let began = overnight.filter(|run| run.started.is_some());
-    began.map(|run| of_run(root, run)).collect()
+    let mut all: Vec<Dreamscape> = Vec::new();
+    for scape in began.map(|run| of_run(root, run)) {
+        // A run that went on after it died has one story, and its last attempt tells it.
+        let same = |it: &Dreamscape| it.missing.is_none() && it.summary == scape.summary;
+        all.retain(|it| !same(it));
+        all.push(scape);
+    }
+    all
 }
 
 fn of_run(root: &Path, run: &RunLine) -> Dreamscape {
@@ -394,6 +401,20 @@ mod tests {
         .unwrap();
         let damaged = read(root.path(), &[run.clone()]).remove(0);
         assert!(damaged.missing.unwrap().contains("cannot be read"));
+        // Two attempts at one run have one story.
+        fs::write(
+            root.path()
+                .join(".agents/overnight/runs/01RUN/summary.json"),
+            sample::summary("01RUN").to_string(),
+        )
+        .unwrap();
+        let again = RunLine {
+            run: "01AGAIN".into(),
+            ..run.clone()
+        };
+        let told = read(root.path(), &[run.clone(), again]);
+        let runs: Vec<&str> = told.iter().map(|it| it.run.as_str()).collect();
+        assert_eq!(runs, ["01AGAIN"]);
         // One that never began has none, and nobody misses it.
         run.started = None;
         assert!(read(root.path(), &[run]).is_empty());

@@ -106,20 +106,26 @@ pub(super) fn moves(report: &NightReport) -> Vec<Move> {
         .flat_map(|it| &it.unheard)
     {
         // What a person can mend; who was slow or spoke nonsense is told where the council is.
-        let mends = [
-            "auth:",
-            "not-installed:",
-            "was not asked: not installed",
-            "was not asked: not authorised",
-        ];
         let name = one.runner.trim_end_matches(" (creative lane)");
-        if mends.iter().any(|it| one.action.starts_with(it)) {
-            push(
-                format!("Mend the councillor {name}"),
-                format!("it was not heard — {}", clean(&one.action, 160)),
-                format!("runner backends check {}", word(name)),
-            );
-        }
+        let absent = one.action.starts_with("was not asked:");
+        let command = if absent && one.action.contains("this run may need") {
+            "runner budget".to_owned()
+        } else if one.action.contains("rate-limited") {
+            continue;
+        } else if absent
+            || ["auth:", "not-installed:"]
+                .iter()
+                .any(|it| one.action.starts_with(it))
+        {
+            format!("runner backends check {}", word(name))
+        } else {
+            continue;
+        };
+        push(
+            format!("Mend the councillor {name}"),
+            format!("it was not heard — {}", clean(&one.action, 160)),
+            command,
+        );
     }
     let waiting = report.proposals.iter().filter(|it| it.waits()).count();
     if waiting > 0 {
@@ -134,5 +140,7 @@ pub(super) fn moves(report: &NightReport) -> Vec<Move> {
             format!("runner dream review{flag}"),
         );
     }
+    let mut known = std::collections::BTreeSet::new();
+    all.retain(|it| known.insert((it.what.clone(), it.command.clone())));
     all
 }
