@@ -281,7 +281,8 @@ fn what_was_paid_for_is_not_asked_again_when_a_night_goes_on() {
     said(&house, &["overnight", "start"]).ends(0);
     let asked = || house.count("SELECT count(*) FROM requests");
     assert_eq!(asked(), 1);
-    // As if it had died before its summary was placed.
+    // As if it had died once they were heard.
+    house.write(".agents/rpi/next-work.jsonl", WORK);
     for name in ["summary.json", "summary.md"] {
         fs::remove_file(house.path(&format!("{LATEST}/{name}"))).unwrap();
     }

@@ -286,6 +286,10 @@ fn council(council: &Value, words: &Value) -> Option<Council> {
         .map(|it| said(it, "text"))
         .collect();
     told.voices.truncate(MOST);
+    if told.words.is_empty() {
+        // A night that failed has no words of its own for it.
+        told.words = format!("{} heard, {} not", told.voices.len(), told.unheard.len());
+    }
     let any = told.voices.len() + told.unheard.len() + told.wildcards.len();
     (any > 0).then_some(told)
 }

@@ -50,6 +50,9 @@ pub(super) fn run(
             None => failure.mend("runner overnight start"),
         }
     };
+    if let Some(named) = &from {
+        fs::metadata(named).map_err(|error| absent(&error))?;
+    }
     if validate {
         fs::metadata(&folder).map_err(|error| absent(&error))?;
         return check(&folder, listing);
