@@ -179,7 +179,7 @@ pub(super) fn packets(page: &mut Page, scape: &Dreamscape, number: usize) {
         page,
         "<h3 id=\"packets-",
         number,
-        "\">Morning packets</h3>\n"
+        "\">Morning packets</h3>\n<p class=\"faint\">What to begin with, the best first. Open one for its evidence and its command.</p>\n"
     );
     for packet in &scape.packets {
         put!(
