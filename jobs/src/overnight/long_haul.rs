@@ -329,10 +329,11 @@ mod tests {
         ]));
         let day = date(2026, 11, 22);
         let index = Index::build(corpus.active(), day).unwrap();
-        let mut facts = Facts::default();
-        facts.tracked = ["src/uploader.rs", "src/tea.rs", "README.md"]
-            .map(str::to_owned)
-            .into();
+        let tracked = ["src/uploader.rs", "src/tea.rs", "README.md"];
+        let mut facts = Facts {
+            tracked: tracked.map(str::to_owned).into(),
+            ..Facts::default()
+        };
         facts.sources.commits.push(CommitSource {
             date: day,
             hash: "0123456789abcdef".into(),
