@@ -15,6 +15,7 @@ mod filesystem;
 mod follow;
 mod guard;
 mod home;
+mod keyring;
 mod project;
 mod setup;
 mod tick;

@@ -20,14 +20,17 @@ def once(cmd):
     began = time.perf_counter()
     pid = os.posix_spawn(cmd[0], cmd, os.environ, file_actions=[
         (os.POSIX_SPAWN_OPEN, 1, "/dev/null", os.O_WRONLY, 0), (os.POSIX_SPAWN_OPEN, 2, "/dev/null", os.O_WRONLY, 0)])
-    _, _, usage = os.wait4(pid, 0)
-    return time.perf_counter() - began, usage.ru_maxrss / 1024
+    _, status, usage = os.wait4(pid, 0)
+    took = time.perf_counter() - began
+    # What fails is done in no time.
+    if status: sys.exit(f"{label}: {cmd} ended with {os.waitstatus_to_exitcode(status)}")
+    return took, usage.ru_maxrss / 1024, usage.ru_utime + usage.ru_stime
 label, runs, ours, theirs = sys.argv[1], int(sys.argv[2]), sys.argv[3].split(), sys.argv[4].split()
 a, b = [], []
 for _ in range(runs + 1):
     a.append(once(ours)); b.append(once(theirs))
 wall = lambda rows: statistics.median(row[0] for row in rows[1:]) * 1000
-print(f"{label}: {wall(a):.1f} ms against {wall(b):.1f} ms, ratio {wall(a) / wall(b):.2f}, peak {max(r[1] for r in a):.0f} MB")
+print(f"{label}: {wall(a):.1f} ms against {wall(b):.1f} ms, ratio {wall(a) / wall(b):.2f}, {statistics.median(row[2] for row in a[1:]) * 1000:.1f} ms of CPU, peak {max(r[1] for r in a):.0f} MB")
 P
 git init --quiet --initial-branch=main "$work/p"
 cd "$work/p"
@@ -98,7 +101,8 @@ P
     "$sqlite" "$XDG_STATE_HOME/runner/ledger.sqlite" "
         UPDATE runs SET state = 'settled', finished = requested, outcome = '{\"outcome\":\"cancelled\",\"why\":\"bench\"}', waits_for = NULL;
         UPDATE occurrences SET outcome = '{\"outcome\":\"cancelled\",\"why\":\"bench\"}', settled = recorded;
-        INSERT INTO nights (project, name, opens, closes, closed) SELECT id, '2026-01-01', 0, 1, 1 FROM projects;
+        INSERT INTO nights (project, name, opens, closes, closed, headline, worst, folder)
+            SELECT id, '2026-01-01', 0, 1, 1, '9 succeeded', 'succeeded', '2026-01-01' FROM projects;
         INSERT INTO occurrences (id, job, key, due, recorded, origin, outcome, settled)
             SELECT printf('02%024d', id), id, CASE name WHEN 'report' THEN 'night-' || (SELECT n.id FROM nights n WHERE n.project = jobs.project) ELSE 'bench' END,
                 0, 0, 'clock', '{\"outcome\":\"succeeded\"}', 1 FROM jobs;
@@ -228,8 +232,12 @@ git commit --quiet --allow-empty -m Begin
 "$runner" --quiet init
 python3 - "$work/port" <<'P' &
 import http.server, json, os, sys
-piece = lambda text, more: json.dumps({"choices": [{"index": 0, "delta": {"content": text}, "finish_reason": more}]})
-events = [f"data: {piece('some words of an answer ', None)}\n\n"] * 200_000 + [f"data: {piece('', 'stop')}\n\ndata: [DONE]\n\n"]
+# As long as such events are where they are paid for.
+head = {"id": "chatcmpl-" + "0123456789" * 4, "object": "chat.completion.chunk", "created": 1700000000, "model": "m",
+    "service_tier": "default", "system_fingerprint": "fp_0123456789"}
+piece = lambda text, more: json.dumps({**head,
+    "choices": [{"index": 0, "delta": {"content": text}, "logprobs": None, "finish_reason": more}]})
+events = [f"data: {piece('some words of an answer ', None)}\n\n"] * 160_000 + [f"data: {piece('', 'stop')}\n\ndata: [DONE]\n\n"]
 body = "".join(events).encode()
 class Answer(http.server.BaseHTTPRequestHandler):
     def log_message(self, *words): pass
@@ -242,6 +250,8 @@ class Answer(http.server.BaseHTTPRequestHandler):
         self.send_header("content-length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)
+        if self.command == "POST":
+            open(sys.argv[1] + ".sent", "a").write("whole\n")
 server = http.server.HTTPServer(("127.0.0.1", 0), Answer)
 open(sys.argv[1] + ".new", "w").write(f"{server.server_address[1]} {len(body) // 1_000_000}\n")
 os.rename(sys.argv[1] + ".new", sys.argv[1])
@@ -261,13 +271,18 @@ backend = "long"
 prompt = "Say much."
 to = "notes/answer.md"
 trigger = "manual"
-budget = { calls = 1000 }
+budget = { calls = 1 }
 [day.budget]
 calls = 1000
 money = "unlimited"
 C
 "$runner" --quiet run ask
-python3 "$work/time.py" "an answer of $megabytes MB in 200,000 pieces against curl > /dev/null" 5 "$runner --quiet run ask" "$(command -v curl) -s http://127.0.0.1:$port/"
+words=$(wc -c < notes/answer.md)
+# The whole command is a process that begins a run and one that performs it, with their ledger; then 4 MB of
+# text are written, recorded and placed.
+python3 "$work/time.py" "an answer of $megabytes MB in 160,000 pieces against curl > /dev/null" 5 \
+    "$runner --quiet run ask" "$(command -v curl) -s http://127.0.0.1:$port/"
+[ "$words" -eq $((160000 * 24)) ] && [ "$(wc -l < "$work/port.sent")" -eq 7 ] || { echo "the answers were not all read"; exit 1; }
 
 # A corpus of many learnings, whose words follow Zipf's law and of which a tenth nearly repeats another: its
 # health, small against large, and one iteration of a night over it.
@@ -324,4 +339,94 @@ m = json.load(open(name))["measure"]
 ours, theirs = m["checkpoint_seconds"], int(sys.argv[1]) / 1000
 print(f"checkpoint of {m['checkpoint_bytes'] / 1e6:.0f} MB against cp -r: {ours:.2f} s against {theirs:.2f} s, ratio {ours / theirs:.2f}, {m['checkpoint_shared_bytes'] / 1e6:.0f} MB by reflink")
 P
+# The curator: ten workers on one queue, a long transcript against jq and wc, one with a line of 200 MB, and
+# many notes against few. Sizes: BENCH_JOBS, BENCH_TRANSCRIPT and BENCH_LONG (MB), BENCH_NOTES.
+jobs=${BENCH_JOBS:-10000}
+mkdir "$work/k"
+cd "$work/k"
+git init --quiet --initial-branch=main .
+git commit --quiet --allow-empty -m Begin
+"$runner" --quiet init
+{
+    printf '[jobs.dream]\nenabled = false\n[curator]\nhourly_cap = 1000000\n'
+    for n in 0 1 2 3 4 5 6 7 8 9; do printf '[jobs.c%s]\nkind = "curator"\ntrigger = "manual"\nbatch = 50\n' $n; done
+} >> runner.toml
+mkdir -p docs .runner/curator/queue
+echo '# A note' > docs/a.md
+python3 - "$jobs" <<'P'
+import json, sys
+for n in range(int(sys.argv[1])):
+    id = f"20260102T030405Z-lint-wiki-{n:08x}"
+    job = {"id": id, "kind": "lint-wiki", "created_at": "2026-01-02T03:04:05Z", "max_retries": 1}
+    open(f".runner/curator/queue/{id}.json", "w").write(json.dumps(job))
+P
+began=$(date +%s%N)
+workers=
+for n in 0 1 2 3 4 5 6 7 8 9; do
+    "$runner" --quiet curator work --job c$n > /dev/null 2>&1 &
+    workers="$workers $!"
+done
+for pid in $workers; do wait "$pid" || :; done
+took=$((($(date +%s%N) - began) / 1000000))
+over=$(find .runner/curator/done -name '*.json' | wc -l)
+echo "$over of $jobs job files by ten workers: $took ms, $((over * 1000 / took)) a second"
+cat > "$work/transcript.py" <<'P'
+import json, sys
+name, megabytes, long = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+row = lambda kind, content: json.dumps({"type": kind, "timestamp": "2026-01-02T03:04:05Z", "cwd": "/p", "sessionId": "s",
+    "uuid": "u" * 36, "parentUuid": "p" * 36, "version": "2.0.0", "message": {"role": kind, "content": content}}) + "\n"
+words = "some words of an answer that a model gave, and what a tool said of it; " * 30
+block = (row("assistant", [{"type": "text", "text": words}, {"type": "tool_use", "id": "t1", "name": "Bash", "input": {"command": "ls"}}])
+    + row("user", [{"type": "tool_result", "tool_use_id": "t1", "content": words}])).encode()
+with open(name, "wb") as file:
+    for n in range(megabytes * 1_000_000 // len(block) + 1):
+        file.write(block)
+        if n == 1000 and long:
+            file.write(b'{"type":"user","x":"')
+            for _ in range(long): file.write(b"y" * 1_000_000)
+            file.write(b'"}\n')
+P
+ingest() {
+    "$runner" --quiet curator enqueue --kind ingest-claude-session --source "$1" --chunk-start 1 --chunk-end 999999999
+    python3 "$work/once.py" "$runner" --quiet curator work --once --job c0
+    tail -1 .runner/curator/logs/audit.md | cut -d' ' -f3- >&2
+}
+size=${BENCH_TRANSCRIPT:-300}
+python3 "$work/transcript.py" "$work/t.jsonl" "$size" 0
+wc -l "$work/t.jsonl" > /dev/null
+ours=$(ingest "$work/t.jsonl")
+counted=$(python3 "$work/once.py" "$(command -v wc)" -l "$work/t.jsonl")
+jq=none
+if command -v jq > /dev/null; then
+    jq=$(python3 "$work/once.py" "$(command -v jq)" -c .type "$work/t.jsonl")
+fi
+echo "a transcript of $size MB: ${ours% *} s against jq .type ${jq% *} s and wc -l ${counted% *} s, peak ${ours#* } MB"
+long=${BENCH_LONG:-1000}
+python3 "$work/transcript.py" "$work/t.jsonl" $((long * 4 / 5)) $((long / 5))
+ours=$(ingest "$work/t.jsonl")
+echo "a transcript of $long MB with a line of $((long / 5)) MB: ${ours% *} s, peak ${ours#* } MB"
+rm "$work/t.jsonl"
+notes=${BENCH_NOTES:-20000}
+cat > "$work/vault.py" <<'P'
+import os, random, sys
+count = int(sys.argv[1])
+draw = random.Random(7)
+for n in range(count):
+    folder = f"docs/{n % 100:02}"
+    os.makedirs(folder, exist_ok=True)
+    links = " ".join(f"[x](../{m % 100:02}/n{m}.md) [[n{m}]]" for m in (draw.randrange(count + count // 20) for _ in range(5)))
+    open(f"{folder}/n{n}.md", "w").write(f"---\ntags: a\n---\n# Note {n % (count // 2)}\n\n{links} [[index]] {'words of a note ' * 40}\n\n## Part\n\n`docs/{n % 100:02}/n{n}.md`\n")
+    if n % 10 == 0: open(f"{folder}/index.md", "w").write("# Index\n")
+P
+lint() {
+    rm -rf "$work/k/docs"
+    mkdir "$work/k/docs"
+    python3 "$work/vault.py" "$1"
+    "$runner" --quiet curator enqueue --kind lint-wiki
+    python3 "$work/once.py" "$runner" --quiet curator work --once --job c0
+}
+few=$(lint $((notes / 10)))
+many=$(lint "$notes")
+echo "a vault of $notes notes linted against a tenth of them: ${many% *} s against ${few% *} s, peak ${many#* } MB"
 cd "$work"
+rm -rf "$work/k"

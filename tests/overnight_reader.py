@@ -1,34 +1,17 @@
 """An independent reader of a night's artifacts, written from the contract's lists of fields alone.
 
-Usage: overnight_reader.py OUTPUT-DIR [NEXT-WORK-FILE]; or, with a runner as the only argument, a night of
-its own in a temporary repository, read twice. Knows nothing of runner's code or schemas.
+Usage: overnight_reader.py OUTPUT-DIR [NEXT-WORK-FILE]; or, with a runner as the only argument, nights of
+its own in temporary repositories: undisturbed ones, one that halts, one that is degraded, one that fails,
+one that is killed at each of several acts. Every artifact is read, and then again with each of its fields
+taken away and with each made something else: a reader that accepts that reads nothing. Knows nothing of
+runner's code or schemas.
 """
-import hashlib, json, os, re, subprocess, sys, tempfile
+import copy, json, os, re, shutil, subprocess, sys, tempfile
 
-SUMMARY = "schema_version mode run_id repo_root output_dir status dry_run started_at finished_at duration runtime steps artifacts dreamscape recommended next_action".split()
-SUMMARY_OPTIONAL = "goal metrics_health retrieval_live close_loop briefing council morning_packets degraded yield long_haul iterations fitness_delta plateau_reason regression_reason warn_only_budget_initial warn_only_remaining measure_failure_halt budget_exhausted failure_reason".split()
-RUNTIME = "keep_awake keep_awake_mode requested_timeout effective_timeout lock_path log_path process_contract_doc report_contract_doc".split()
-ITERATION = "id index started_at finished_at duration status ingest reduce measure fitness_before fitness_after fitness_delta degraded".split()
-ITERATION_STATUS = "done degraded rolled-back-pre-commit halted-on-regression-pre-commit halted-on-regression-post-commit failed".split()
-PACKET = "id rank title type severity why_now evidence target_files likely_tests morning_command".split()
-PACKET_OPTIONAL = "confidence source source_epic target_repo queue_backed bead_id artifact_path".split()
-LONG_HAUL = "enabled active trigger_reason exit_reason probe_count zero_delta_probe_streak".split()
-REPORT = "runner headline recommended_kind recommended_first_action risks opportunities confidence wildcard_idea".split()
-KINDS = "research implement validate repair promote document".split()
-ROW = "source_epic timestamp items consumed claim_status claimed_by claimed_at consumed_by consumed_at".split()
-
-
-# A councillor with another mind than the rules', and an idea where one is asked for.
-OTHER = """
-import json
-asked = json.load(open("request.json"))
-if "why" in asked["schema"]["properties"]:
-    answer = {"wildcard_idea": "Sleep on it", "why": "it helps", "first_step": "Close the lid", "risks": []}
-else:
-    kind = next(it for it in asked["offer"]["recommended_kind"] if it != asked["rule_answer"]["recommended_kind"])
-    answer = asked["rule_answer"] | {"recommended_kind": kind, "backs": asked["offer"]["backs"][-1:]}
-print(json.dumps(answer))
-"""
+# What a value may be: a type, a tuple of words, a list of one form for all items, a set of fields, or a
+# function that says so.
+NUMBER = (int, float)
+TEXTS = [str]
 
 
 class Bad(Exception):
@@ -40,140 +23,149 @@ def need(ok, why):
         raise Bad(why)
 
 
+def moment(value):
+    return isinstance(value, str) and re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)", value)
+
+
+def length(value):
+    return isinstance(value, str) and re.fullmatch(r"(\d+h)?(\d+m)?(\d+(\.\d+)?s)?", value) and value
+
+
+def full(value):
+    return isinstance(value, str) and value
+
+
+def fitness(value):
+    return value is None or isinstance(value, dict)
+
+
+def packet_id(value):
+    return isinstance(value, str) and re.fullmatch(r"dream-[0-9a-f]{16}", value)
+
+
+def words(text):
+    allowed = text.split()
+    return lambda value: value in allowed
+
+
+LEVEL = words("low medium high")
+CLAIM = words("available in_progress consumed")
+# Each: the fields that must be there, then those that may be.
+RUNTIME = (
+    dict(keep_awake=bool, keep_awake_mode=full, requested_timeout=length, effective_timeout=length, lock_path=full, log_path=full,
+         process_contract_doc=full, report_contract_doc=full),
+    dict(keep_awake_note=full),
+)
+STEP = (dict(name=full, status=words("planned done skipped soft-fail failed")), dict(command=full, artifact=full, note=full))
+DREAMSCAPE = (dict(weather=str, visibility=str, council=str), dict(tension=str, first_move=full))
+LONG_HAUL = (dict(enabled=bool, active=bool, trigger_reason=str, exit_reason=str, probe_count=int, zero_delta_probe_streak=int), {})
+PACKET = (
+    dict(id=packet_id, rank=int, title=full, type=full, severity=full, why_now=full, evidence=TEXTS, target_files=TEXTS,
+         likely_tests=TEXTS, morning_command=full),
+    dict(confidence=LEVEL, source=str, source_epic=str, target_repo=str, queue_backed=bool, bead_id=full, artifact_path=full),
+)
+ITERATION = (
+    dict(id=full, index=int, started_at=moment, finished_at=moment, duration=length,
+         status=words("done degraded rolled-back-pre-commit halted-on-regression-pre-commit halted-on-regression-post-commit failed"),
+         ingest=fitness, reduce=fitness, measure=fitness, fitness_before=fitness, fitness_after=fitness, fitness_delta=NUMBER,
+         degraded=TEXTS),
+    dict(error=full),
+)
+SUMMARY = (
+    dict(schema_version=lambda it: it == 2 and it is not True, mode=lambda it: it == "dream.local-bedtime", run_id=full, repo_root=str, output_dir=full,
+         status=words("planned dry-run done failed"), dry_run=bool, started_at=moment, finished_at=moment, duration=length,
+         runtime=RUNTIME, steps=[STEP], artifacts=dict, dreamscape=DREAMSCAPE, recommended=TEXTS, next_action=str),
+    dict(goal=full, metrics_health=dict, retrieval_live=dict, close_loop=dict, briefing=dict, council=dict, morning_packets=[PACKET],
+         degraded=TEXTS, long_haul=LONG_HAUL, iterations=[ITERATION], fitness_delta=NUMBER, plateau_reason=full, regression_reason=full,
+         warn_only_budget_initial=int, warn_only_remaining=int, measure_failure_halt=bool, budget_exhausted=bool, failure_reason=full,
+         **{"yield": dict}),
+)
+INDEX = (dict(run_id=full, repo_root=full, generated_at=moment, packets=[PACKET]), {})
+ITEM = (
+    dict(title=full, type=full, severity=full, source=str, description=str),
+    dict(evidence=str, target_repo=str, proof_ref=lambda it: True, dedup_key=full, status=words("ready proposed"), requires=list),
+)
+nullable = lambda form: lambda value: value is None or isinstance(value, form)
+ROW = (
+    dict(source_epic=full, timestamp=moment, items=[ITEM], consumed=bool, claim_status=CLAIM, claimed_by=nullable(str),
+         claimed_at=nullable(str), consumed_by=nullable(str), consumed_at=nullable(str)),
+    dict(consumed_note=str, consumed_ref=str, failed_at=str),
+)
+
+
+def check(value, form, where, more=False):
+    """`more`: further fields may be there, as in a file that others write too."""
+    if isinstance(form, tuple) and isinstance(form[0], dict):
+        need(isinstance(value, dict), f"{where} is no object")
+        for key, inner in form[0].items():
+            need(key in value, f"{where} has no {key}")
+            check(value[key], inner, f"{where}.{key}", more)
+        for key in value.keys() - form[0].keys():
+            need(more or key in form[1], f"{where} has a field of no contract: {key}")
+            if key in form[1]:
+                check(value[key], form[1][key], f"{where}.{key}", more)
+    elif isinstance(form, list):
+        need(isinstance(value, list), f"{where} is no list")
+        for number, it in enumerate(value):
+            check(it, form[0], f"{where}[{number}]", more)
+    elif isinstance(form, (type, tuple)):
+        need(isinstance(value, form), f"{where}: {value!r}")
+        need(form is bool or not isinstance(value, bool), f"{where}: {value!r}")
+    else:
+        need(form(value), f"{where}: {value!r}")
+
+
 def load(path):
-    with open(path, encoding="utf-8") as file:
-        return json.load(file)
-
-
-def fields(value, required, optional=None, where=""):
-    need(isinstance(value, dict), f"{where} is no object")
-    for key in required:
-        need(key in value, f"{where} has no {key}")
-    if optional is not None:
-        extra = set(value) - set(required) - set(optional)
-        need(not extra, f"{where} has fields of no contract: {sorted(extra)}")
-
-
-def moment(text, where):
-    need(re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)", text), f"{where}: {text!r} is no moment")
+    try:
+        with open(path, encoding="utf-8") as file:
+            return json.load(file)
+    except (OSError, ValueError) as error:
+        raise Bad(f"{path}: {error}") from error
 
 
 def iteration(it, run, index):
-    where = f"iteration {index}"
-    fields(it, ITERATION, ["error"], where)
-    need(it["id"] == f"{run}-iter-{index}" and it["index"] == index, f"{where}: id and number disagree")
-    need(it["status"] in ITERATION_STATUS, f"{where}: status {it['status']}")
-    moment(it["started_at"], where)
-    moment(it["finished_at"], where)
-    need(isinstance(it["fitness_delta"], (int, float)) and isinstance(it["degraded"], list), where)
+    check(it, ITERATION, f"iteration {index}")
+    need(it["id"] == f"{run}-iter-{index}" and it["index"] == index, f"iteration {index}: id and number disagree")
+    need((it["status"] in ("rolled-back-pre-commit", "failed")) == ("error" in it), f"iteration {index}: {it['status']} and its error")
 
 
-def packet(it, rank):
-    where = f"packet {rank}"
-    fields(it, PACKET, PACKET_OPTIONAL, where)
-    need(re.fullmatch(r"dream-[0-9a-f]{16}", it["id"]), f"{where}: id {it['id']}")
-    need(it["rank"] == rank, f"{where}: rank {it['rank']}")
-    need(it.get("confidence", "low") in ("low", "medium", "high"), where)
-    need(it["title"] and it["morning_command"] and it["why_now"], f"{where} is empty")
-    for key in ("evidence", "target_files", "likely_tests"):
-        need(all(isinstance(line, str) for line in it[key]), f"{where}: {key}")
-
-
-def council(out, summary):
-    """Each report in its fixed form; the synthesis loses nobody; the ledger's digests are those of the files."""
-    folder = os.path.join(out, "council")
-    if not os.path.isdir(folder):
-        return 0
-    shown = {it["id"] for it in load(os.path.join(folder, "packet.json"))["candidates"]}
-    ledger = load(os.path.join(folder, "ledger.json"))
-    own = {}
-    for name in sorted(set(os.listdir(folder)) - {"packet.json", "synthesis.json", "ledger.json", "wildcard.json"}):
-        it = load(os.path.join(folder, name))
-        fields(it, REPORT, ["backs"], name)
-        need(it["recommended_kind"] in KINDS and it["confidence"] in ("low", "medium", "high"), f"{name}: {it}")
-        need(set(it.get("backs", [])) <= shown, f"{name} backs what it was not shown")
-        need(all("\n" not in text and len(text) <= 400 for text in [it["headline"], *it["risks"], *it["opportunities"]]), f"{name}: a text is too long")
-        own[it["runner"]] = it
-    for one in [ledger["packet"], *(it["said"] for it in ledger["passes"] if "said" in it)]:
-        with open(os.path.join(out, one["artifact"]), "rb") as file:
-            need(hashlib.sha256(file.read()).hexdigest() in one["sha256"], f"{one['artifact']} is not what was said")
-    answered = {it["runner"] for it in ledger["passes"] if it["status"] == "answered" and it["lane"] == "council"}
-    need(answered == set(own), f"{answered} answered, there are reports of {set(own)}")
-    need(all(it.get("why") for it in ledger["passes"] if it["status"] != "answered"), "somebody was not heard and nobody says why")
-    if own:
-        it = load(os.path.join(folder, "synthesis.json"))
-        need(it["voices"] == sorted(own), f"the synthesis has {it['voices']}")
-        told = {voice["runner"]: (position["recommended_kind"], voice) for position in it["positions"] for voice in position["voices"]}
-        for name, report in own.items():
-            kind, voice = told[name]
-            need(kind == report["recommended_kind"] and voice["headline"] == report["headline"], f"{name} is told otherwise")
-        kinds = {report["recommended_kind"] for report in own.values()}
-        need(len(kinds) == 1 or all(name in it["tension"] for name in own), "a disagreement has no tension")
-        need(all(one["wildcard"] is True for one in it["wildcards"]), "a wildcard is not marked")
-    packets = summary.get("morning_packets", [])
-    need([it["id"] for it in ledger["packets"]] == [it["id"] for it in packets], "the ledger has other packets")
-    need(not packets or packets[0].get("source") != "council-wildcard", "a wildcard is the first")
-    for traced, it in zip(ledger["packets"], packets):
-        need(traced["evidence"] == it["evidence"], f"{it['id']}: other evidence")
-        for voice in traced["voices"]:
-            words = load(os.path.join(out, voice["artifact"]))
-            need(words["runner"] == voice["runner"], f"{it['id']}: {voice}")
-            if it.get("source") not in ("council", "council-wildcard"):
-                need(it["id"] in words["backs"], f"{it['id']}: {voice['runner']} does not back it")
-    return len(own)
-
-
-def long_haul(out, summary):
-    it = summary["long_haul"]
-    fields(it, LONG_HAUL, [], "long_haul")
-    path = os.path.join(out, "packet-corroboration.json")
-    need(os.path.isfile(path) == it["active"], "packet-corroboration.json is there exactly where the long haul was active")
-    if not it["active"]:
-        need(it["probe_count"] == 0 and it["exit_reason"], "a long haul that was not active has probes, or no reason")
-        return
-    probes = load(path)["probes"]
-    need(len(probes) == it["probe_count"] and it["trigger_reason"] and it["exit_reason"], f"long_haul: {it}")
-    streak = 0
-    for probe in probes:
-        need(streak < 2, "it went on after two probes that added nothing")
-        streak = 0 if probe["added"] else streak + 1
-    need(streak == it["zero_delta_probe_streak"], f"a streak of {streak}: {it}")
+def summary_of(out, name="summary.json"):
+    summary = load(os.path.join(out, name))
+    check(summary, SUMMARY, "summary")
+    for key, path in summary["artifacts"].items():
+        need(os.path.isfile(os.path.join(out, path)), f"the artifact {key} is not at {path}")
+    need(os.path.getsize(os.path.join(out, name[:-5] + ".md")) > 0, "its markdown is empty")
+    for index, it in enumerate(summary.get("iterations", []), 1):
+        iteration(it, summary["run_id"], index)
+    need((summary["status"] == "failed") == ("failure_reason" in summary), f"{summary['status']} and its reason")
+    return summary
 
 
 def read(out):
-    summary = load(os.path.join(out, "summary.json"))
-    fields(summary, SUMMARY, SUMMARY_OPTIONAL, "summary")
-    need(summary["schema_version"] == 2 and summary["mode"] == "dream.local-bedtime", "not version 2")
-    need(summary["status"] in ("planned", "dry-run", "done", "failed"), summary["status"])
-    moment(summary["started_at"], "summary")
-    fields(summary["runtime"], RUNTIME, ["keep_awake_note"], "runtime")
-    for step in summary["steps"]:
-        fields(step, ["name", "status"], ["command", "artifact", "note"], "step")
-    fields(summary["dreamscape"], ["weather", "visibility", "council"], ["tension", "first_move"], "dreamscape")
-    if "long_haul" in summary:
-        long_haul(out, summary)
-    for name, path in summary["artifacts"].items():
-        need(os.path.isfile(os.path.join(out, path)), f"the artifact {name} is not at {path}")
-    need(os.path.getsize(os.path.join(out, "summary.md")) > 0, "summary.md is empty")
+    summary = summary_of(out)
     run = summary["run_id"]
-    for index, it in enumerate(summary.get("iterations", []), 1):
-        iteration(it, run, index)
+    for index, _ in enumerate(summary.get("iterations", []), 1):
         iteration(load(os.path.join(out, run, "iterations", f"iter-{index}.json")), run, index)
+    for name in sorted(os.listdir(os.path.join(out, run))) if os.path.isdir(os.path.join(out, run)) else []:
+        if re.fullmatch(r"interrupted-\d+\.json", name):
+            need(summary_of(out, f"{run}/{name}")["status"] == "failed", f"{name} is of a run that ended")
     if summary["status"] == "failed":
-        need(summary.get("failure_reason"), "a failed run has no reason")
         return summary
     for name in ("close-loop.json", "metrics-health.json", "retrieval-bench.json", "defrag/latest.json"):
-        load(os.path.join(out, name))
+        need(isinstance(load(os.path.join(out, name)), dict), f"{name} is no object")
     index = load(os.path.join(out, "morning-packets", "index.json"))
-    fields(index, ["run_id", "repo_root", "generated_at", "packets"], [], "index")
+    check(index, INDEX, "index")
     need(index["run_id"] == run and index["packets"] == summary["morning_packets"], "index and summary disagree")
+    need(index["repo_root"] == summary["repo_root"], "index and summary disagree on where they are")
     files = sorted(name for name in os.listdir(os.path.join(out, "morning-packets")) if name not in ("index.json", "index.md"))
     need(len(files) == len(index["packets"]), f"{len(files)} files for {len(index['packets'])} packets")
     for rank, (name, it) in enumerate(zip(files, index["packets"]), 1):
-        packet(it, rank)
+        need(it["rank"] == rank, f"packet {rank}: rank {it['rank']}")
         need(re.fullmatch(rf"{rank:02}-[a-z0-9-]*-{it['id']}\.json", name), f"the file {name}")
         need(load(os.path.join(out, "morning-packets", name)) == it, f"{name} disagrees with the index")
-    council(out, summary)
+        for line in it["evidence"] if os.path.isdir(summary["repo_root"]) else []:
+            path = re.sub(r":\d+$", "", line)
+            need(line.startswith("commit ") or os.path.exists(os.path.join(summary["repo_root"], path)), f"packet {rank}: there is no {line}")
     return summary
 
 
@@ -193,62 +185,193 @@ def work(path):
             need(it.get("claim_status", "available") in ("available", "in_progress", "consumed"), f"line {number}: claim")
             need(it.get("status", "ready") in ("ready", "proposed"), f"line {number}: status")
         if row.get("source_epic") == "overnight":
-            fields(row, ROW, None, f"line {number}")
+            check(row, ROW, f"line {number}", more=True)
     return rows, items
 
 
-def night(runner):
-    with tempfile.TemporaryDirectory() as home:
-        env = {"PATH": os.environ["PATH"], "HOME": home, "XDG_STATE_HOME": f"{home}/state", "XDG_CONFIG_HOME": f"{home}/config", "TZ": "UTC"}
+def spots(value, form, path=()):
+    """Every field that the contract names and that is there, with whether it may be left out."""
+    if isinstance(form, tuple) and isinstance(form[0], dict):
+        for key, inner in {**form[0], **form[1]}.items():
+            if key in value:
+                yield path + (key,), key in form[1]
+                yield from spots(value[key], inner, path + (key,))
+    elif isinstance(form, list) and value:
+        yield from spots(value[0], form[0], path + (0,))
+
+
+def at(value, path):
+    for part in path:
+        value = value[part]
+    return value
+
+
+def mutated(out, name, form):
+    """Reads the folder again and again with one field of one artifact missing, and then mistyped."""
+    path = os.path.join(out, name)
+    kept = open(path, "rb").read()
+    whole = json.loads(kept)
+    tried = 0
+    for spot, optional in list(spots(whole, form)):
+        for change in ("gone", "mistyped", "unknown"):
+            broken = copy.deepcopy(whole)
+            holder = at(broken, spot[:-1])
+            if change == "unknown":
+                holder["a_field_of_no_contract"] = 1
+            elif change == "gone" and optional:
+                continue
+            elif change == "gone":
+                del holder[spot[-1]]
+            else:
+                held = holder[spot[-1]]
+                holder[spot[-1]] = "x" if held is None or isinstance(held, (dict, list)) else {"x": [held]}
+            with open(path, "w", encoding="utf-8") as file:
+                json.dump(broken, file)
+            try:
+                read(out)
+            except Bad:
+                tried += 1
+            else:
+                raise SystemExit(f"{name} was accepted with {'.'.join(map(str, spot))} {change}")
+            finally:
+                with open(path, "wb") as file:
+                    file.write(kept)
+    return tried
+
+
+class Project:
+    def __init__(self, runner, home):
+        self.runner, self.root, self.user = runner, f"{home}/p", {}
+        self.env = {"PATH": os.environ["PATH"], "HOME": home, "XDG_STATE_HOME": f"{home}/state", "XDG_CONFIG_HOME": f"{home}/config", "TZ": "UTC"}
         for who in ("AUTHOR", "COMMITTER"):
-            env |= {f"GIT_{who}_NAME": "a", f"GIT_{who}_EMAIL": "a@example.org"}
-        root = f"{home}/p"
-        put = lambda path, text: (os.makedirs(os.path.dirname(f"{root}/{path}"), exist_ok=True), open(f"{root}/{path}", "w").write(text))
+            self.env |= {f"GIT_{who}_NAME": "a", f"GIT_{who}_EMAIL": "a@example.org"}
         for n in range(6):
             body = " ".join(f"word{n * 100 + i}" for i in range(40))
-            put(f".agents/learnings/l{n}.md", f"---\ndate: 2026-01-0{n + 1}\ntags: [ci]\nmaturity: provisional\nutility: 0.8\n---\n# Lesson {n}\n\n{body} src/a.py\n")
-        put(".agents/findings/f-1.md", "---\nseverity: high\n---\n# A finding about src/a.py\n\nIt is slow.\n")
-        put(".agents/rpi/next-work.jsonl", '{"source_epic":"e","timestamp":"2026-01-01T00:00:00Z","items":[{"title":"Do it","type":"bug","severity":"high","source":"x","description":"in src/a.py"}],"consumed":false,"claim_status":"available"}\n')
-        put("src/a.py", "pass\n")
-        run = lambda *args, code=0: (lambda it: need(it.returncode == code, f"{args}: {it}"))(subprocess.run(args, cwd=root, env=env, capture_output=True, text=True))
-        run("git", "init", "-q", "-b", "main")
-        run("git", "add", "src")
-        run("git", "commit", "-q", "-m", "Begin")
-        run(runner, "init")
-        with open(f"{root}/runner.toml", "a") as file:
-            file.write('\n[jobs.overnight]\nkind = "overnight"\ntrigger = "manual"\nrunners = ["builtin", "other", "gone"]\ncreative_lane = true\n'
-                       '[backends.other]\ntype = "command"\nprogram = "python3"\nquiet = true\nargs = ["-c", ' + json.dumps(OTHER) + ']\n'
-                       '[backends.gone]\ntype = "command"\nprogram = "a-program-that-is-nowhere"\n')
-        for _ in range(2):
-            run(runner, "overnight", "start", "--goal", "a faster src/a.py")
-            summary = read(f"{root}/.agents/overnight/latest")
-            work(f"{root}/.agents/rpi/next-work.jsonl")
-        need(summary["fitness_delta"] == 0 and "zero deltas" in summary["plateau_reason"], "the second night found something to do")
-        try:
-            import jsonschema, referencing
-        except ImportError:
-            print("overnight reader: no jsonschema here, the published schemas were not tried")
+            self.put(f".agents/learnings/l{n}.md", f"---\ndate: 2026-01-0{n + 1}\ntags: [ci]\nmaturity: provisional\nutility: 0.8\n---\n# Lesson {n}\n\n{body} src/a.py\n")
+        self.put(".agents/findings/f-1.md", "---\nseverity: high\n---\n# A finding about src/a.py\n\nIt is slow.\n")
+        self.put(".agents/rpi/next-work.jsonl", '{"source_epic":"e","timestamp":"2026-01-01T00:00:00Z","items":[{"title":"Do it","type":"bug","severity":"high","source":"x","description":"in src/a.py"}],"consumed":false,"claim_status":"available"}\n')
+        self.put("src/a.py", "pass\n")
+        self.run("git", "init", "-q", "-b", "main")
+        self.run("git", "add", "src")
+        self.run("git", "commit", "-q", "-m", "Begin")
+        self.run(runner, "init")
+        with open(f"{self.root}/runner.toml", "a") as file:
+            file.write('\n[jobs.overnight]\nkind = "overnight"\ntrigger = "manual"\nretries = 0\n')
+        shutil.copytree(f"{self.root}/.agents", f"{home}/kept")
+        self.kept, self.out, self.work = f"{home}/kept", f"{self.root}/.agents/overnight/latest", f"{self.root}/.agents/rpi/next-work.jsonl"
+
+    def put(self, path, text):
+        os.makedirs(os.path.dirname(f"{self.root}/{path}"), exist_ok=True)
+        with open(f"{self.root}/{path}", "w") as file:
+            file.write(text)
+
+    def run(self, *args, code=0, **env):
+        it = subprocess.run(args, cwd=self.root, env={**self.env, **env}, capture_output=True, text=True, **self.user)
+        need(code is None or it.returncode == code, f"{args}: {it}")
+        return it
+
+    def night(self, *more, code=0, **env):
+        return self.run(self.runner, "overnight", "start", *more, code=code, **env)
+
+    def as_nobody(self):
+        """Root may write everywhere: another user goes on, who owns all of it."""
+        if os.geteuid() != 0:
             return
-        names = subprocess.run([runner, "overnight", "schema"], env=env, capture_output=True, text=True, cwd=root).stdout.split()
-        texts = {name: json.loads(subprocess.run([runner, "overnight", "schema", name], env=env, capture_output=True, text=True, cwd=root).stdout) for name in names}
-        registry = referencing.Registry().with_resources((f"{name}.schema.json", referencing.Resource.from_contents(text)) for name, text in texts.items())
-        out = f"{root}/.agents/overnight/latest"
-        tried = 0
-        for name, path in (("summary", "summary.json"), ("metrics-health", "metrics-health.json"), ("retrieval-bench", "retrieval-bench.json"), ("close-loop", "close-loop.json"), ("defrag", "defrag/latest.json"), ("morning-packets", "morning-packets/index.json"), ("iteration", f"{summary['run_id']}/iterations/iter-1.json"), ("council-packet", "council/packet.json"), ("council-report", "council/builtin.json"), ("council-report", "council/other.json"), ("council-wildcard", "council/wildcard.json"), ("council-synthesis", "council/synthesis.json"), ("council-ledger", "council/ledger.json"), ("packet-corroboration", "packet-corroboration.json")):
-            if name == "packet-corroboration" and not summary["long_haul"]["active"]:
-                continue
-            jsonschema.Draft202012Validator(texts[name], registry=registry).validate(load(f"{out}/{path}"))
-            tried += 1
-        for line in open(f"{root}/.agents/rpi/next-work.jsonl"):
-            jsonschema.Draft202012Validator(texts["next-work-row"], registry=registry).validate(json.loads(line))
-        print(f"overnight reader: {len(names)} schemas, {tried} artifacts by an independent validator")
+        home = os.path.dirname(self.root)
+        for folder, folders, names in os.walk(home):
+            for name in [*folders, *names, "."]:
+                os.chown(os.path.join(folder, name), 65534, 65534, follow_symlinks=False)
+        self.user = dict(user=65534, group=65534, extra_groups=[])
+
+    def reset(self):
+        shutil.rmtree(f"{self.root}/.agents")
+        shutil.copytree(self.kept, f"{self.root}/.agents")
+
+
+def nights(runner):
+    with tempfile.TemporaryDirectory(dir="/dev/shm" if os.path.isdir("/dev/shm") else None) as home:
+        project = Project(runner, home)
+        for _ in range(2):
+            project.night("--goal", "a faster src/a.py")
+            summary = read(project.out)
+            work(project.work)
+        need(summary["fitness_delta"] == 0 and "zero deltas" in summary["plateau_reason"], "the second night found something to do")
+        first = os.listdir(f"{project.out}/morning-packets")
+        first = sorted(name for name in first if name not in ("index.json", "index.md"))[0]
+        tried = mutated(project.out, "summary.json", SUMMARY)
+        tried += mutated(project.out, "morning-packets/index.json", INDEX)
+        tried += mutated(project.out, f"morning-packets/{first}", PACKET)
+        tried += mutated(project.out, f"{summary['run_id']}/iterations/iter-1.json", ITERATION)
+        print(f"overnight reader: two nights, every artifact is as the contract says; {tried} changed ones are refused")
+        schemas(project, summary)
+
+        project.reset()
+        project.night("--warn-only=false", "--plateau-epsilon", "1")
+        halted = read(project.out)
+        need(halted["iterations"][-1]["status"] == "halted-on-regression-pre-commit" and halted["plateau_reason"], "no halt")
+        project.reset()
+        project.put(".agents/knowledge/big.bin", "x" * 2 * 1024 * 1024)
+        project.night("--checkpoint-max-mb", "1")
+        degraded = read(project.out)
+        need(degraded["degraded"] and degraded["iterations"][0]["status"] == "failed", "not degraded")
+        project.reset()
+        killed = {}
+        project.reset()
+        for act in range(2, 200, 9):
+            project.reset()
+            ended = project.night(code=None, RUNNER_TEST_KILL=str(act)).returncode == 0
+            if ended:
+                break
+            project.night()
+            read(project.out)
+            work(project.work)
+            for folder, _, names in os.walk(f"{project.root}/.agents/overnight"):
+                for name in names:
+                    if name.startswith("interrupted-") and name.endswith(".json"):
+                        why = load(os.path.join(folder, name))["failure_reason"]
+                        killed[re.search(r"died at (\S+?);", why)[1]] = folder
+        need(len(killed) >= 5, f"killed in few steps only: {killed}")
+        project.reset()
+        failed = failed_by_itself(project)
+        print(f"overnight reader: a night that halted, one degraded, one failed ({failed}), those killed at {', '.join(sorted(killed))}: as the contract says")
+
+
+def failed_by_itself(project):
+    """A folder that only its owner's night may not write: the commit is recorded and cannot be finished."""
+    os.chmod(f"{project.root}/.agents/learnings", 0o555)
+    project.as_nobody()
+    project.night(code=78)
+    os.chmod(f"{project.root}/.agents/learnings", 0o755)
+    failed = read(project.out)
+    need(failed["status"] == "failed" and "commit" in failed["failure_reason"], "it did not fail by its commit")
+    project.night()
+    need(read(project.out)["status"] == "done", "the next night did not end")
+    return failed["failure_reason"].split(":")[0]
+
+
+def schemas(project, summary):
+    try:
+        import jsonschema, referencing
+    except ImportError:
+        print("overnight reader: no jsonschema here, the published schemas were not tried")
+        return
+    show = lambda *name: project.run(project.runner, "overnight", "schema", *name).stdout
+    names = show().split()
+    texts = {name: json.loads(show(name)) for name in names}
+    registry = referencing.Registry().with_resources((f"{name}.schema.json", referencing.Resource.from_contents(text)) for name, text in texts.items())
+    tried = 0
+    for name, path in (("summary", "summary.json"), ("metrics-health", "metrics-health.json"), ("retrieval-bench", "retrieval-bench.json"), ("close-loop", "close-loop.json"), ("defrag", "defrag/latest.json"), ("morning-packets", "morning-packets/index.json"), ("iteration", f"{summary['run_id']}/iterations/iter-1.json")):
+        jsonschema.Draft202012Validator(texts[name], registry=registry).validate(load(f"{project.out}/{path}"))
+        tried += 1
+    for line in open(project.work):
+        jsonschema.Draft202012Validator(texts["next-work-row"], registry=registry).validate(json.loads(line))
+    print(f"overnight reader: {len(names)} schemas, {tried} artifacts by an independent validator")
 
 
 if __name__ == "__main__":
     try:
         if os.path.isfile(sys.argv[1]):
-            night(os.path.abspath(sys.argv[1]))
-            print("overnight reader: two nights, every artifact is as the contract says")
+            nights(os.path.abspath(sys.argv[1]))
         else:
             found = read(sys.argv[1])
             told = f"{found['status']}, {len(found.get('iterations', []))} iterations, {len(found.get('morning_packets') or [])} packets"

@@ -15,6 +15,33 @@ use serde_json::Value;
 use crate::agent::Plan;
 use crate::error::BackendError;
 
+/// What a reference to a keyring begins with, where else the name of a variable stands. Nothing here
+/// opens one: whoever hands over the environment puts the secret under the whole reference.
+pub const KEYRING: &str = "keyring:";
+
+/// Under which name it is said, in an environment that is handed over, why a reference leads nowhere: no
+/// variable is called so.
+pub fn why_not(reference: &str) -> String {
+    format!("{reference} is not had because")
+}
+
+/// The name in a reference to a keyring: letters, digits, and what stands between words.
+///
+/// # Errors
+/// It has none, or one that may be the secret itself.
+pub fn in_keyring(reference: &str) -> Option<Result<&str, &'static str>> {
+    let name = reference.strip_prefix(KEYRING)?;
+    let good = |it: char| it.is_ascii_alphanumeric() || matches!(it, '-' | '_' | '.' | '/');
+    Some(
+        match !name.is_empty() && name.len() <= 100 && name.chars().all(good) {
+            true => Ok(name),
+            false => Err(
+                "keyring: must be followed by the name of a secret (letters, digits, - _ . /), never the secret itself",
+            ),
+        },
+    )
+}
+
 /// The largest file of keys, or of a login.
 const LARGEST: u64 = 1024 * 1024;
 

@@ -19,6 +19,7 @@ use super::deliver::{expanded, resolved};
 use super::message::Message;
 use crate::config::notify::{Address, Secret, checked_url, is_loopback};
 use crate::home::{self, Home};
+use crate::keyring;
 
 /// Until a connection stands.
 const CONNECT: Duration = Duration::from_secs(5);
@@ -85,6 +86,7 @@ fn key(home: &Home, secret: &Secret) -> Result<Vec<u8>, String> {
                     home.credentials_file().display()
                 )
             }),
+        Secret::Keyring(name) => keyring::secret(name).map(String::into_bytes),
         Secret::File(path) => key_file(&expanded(home, path)?),
     }
 }

@@ -18,6 +18,7 @@ use crate::cli::args::{BackendsCommand, Listing};
 use crate::cli::show;
 use crate::doctor;
 use crate::home::{self, Home};
+use crate::keyring;
 use crate::project::Here;
 
 /// One backend as scripts see it.
@@ -55,7 +56,7 @@ pub fn run(home: &Home, here: &Path, command: &BackendsCommand) -> Result<Exit, 
 /// Calls `look` in the surroundings that a run would give to this backend.
 fn among<T>(home: &Home, spec: &BackendSpec, look: impl FnOnce(&Surroundings<'_>) -> T) -> T {
     let mut env = home::child_environment();
-    env.extend(home::named(spec.variables()));
+    env.extend(keyring::lent(spec));
     let slots = slots_folder(home);
     look(&Surroundings {
         env: &env,

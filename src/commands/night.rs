@@ -154,7 +154,7 @@ fn nothing_due(project: &Here, quiet: bool, listing: Listing) -> Exit {
     let why = match project.config.jobs.len() {
         0 => "this project has no job".to_owned(),
         jobs => format!(
-            "of {} none is enabled and begins a night (`runner config show jobs` shows them)",
+            "of {} none is enabled and begins a night (`runner config show` lists them)",
             show::count(jobs as u64, "job")
         ),
     };

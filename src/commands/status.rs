@@ -3,9 +3,11 @@
 //! The cost of looking at all projects is one statement a question and some stats a project: no
 //! configuration is parsed whose files are as they were. Changes nothing.
 
+mod files;
 mod gather;
 mod model;
 mod queue;
+mod sight;
 mod text;
 mod watch;
 

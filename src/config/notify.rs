@@ -9,6 +9,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 
 use jiff::SignedDuration;
+use runner_backends::credentials::in_keyring;
 use runner_engine::alerts::{Kind, Rules};
 use runner_text::nearest::nearest;
 use toml::{Table, Value};
@@ -65,6 +66,8 @@ pub enum Address {
 pub enum Secret {
     /// The value of a variable.
     Variable(String),
+    /// The secret of this name in the desktop's keyring.
+    Keyring(String),
     /// What a file holds that only its owner may read.
     File(PathBuf),
 }
@@ -214,7 +217,7 @@ fn channel(path: &str, section: &mut Section<'_>) -> Result<Channel, Mistake> {
         return Err(section.wrong(&format!("{path}.type"), &why));
     }
     let url = section.parsed("url", url)?;
-    let variable_secret = section.parsed("secret", variable)?;
+    let variable_secret = section.parsed("secret", secret)?;
     let file_secret = section.parsed("secret_file", own_path)?;
     let recipient = section.parsed("recipient", address)?;
     let sender = section.parsed("sender", address)?;
@@ -267,9 +270,7 @@ fn channel(path: &str, section: &mut Section<'_>) -> Result<Channel, Mistake> {
             }
             Channel::Webhook {
                 url: url.ok_or_else(|| needs("url"))?,
-                secret: variable_secret
-                    .map(Secret::Variable)
-                    .or(file_secret.map(Secret::File)),
+                secret: variable_secret.or(file_secret.map(Secret::File)),
             }
         }
         "command" => Channel::Command(program_or(None)?),
@@ -321,6 +322,15 @@ pub fn is_loopback(url: &reqwest::Url) -> bool {
     };
     let bare = host.trim_start_matches('[').trim_end_matches(']');
     host == "localhost" || bare.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
+}
+
+/// Where a key is: a variable's name, or a reference to the desktop's keyring.
+fn secret(text: &str) -> Result<Secret, String> {
+    match in_keyring(text) {
+        Some(Ok(name)) => Ok(Secret::Keyring(name.to_owned())),
+        Some(Err(why)) => Err(why.to_owned()),
+        None => variable(text).map(Secret::Variable),
+    }
 }
 
 fn variable(text: &str) -> Result<String, String> {

@@ -86,7 +86,7 @@ impl View {
                     said: Some(given.said.clone()),
                 }),
                 None => origins.get(path).cloned().or_else(|| {
-                    dream::is_completed(path).then(|| Origin {
+                    dream::is_completed(path).then_some(Origin {
                         layer: "default",
                         file: None,
                         line: None,

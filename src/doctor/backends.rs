@@ -10,6 +10,7 @@ use runner_jobs::KindSpec;
 use super::{Finding, word};
 use crate::config::{self, Config};
 use crate::home::{self, Home};
+use crate::keyring;
 use crate::project::FILE;
 
 /// What enabled jobs name, and who names it.
@@ -94,7 +95,7 @@ fn agents(home: &Home, root: &Path, config: &Config) -> Vec<Finding> {
         };
         let Ok(marker) = home::marker() else { continue };
         let mut env = home::child_environment();
-        env.extend(home::named(backend.variables()));
+        env.extend(keyring::lent(backend));
         let around = Surroundings {
             env: &env,
             confine: None,

@@ -162,6 +162,14 @@ fn an_api_that_blinks_is_asked_again_and_one_that_answered_in_part_is_not() {
         "{run}"
     );
 
+    // Without such a bound it is left in peace all the same: three times a run, and then it failed.
+    let never = server(Tongue::Messages, B::Overloaded);
+    let house = self::house("anthropic", &never.url(), "");
+    for turn in 1..=4 {
+        house.run(&["run", "ask"]).ends(69).says("Overloaded");
+        assert_eq!(never.calls(), 3 * turn);
+    }
+
     for (behaviour, code) in [
         (B::CutMidEvent, 69),
         (B::ErrorAmongEvents, 69),

@@ -58,6 +58,47 @@ fn the_blocks_that_are_marked_for_it_run() {
     tell(&format!("documentation: {count} blocks were run"));
 }
 
+/// Settings that a document shows, and that are tried.
+const SETTINGS: &str = "<!-- settings -->\n```toml\n";
+
+#[test]
+fn the_readme_shows_every_backend_and_its_chain_ends_with_the_rule() {
+    let readme = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("README.md"));
+    let readme = readme.unwrap();
+    let (_, block) = readme.split_once(SETTINGS).unwrap();
+    let (block, _) = block.split_once("```").unwrap();
+    let house = House::with(block);
+    house.run(&["config", "check"]).ends(0);
+    let shown: toml::Table = block.parse().unwrap();
+    let shown = shown["backends"].as_table().unwrap();
+    let of = |backend: &toml::Value| backend["type"].as_str().unwrap().to_owned();
+    let mut types: Vec<String> = shown.values().map(of).collect();
+    types.push("builtin".to_owned());
+    types.sort_unstable();
+    let mut known = runner_backends::registry::KINDS.map(str::to_owned);
+    known.sort_unstable();
+    assert_eq!(types, known);
+    let listed = house.run(&["backends", "list"]).ends(0);
+    for name in shown.keys() {
+        assert!(listed.out.contains(name.as_str()), "{name}: {listed:?}");
+    }
+
+    // Nobody of the chain is here, or may: nothing is asked, and the rule answers.
+    house.write("ideas/note.md", "# Note\n\nMaybe a shorter name?\n");
+    house.run(&["dream", "run"]).ends(0);
+    let id = house.run(&["runs", "--json"]).json()[0]["id"].clone();
+    let run = house.run(&["runs", "show", id.as_str().unwrap(), "--json"]);
+    let run = run.json();
+    assert_eq!(run["outcome"], "degraded", "{run:#}");
+    assert_eq!(run["backend"], "builtin", "{run:#}");
+    let lines = run["lines"].to_string();
+    for name in ["night", "codex", "sonnet", "router", "local", "mine"] {
+        let said = lines.contains(&format!("was not asked: {name}: "))
+            || lines.contains(&format!("did not answer: {name}: "));
+        assert!(said, "{name}: {run:#}");
+    }
+}
+
 /// Whether a program is there to try with.
 fn there(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();

@@ -95,6 +95,13 @@ fn a_dry_run_leaves_no_trace_whatever_it_meets() {
         .ends(0)
         .says("skipped: no delta");
     dry(&house, &["night", "--dry-run"]).ends(0);
+    // A journal whose index was lost, as after a crash of the machine: it is not made anew.
+    let beside = |ending: &str| house.state().join(format!("ledger.sqlite{ending}"));
+    house.run(&["status"]).ends(0);
+    assert!(beside("-wal").exists());
+    fs::remove_file(beside("-shm")).unwrap();
+    dry(&house, &["night", "--dry-run"]).ends(0);
+    assert!(!beside("-shm").exists());
     house.run(&["pause", "dream"]).ends(0);
     house.write("ideas/idea-1.md", "# Idea 1\n\nchanged\n");
     dry(&house, &["run", "dream", "--dry-run"])

@@ -233,10 +233,15 @@ pub fn tell(line: &str) {
 
 /// How much of a heavy test is done: `RUNNER_TEST_SCALE`, 1 by default.
 pub fn scaled(count: usize) -> usize {
+    scaled_from(count, 1.0)
+}
+
+/// The same for a test that an ordinary run does less of.
+pub fn scaled_from(count: usize, ordinary: f64) -> usize {
     let scale: f64 = std::env::var("RUNNER_TEST_SCALE")
         .ok()
         .and_then(|text| text.parse().ok())
-        .unwrap_or(1.0);
+        .unwrap_or(ordinary);
     #[allow(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,

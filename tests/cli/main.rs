@@ -55,3 +55,4 @@ mod setup;
 mod status;
 mod surroundings;
 mod walls;
+mod words;

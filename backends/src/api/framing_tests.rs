@@ -7,32 +7,7 @@ use eventsource_stream::EventStream;
 use futures_core::Stream;
 
 use super::*;
-
-/// A small generator whose seed is printed with what fails.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self, below: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        usize::try_from(self.0 % below as u64).unwrap()
-    }
-}
-
-/// `RUNNER_TEST_SCALE` times so many.
-#[allow(
-    clippy::disallowed_methods,
-    clippy::cast_possible_truncation,
-    clippy::cast_precision_loss,
-    clippy::cast_sign_loss,
-    reason = "a test's own size"
-)]
-fn scaled(count: usize) -> usize {
-    let scale = std::env::var("RUNNER_TEST_SCALE").ok();
-    let scale: f64 = scale.and_then(|it| it.parse().ok()).unwrap_or(1.0);
-    (count as f64 * scale).ceil() as usize
-}
+use crate::api::chance::{Random, scaled, tell};
 
 type Events = Vec<(Vec<u8>, Vec<u8>)>;
 
@@ -47,16 +22,6 @@ fn read(mut framing: Framing, pieces: &[&[u8]]) -> Events {
     }
     framing.finish(&mut each);
     all
-}
-
-/// Cuts `all` at random places, empty pieces included.
-fn cut<'a>(all: &'a [u8], random: &mut Random) -> Vec<&'a [u8]> {
-    let mut at: Vec<usize> = (0..random.next(40))
-        .map(|_| random.next(all.len() + 1))
-        .collect();
-    at.extend([0, all.len()]);
-    at.sort_unstable();
-    at.windows(2).map(|pair| &all[pair[0]..pair[1]]).collect()
 }
 
 struct Pieces(Vec<Vec<u8>>);
@@ -91,7 +56,7 @@ fn judge(pieces: &[&[u8]]) -> Events {
 fn sse(events: &Events, end: &str, random: &mut Random) -> Vec<u8> {
     let mut all = Vec::new();
     for (name, data) in events {
-        if random.next(4) == 0 {
+        if random.below(4) == 0 {
             all.extend(format!(": a comment{end}id: 7{end}").into_bytes());
         }
         if !name.is_empty() {
@@ -122,20 +87,20 @@ fn ten_thousand_cuts_lose_no_byte() {
     let (mut cases, mut judged) = (0, 0);
     let wanted = scaled(10_000);
     while cases < wanted {
-        let events: Events = (0..=random.next(6))
+        let events: Events = (0..=random.below(6))
             .map(|number| {
-                let data: String = (0..=random.next(5))
-                    .map(|_| words[random.next(words.len())])
+                let data: String = (0..=random.below(5))
+                    .map(|_| words[random.below(words.len())])
                     .collect();
                 // An event with no data at all is none.
                 let data = format!("{number}{data}");
-                let name = ["", "delta", "message_stop"][random.next(3)];
+                let name = ["", "delta", "message_stop"][random.below(3)];
                 (name.as_bytes().to_vec(), data.into_bytes())
             })
             .collect();
         let end = ["\n", "\r\n", "\r"][cases % 3];
         let whole = sse(&events, end, &mut random);
-        let pieces = cut(&whole, &mut random);
+        let pieces = random.cut(&whole, 40);
         let found = read(Framing::Sse(Sse::new(LONGEST)), &pieces);
         assert_eq!(
             found, events,
@@ -148,10 +113,7 @@ fn ten_thousand_cuts_lose_no_byte() {
         let lines: Vec<u8> = (events.iter())
             .flat_map(|(_, data)| [&data.replace_feeds()[..], b"\n"].concat())
             .collect();
-        let found = read(
-            Framing::Lines(Lines::new(LONGEST)),
-            &cut(&lines, &mut random),
-        );
+        let found = read(Framing::Lines(Lines::new(LONGEST)), &random.cut(&lines, 40));
         let texts: Vec<_> = events
             .iter()
             .map(|(_, data)| data.replace_feeds())
@@ -160,10 +122,9 @@ fn ten_thousand_cuts_lose_no_byte() {
         assert_eq!(found, texts, "seed {seed:#x}, case {cases}, lines");
         cases += 1;
     }
-    let line = format!(
-        "framing: {cases} random cuts of seed {seed:#x}, {judged} judged by another reader\n"
-    );
-    let _closed = std::io::Write::write_all(&mut std::io::stderr(), line.as_bytes());
+    tell(&format!(
+        "framing: {cases} random cuts of seed {seed:#x}, {judged} judged by another reader"
+    ));
 }
 
 trait ReplaceFeeds {

@@ -13,6 +13,8 @@
 //! that drops what it does not understand, or show a key.
 
 mod anthropic;
+#[cfg(test)]
+mod chance;
 mod chat;
 mod client;
 mod dialect;

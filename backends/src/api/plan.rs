@@ -15,6 +15,7 @@ use runner_engine::time::Clock;
 use super::dialect::{Dialect, Structured};
 use crate::agent::words::Here;
 use crate::child::Patience;
+use crate::credentials::{self, why_not};
 use crate::error::BackendError;
 use crate::registry::{BackendSpec, Surroundings, at_home, given};
 use crate::request::{Request, RequestLimits};
@@ -37,6 +38,8 @@ pub(crate) struct Plan {
     pub model: String,
     /// The variable that has the key, and its value if it is set.
     pub key: Option<(String, Option<String>)>,
+    /// Why a reference to a keyring leads to no key.
+    pub no_key: Option<String>,
     /// What it sees of the environment: the key, proxies and certificates.
     pub env: BTreeMap<String, String>,
     pub ca_file: Option<PathBuf>,
@@ -113,7 +116,12 @@ impl Plan {
                 return Err(rejected(format!("{why} (schema, prompt; anthropic: tool)")));
             }
         };
+        let kept = key_name(spec).and_then(credentials::in_keyring);
+        if let Some(Err(why)) = kept {
+            return Err(rejected(format!("key = \"keyring:…\": {why}")));
+        }
         if let Some(name) = key_name(spec)
+            && kept.is_none()
             && !name
                 .bytes()
                 .all(|it| matches!(it, b'A'..=b'Z' | b'0'..=b'9' | b'_'))
@@ -143,6 +151,10 @@ impl Plan {
             is_loopback,
             base,
             model,
+            no_key: kept.and(key_name(spec)).map(|reference| {
+                let why = around.env.get(&why_not(reference)).cloned();
+                why.unwrap_or_else(|| format!("{reference} was not looked for"))
+            }),
             key,
             env,
             ca_file: (spec.ca_file.as_deref()).map(|path| at_home(path, around.env)),
@@ -168,6 +180,9 @@ impl Plan {
             }
             Some((name, Some(_))) => Err(BackendError::Auth {
                 why: format!("{name} has characters that no key has, like a space or a line's end"),
+            }),
+            Some((_, None)) if self.no_key.is_some() => Err(BackendError::Auth {
+                why: self.no_key.clone().unwrap_or_default(),
             }),
             Some((name, None)) => Err(BackendError::Auth {
                 why: format!(

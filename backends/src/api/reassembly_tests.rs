@@ -10,35 +10,11 @@ use runner_engine::time::Clock;
 use serde_json::json;
 
 use super::*;
+use crate::api::chance::{Random, scaled, tell};
 use crate::api::framing::Framing;
 use crate::registry::{BackendSpec, Surroundings};
 use crate::{Request, Usage};
 use tongue::{COST, Tongue, Why};
-
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, below: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        usize::try_from(self.0 % below as u64).unwrap()
-    }
-}
-
-/// `RUNNER_TEST_SCALE` times so many.
-#[allow(
-    clippy::disallowed_methods,
-    clippy::cast_possible_truncation,
-    clippy::cast_precision_loss,
-    clippy::cast_sign_loss,
-    reason = "a test's own size"
-)]
-fn scaled(count: usize) -> usize {
-    let scale = std::env::var("RUNNER_TEST_SCALE").ok();
-    let scale: f64 = scale.and_then(|it| it.parse().ok()).unwrap_or(1.0);
-    (count as f64 * scale).ceil() as usize
-}
 
 fn plan(tongue: Tongue) -> Plan {
     let (kind, api) = match tongue {
@@ -136,14 +112,9 @@ fn ten_thousand_cuts_of_replies_lose_no_byte_of_text() {
         };
         // What stands within JSON is escaped, so that only the ends of lines are replaced.
         let reply = reply.replace('\n', end).into_bytes();
-        let mut at: Vec<usize> = (0..random.below(60))
-            .map(|_| random.below(reply.len() + 1))
-            .collect();
-        at.extend([0, reply.len()]);
-        at.sort_unstable();
-        let pieces: Vec<&[u8]> = at.windows(2).map(|pair| &reply[pair[0]..pair[1]]).collect();
+        let pieces = random.cut(&reply, 60);
         let (gathered, heard) = read(plan, kind, &pieces);
-        let about = format!("seed {seed:#x}, case {case}, {tongue:?}, {end:?}, cut at {at:?}");
+        let about = format!("seed {seed:#x}, case {case}, {tongue:?}, {end:?}, {pieces:?}");
         assert_eq!(gathered.text, text, "{about}");
         assert_eq!(heard, text, "what the sink heard: {about}");
         assert!(gathered.over, "{about}");
@@ -154,7 +125,7 @@ fn ten_thousand_cuts_of_replies_lose_no_byte_of_text() {
         } = gathered.usage().unwrap();
         assert_eq!((input_tokens, output_tokens), (120, 30), "{about}");
     }
-    let line =
-        format!("reassembly: {cases} random cuts of replies in 4 dialects, seed {seed:#x}\n");
-    let _closed = std::io::Write::write_all(&mut std::io::stderr(), line.as_bytes());
+    tell(&format!(
+        "reassembly: {cases} random cuts of replies in 4 dialects, seed {seed:#x}"
+    ));
 }

@@ -17,18 +17,16 @@
 
 mod stream;
 
-use runner_text::counted;
-use std::ffi::OsString;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use runner_engine::process::{Cancel, ChildSpec, Ended, Status, Stdin};
+use runner_engine::process::{Cancel, ChildSpec, Ended};
+use runner_text::counted;
 use serde_json::Value;
 
 use crate::agent::{self, Plan, prompt, words};
-use crate::answer;
 use crate::redact::Secrets;
-use crate::{Backend, BackendError, Description, Event, Reply, Request, Sink, Stop, child};
+use crate::{Backend, BackendError, Description, Reply, Request, Sink, Stop, child};
 use stream::Transcript;
 
 /// Turns, where tools are named and no number is.
@@ -91,23 +89,15 @@ impl Backend for Claude {
             heard,
         } = agent::watch(spec, reader, sink, cancel).await?;
         self.plan.was_held(&ended);
-        let mut notes = agent::leftovers(transcript.unreadable, overlong, ended.killed);
+        let remarks = agent::leftovers(transcript.unreadable, overlong, &ended);
         let judge = Judge {
             plan: &self.plan,
             spec: &spec,
             request,
             secrets: &secrets,
         };
-        let mut reply = judge.reply(&transcript, ended, cancel)?;
-        reply.notes.append(&mut notes);
-        if heard != reply.text {
-            sink.event(Event::Text(&reply.text));
-        }
-        reply
-            .notes
-            .iter()
-            .for_each(|note| sink.event(Event::Note(note)));
-        Ok(reply)
+        let reply = judge.reply(&transcript, ended, cancel)?;
+        Ok(agent::hand_out(reply, remarks, &heard, sink))
     }
 }
 
@@ -150,7 +140,7 @@ fn spec(plan: &Plan, request: &Request) -> ChildSpec {
         args.push("--no-session-persistence".to_owned());
     }
     args.extend(plan.args.iter().cloned());
-    let mut env = plan.env.clone();
+    let mut env = plan.environment("CLAUDE_CONFIG_DIR");
     let first_byte = request.limits.first_byte.min(request.limits.total);
     for (name, value) in [
         ("CLAUDE_CODE_MAX_RETRIES", "0".to_owned()),
@@ -168,19 +158,7 @@ fn spec(plan: &Plan, request: &Request) -> ChildSpec {
     }
     // It refuses to run inside of itself.
     env.remove("CLAUDECODE");
-    if let Some(state) = plan.state.as_ref().and_then(|path| path.to_str()) {
-        env.insert("CLAUDE_CONFIG_DIR".to_owned(), state.to_owned());
-    }
-    ChildSpec {
-        program: plan.program.clone(),
-        args: args.into_iter().map(OsString::from).collect(),
-        cwd: request.place(),
-        env,
-        stdin: Stdin::Bytes(prompt::text(request).into_bytes()),
-        limits: child::limits(&request.limits, plan.quiet, plan.output_cap, &plan.patience),
-        marker: request.id.clone(),
-        confine: plan.walls(),
-    }
+    agent::child_spec(plan, request, args, env)
 }
 
 /// Everything that a verdict rests on.
@@ -199,7 +177,7 @@ impl Judge<'_> {
         cancel: &Cancel,
     ) -> Result<Reply, BackendError> {
         let ended = child::by_itself(self.spec, ended, cancel, self.secrets)?;
-        let well = ended.status == Status::Exit(0) || ended.lingered;
+        let well = agent::went_well(&ended);
         let Some(result) = &transcript.result else {
             return Err(self.without_result(&ended, well));
         };
@@ -211,7 +189,7 @@ impl Judge<'_> {
             let what = "gave a result and then failed";
             return Err(child::crash(self.spec, &ended, what, self.secrets));
         }
-        let (text, value) = self.answer(result, &said)?;
+        let (text, value) = self.answer(result, said)?;
         let mut notes = Vec::new();
         let denied = result["permission_denials"].as_array().map_or(0, Vec::len);
         if denied > 0 {
@@ -219,9 +197,6 @@ impl Judge<'_> {
                 "not permitted: {}",
                 counted(denied, "use of a tool")
             ));
-        }
-        if ended.lingered {
-            notes.push("it had to be ended after its answer".to_owned());
         }
         Ok(Reply {
             text,
@@ -236,33 +211,18 @@ impl Judge<'_> {
         })
     }
 
-    fn answer(&self, result: &Value, said: &str) -> Result<(String, Option<Value>), BackendError> {
+    fn answer(
+        &self,
+        result: &Value,
+        said: String,
+    ) -> Result<(String, Option<Value>), BackendError> {
         if let (Some(schema), Some(value)) = (&self.request.schema, result.get("structured_output"))
             && !value.is_null()
         {
             let value = prompt::unrooted(schema, value.clone());
             return Ok((value.to_string(), Some(value)));
         }
-        if said.trim().is_empty() {
-            return Err(BackendError::Malformed {
-                why: "exit 0 with an empty answer".to_owned(),
-                excerpt: String::new(),
-            });
-        }
-        let bytes = said.as_bytes().to_vec();
-        let (text, value) = answer::read(self.request, bytes, "the answer", false, self.secrets)?;
-        Ok(match (&self.request.schema, value) {
-            (Some(schema), Some(value)) => {
-                let bare = prompt::unrooted(schema, value.clone());
-                let text = if bare == value {
-                    text
-                } else {
-                    bare.to_string()
-                };
-                (text, Some(bare))
-            }
-            (_, value) => (text, value),
-        })
+        agent::answer(self.request, said, self.secrets)
     }
 
     /// The program says itself that it failed.
@@ -318,12 +278,7 @@ impl Judge<'_> {
     /// It ended and never said how it went.
     fn without_result(&self, ended: &Ended, well: bool) -> BackendError {
         if well {
-            return BackendError::Malformed {
-                why: "exit 0 without a result".to_owned(),
-                excerpt: self
-                    .secrets
-                    .head(&String::from_utf8_lossy(&ended.stdout), 200),
-            };
+            return agent::ended_without("a result", ended, self.secrets);
         }
         let stderr = String::from_utf8_lossy(&ended.stderr);
         let said = words::Said {

@@ -16,16 +16,15 @@
 
 mod stream;
 
-use std::ffi::OsString;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use runner_engine::process::{Cancel, ChildSpec, Ended, Status, Stdin};
+use runner_engine::process::{Cancel, ChildSpec, Ended};
 
 use crate::agent::{self, Plan, prompt, words};
 use crate::artifact::Folder;
 use crate::redact::Secrets;
-use crate::{Backend, BackendError, Description, Event, Reply, Request, Sink, Stop, answer, child};
+use crate::{Backend, BackendError, Description, Reply, Request, Sink, Stop, child};
 use stream::Transcript;
 
 /// The schema of the answer, in the run folder.
@@ -116,18 +115,10 @@ impl Backend for Codex {
             heard,
         } = watched?;
         self.plan.was_held(&ended);
-        let mut notes = agent::leftovers(transcript.unreadable, overlong, ended.killed);
+        let remarks = agent::leftovers(transcript.unreadable, overlong, &ended);
         let ended = child::by_itself(&spec, ended, cancel, &secrets)?;
-        let mut reply = reply(&self.plan, &spec, request, &secrets, transcript, &ended)?;
-        reply.notes.append(&mut notes);
-        if heard != reply.text {
-            sink.event(Event::Text(&reply.text));
-        }
-        reply
-            .notes
-            .iter()
-            .for_each(|note| sink.event(Event::Note(note)));
-        Ok(reply)
+        let reply = reply(&self.plan, &spec, request, &secrets, transcript, &ended)?;
+        Ok(agent::hand_out(reply, remarks, &heard, sink))
     }
 }
 
@@ -189,10 +180,7 @@ fn spec(plan: &Plan, request: &Request, schema: bool) -> ChildSpec {
     }
     args.extend(plan.args.iter().cloned());
     args.push("-".to_owned());
-    let mut env = plan.env.clone();
-    if let Some(state) = plan.state.as_ref().and_then(|path| path.to_str()) {
-        env.insert("CODEX_HOME".to_owned(), state.to_owned());
-    }
+    let mut env = plan.environment("CODEX_HOME");
     // `codex exec` reads the key under its own name.
     if let (Some(key), false) = (
         env.get("OPENAI_API_KEY").cloned(),
@@ -200,16 +188,7 @@ fn spec(plan: &Plan, request: &Request, schema: bool) -> ChildSpec {
     ) {
         env.insert("CODEX_API_KEY".to_owned(), key);
     }
-    ChildSpec {
-        program: plan.program.clone(),
-        args: args.into_iter().map(OsString::from).collect(),
-        cwd: request.place(),
-        env,
-        stdin: Stdin::Bytes(prompt::text(request).into_bytes()),
-        limits: child::limits(&request.limits, plan.quiet, plan.output_cap, &plan.patience),
-        marker: request.id.clone(),
-        confine: plan.walls(),
-    }
+    agent::child_spec(plan, request, args, env)
 }
 
 fn reply(
@@ -220,14 +199,11 @@ fn reply(
     transcript: Transcript,
     ended: &Ended,
 ) -> Result<Reply, BackendError> {
-    let well = ended.status == Status::Exit(0) || ended.lingered;
+    let well = agent::went_well(ended);
     if !well || !transcript.completed {
         let stderr = String::from_utf8_lossy(&ended.stderr);
         if well && transcript.error.is_none() {
-            return Err(BackendError::Malformed {
-                why: "exit 0 without a completed turn".to_owned(),
-                excerpt: secrets.head(&String::from_utf8_lossy(&ended.stdout), 200),
-            });
+            return Err(agent::ended_without("a completed turn", ended, secrets));
         }
         let said = transcript.error.as_deref().unwrap_or(&stderr);
         let why = secrets.head(said.trim(), 400);
@@ -239,33 +215,12 @@ fn reply(
         return Err(meaning
             .unwrap_or_else(|| child::crash(spec, ended, &format!("failed: {why}"), secrets)));
     }
-    let text = transcript.message.unwrap_or_default();
-    if text.trim().is_empty() {
-        return Err(BackendError::Malformed {
-            why: "exit 0 with an empty answer".to_owned(),
-            excerpt: String::new(),
-        });
-    }
-    let (text, value) = answer::read(request, text.into_bytes(), "the answer", false, secrets)?;
-    let (text, value) = match (&request.schema, value) {
-        (Some(schema), Some(value)) => {
-            let bare = prompt::unrooted(schema, value.clone());
-            let text = if bare == value {
-                text
-            } else {
-                bare.to_string()
-            };
-            (text, Some(bare))
-        }
-        (_, value) => (text, value),
-    };
+    let said = transcript.message.unwrap_or_default();
+    let (text, value) = agent::answer(request, said, secrets)?;
     let mut notes = Vec::new();
     if transcript.failed_commands > 0 {
         let failed = transcript.failed_commands;
         notes.push(format!("{failed} of its commands failed"));
-    }
-    if ended.lingered {
-        notes.push("it had to be ended after its answer".to_owned());
     }
     Ok(Reply {
         text,

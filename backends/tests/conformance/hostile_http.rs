@@ -63,7 +63,7 @@ fn right(behaviour: B, tongue: Tongue) -> Right {
         | B::ClosedAfterTheEnd
         | B::LongThoughts
         | B::NoLastWord => Right::Answer(Some(usage)),
-        B::NeverAnswers | B::HeadAlone => Right::Silent(Phase::FirstByte),
+        B::NeverAnswers | B::DripsItsHead | B::HeadAlone => Right::Silent(Phase::FirstByte),
         B::DripsSignsOfLife => Right::Silent(Phase::Total),
         B::StallsMidway => Right::Silent(Phase::Idle),
         B::ClosesAtOnce
@@ -85,6 +85,7 @@ fn right(behaviour: B, tongue: Tongue) -> Right {
         | B::BadGatewayPage
         | B::Overloaded
         | B::ErrorStalls
+        | B::EndlessError
         | B::ErrorAmongEvents
         | B::ErrorInOnePiece => Right::Unavailable,
         B::GzipBomb
@@ -168,7 +169,7 @@ pub fn question(behaviour: Option<B>) -> Request {
     };
     let limits = &mut request.limits;
     match behaviour {
-        Some(B::NeverAnswers | B::HeadAlone) => limits.first_byte = DEADLINE,
+        Some(B::NeverAnswers | B::DripsItsHead | B::HeadAlone) => limits.first_byte = DEADLINE,
         Some(B::StallsMidway | B::ErrorStalls) => limits.idle = DEADLINE,
         Some(B::DripsSignsOfLife) => limits.total = DEADLINE,
         _ => {}

@@ -24,6 +24,9 @@ const SWEEP_LIMIT: Duration = Duration::from_secs(10);
 /// No process has a larger environment than this: three quarters of the largest stack.
 const LARGEST_ENVIRONMENT: u64 = 8 * 1024 * 1024;
 
+/// How long a process that is just becoming a program is waited for, until it can be told whose it is.
+const EXEC_LIMIT: Duration = Duration::from_millis(100);
+
 /// What a kill of a tree did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Killed {
@@ -154,11 +157,12 @@ pub(super) fn belongs(found: &[u8], marker: &str) -> bool {
 
 /// The value of `RUNNER_RUN` that process `pid` was started with.
 pub(super) fn marker_of(pid: u32) -> Option<Vec<u8>> {
-    let file = File::open(format!("/proc/{pid}/environ")).ok()?;
-    let mut environ = Vec::new();
-    file.take(LARGEST_ENVIRONMENT)
-        .read_to_end(&mut environ)
-        .ok()?;
+    let mut environ = environ(pid)?;
+    let end = boot_time() + EXEC_LIMIT;
+    while environ.is_empty() && is_becoming(pid) && boot_time() < end {
+        std::thread::yield_now();
+        environ = self::environ(pid)?;
+    }
     let mut entries = environ.split(|byte| *byte == 0);
     let value = entries.find_map(|entry| {
         entry
@@ -166,6 +170,33 @@ pub(super) fn marker_of(pid: u32) -> Option<Vec<u8>> {
             .strip_prefix(b"=")
     })?;
     Some(value.to_owned())
+}
+
+fn environ(pid: u32) -> Option<Vec<u8>> {
+    let file = File::open(format!("/proc/{pid}/environ")).ok()?;
+    let mut environ = Vec::new();
+    file.take(LARGEST_ENVIRONMENT)
+        .read_to_end(&mut environ)
+        .ok()?;
+    Some(environ)
+}
+
+/// Whether process `pid` is in the midst of an `execve`: it has its program and not yet the
+/// environment, which reads as empty until then. Whoever started it may have been told already that
+/// it runs. A thread of the kernel and a zombie have no program.
+fn is_becoming(pid: u32) -> bool {
+    fs::read_link(format!("/proc/{pid}/exe")).is_ok()
+        && fs::read(format!("/proc/{pid}/stat"))
+            .ok()
+            .and_then(|line| environment_end(&line))
+            == Some(0)
+}
+
+/// Where the environment ends in memory: field 51 of proc_pid_stat(5).
+fn environment_end(line: &[u8]) -> Option<u64> {
+    let close = line.iter().rposition(|byte| *byte == b')')?;
+    let fields = std::str::from_utf8(line.get(close + 1..)?).ok()?;
+    fields.split_ascii_whitespace().nth(48)?.parse().ok()
 }
 
 /// `seeds` and everything below them, but for ourselves and our ancestors: a seed that is one of
@@ -340,6 +371,33 @@ mod tests {
         assert_eq!(start_time(u32::MAX), None);
         assert_eq!(boot_id().unwrap().len(), 36);
         assert!(ourselves_and_ancestors(&snapshot()).contains(&me));
+    }
+
+    #[test]
+    fn an_environment_is_told_from_none_yet() {
+        let me = fs::read("/proc/self/stat").unwrap();
+        assert!(environment_end(&me).unwrap() > 0);
+        assert!(!is_becoming(std::process::id()));
+        assert_eq!(environment_end(line("a) b").as_bytes()), None, "cut short");
+        let zeros = format!("{}{}", line("a) b"), " 0".repeat(40));
+        assert_eq!(environment_end(zeros.as_bytes()), Some(0));
+    }
+
+    /// Each is looked at as soon as it is said to run.
+    #[test]
+    fn a_process_is_known_by_its_marker_from_its_first_moment() {
+        for number in 0..300 {
+            let marker = format!("test-first-moment-{}-{number}", std::process::id());
+            let mut child = std::process::Command::new("/bin/sh");
+            child
+                .args(["-c", "read line"])
+                .env(MARKER_VARIABLE, &marker);
+            let mut child = child.stdin(std::process::Stdio::piped()).spawn().unwrap();
+            let found = marker_of(child.id());
+            drop(child.stdin.take());
+            child.wait().unwrap();
+            assert_eq!(found.as_deref(), Some(marker.as_bytes()));
+        }
     }
 
     #[test]

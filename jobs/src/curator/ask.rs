@@ -32,16 +32,26 @@ pub(super) fn words(
     question: Question<'_>,
 ) -> Result<Result<Value, String>, JobError> {
     if ctx.backend_kind() == "builtin" {
-        return Ok(Err("no model is configured for it".to_owned()));
+        return Ok(Err(wordless(ctx)));
     }
     let request = request(ctx, question)?;
     match ctx.ask(&request, 0) {
+        // The last of its chain gives back the answer by rule.
+        Ok(_) if ctx.backend_kind() == "builtin" => Ok(Err(wordless(ctx))),
         Ok(reply) => Ok(reply
             .value
             .ok_or_else(|| "the answer is not JSON".to_owned())),
         Err(AskError::Ledger(error)) => Err(error.into()),
         Err(error) if ctx.cancel.is_cancelled() => Err(error.into()),
         Err(error) => Ok(Err(ctx.redactor.redact(&error.to_string()).into_owned())),
+    }
+}
+
+/// Why rules alone answer: the one that was to be asked did not, in this file or in an earlier one.
+fn wordless(ctx: &Context<'_>) -> String {
+    match ctx.fell().first() {
+        Some(why) => why.clone(),
+        None => "no model is configured for it".to_owned(),
     }
 }
 

@@ -137,7 +137,9 @@ impl Night<'_, '_> {
         let ended = |iteration: &Iteration| {
             matches!(
                 iteration.status,
-                IterationStatus::HaltedOnRegressionPreCommit | IterationStatus::Failed
+                IterationStatus::HaltedOnRegressionPreCommit
+                    | IterationStatus::Failed
+                    | IterationStatus::Degraded
             )
         };
         let halted = self.summary.iterations.last().is_some_and(ended);

@@ -128,13 +128,14 @@ impl Night<'_, '_> {
             ("stale", defragged.stale.len()),
             ("compiled", compiled.len()),
         ];
-        self.commit(iteration, began, targets, &original, &mut history)?;
+        let whole = self.commit(iteration, began, targets, &original, &mut history)?;
         for (name, count) in counts {
             *looped.gain.entry(name.to_owned()).or_default() += count as u64;
         }
         looped.promoted.extend(closed.promoted.iter().cloned());
         looped.close_loop = serde_json::to_value(&closed).unwrap_or_default();
-        Ok(next)
+        // Who strips fields would strip more: a person looks first.
+        Ok(if whole { next } else { Next::End })
     }
 
     /// Decides; `None` commits nothing.
@@ -212,7 +213,7 @@ impl Night<'_, '_> {
         })
     }
 
-    /// Makes the staged state the corpus, and looks whether it is.
+    /// Makes the staged state the corpus, and says whether it is, with every field that was there.
     fn commit(
         &mut self,
         iteration: &mut Iteration,
@@ -220,10 +221,10 @@ impl Night<'_, '_> {
         targets: Vec<Target>,
         original: &Corpus,
         history: &mut History,
-    ) -> Result<(), Trouble> {
+    ) -> Result<bool, Trouble> {
         let root = self.ctx.root;
         if targets.is_empty() {
-            return Ok(());
+            return Ok(true);
         }
         let kept = self
             .out
@@ -272,7 +273,7 @@ impl Night<'_, '_> {
             self.degrade(&finding);
             iteration.degraded.push(finding);
         }
-        Ok(())
+        Ok(stripped == 0)
     }
 
     /// Health and bench of a corpus; those of the one that was measured last are known.
@@ -334,4 +335,39 @@ fn integrity(
         stripped += edit::stripped(&node.text, &String::from_utf8_lossy(&live)).len();
     }
     stripped
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_lost_a_field_or_holds_something_else_is_counted() {
+        let folder = tempfile::tempdir().unwrap();
+        let learnings = folder.path().join(CORPUS).join("learnings");
+        std::fs::create_dir_all(&learnings).unwrap();
+        let text = "---\nid: a\nodd: 1\nmaturity: provisional\n---\n# A\n";
+        let mut original = Corpus::default();
+        let file = |text: &str| Some(text.as_bytes().to_vec());
+        let at = "learnings/a.md".to_owned();
+        original.apply(&Changes::from([(at.clone(), file(text))]));
+        for (live, expected, stripped) in [
+            (text.replace("provisional", "candidate"), None, 0),
+            (text.replace("odd: 1\n", ""), None, 1),
+            (text.replace("id: a\nodd: 1\n", ""), None, 2),
+            // Somebody else's bytes are not what was committed.
+            ("# B\n".to_owned(), Some(text), 1),
+        ] {
+            std::fs::write(learnings.join("a.md"), &live).unwrap();
+            let committed = Digest::of(expected.unwrap_or(&live).as_bytes());
+            let expected = [(at.clone(), Some(committed))];
+            assert_eq!(
+                integrity(folder.path(), &original, &expected),
+                stripped,
+                "{live}"
+            );
+        }
+        std::fs::remove_file(learnings.join("a.md")).unwrap();
+        assert_eq!(integrity(folder.path(), &original, &[(at, None)]), 0);
+    }
 }

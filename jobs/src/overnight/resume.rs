@@ -129,10 +129,8 @@ pub fn open(
             let name = format!("{}/interrupted-{}", dead.run_id, dead.resumed);
             report::write_as(out, &name, &report)?;
             out.drop_summary()?;
-            // What the earlier attempts told belongs to the whole night.
-            let mut earlier = report.degraded.clone();
-            earlier.retain(|line| !told.contains(line));
-            told.splice(0..0, earlier);
+            // What the earlier attempts told belongs to the whole night; each death is one of its own.
+            told.splice(0..0, report.degraded.iter().cloned());
             told.push(format!(
                 "run {} goes on after {}; its earlier report is {}",
                 dead.run_id,

@@ -8,8 +8,8 @@ use runner_engine::outcome::Outcome;
 
 use crate::curator::KIND;
 
-/// So many of a job's last runs are looked at: more than a day of one every five minutes.
-const RUNS: u32 = 500;
+/// So many of a job's last runs are looked at: more than a day of one a minute.
+const RUNS: u32 = 2_000;
 /// The most lines that are told.
 const LINES: usize = 200;
 /// So many nights are looked through for the one before.

@@ -28,7 +28,6 @@ use std::path::Path;
 use jiff::Timestamp;
 use runner_engine::outcome::Class;
 use runner_engine::scope::Expect;
-use runner_engine::tape::Tape;
 use serde_json::json;
 
 use crate::{Context, Finished, JobError};
@@ -84,34 +83,12 @@ fn told(ctx: &Context<'_>) -> Result<(NightReport, String), JobError> {
     Ok((report, name))
 }
 
-/// What the rows said when the run was recorded.
-fn recalled(tape: &Tape) -> Result<(NightReport, String), JobError> {
-    #[derive(serde::Deserialize)]
-    struct Told {
-        report: NightReport,
-        name: String,
-    }
-    let internal = |error: &dyn std::fmt::Display| {
-        JobError::failed(Class::Internal, format!("the recorded night: {error}"))
-    };
-    let answer = tape.recall(NIGHT, "").map_err(|error| internal(&error))?;
-    let told: Told = serde_json::from_value(answer.facts).map_err(|error| internal(&error))?;
-    Ok((told.report, told.name))
-}
-
 /// Makes the report of the night that this run belongs to.
 ///
 /// # Errors
 /// The ledger cannot be read, or the report cannot be staged.
 pub fn run(ctx: &mut Context<'_>) -> Result<Finished, JobError> {
-    let (report, name) = match ctx.tape.replays() {
-        true => recalled(&ctx.tape)?,
-        false => told(ctx)?,
-    };
-    if ctx.tape.records() {
-        let facts = json!({ "report": report, "name": name });
-        ctx.tape.note(NIGHT, "", facts, None);
-    }
+    let (report, name) = ctx.tape.through(NIGHT, "", || told(ctx))?;
     let folder = format!("{FOLDER}/{name}");
     let mut json = serde_json::to_vec_pretty(&report).map_err(|error| {
         JobError::failed(

@@ -12,6 +12,7 @@ use crate::cli::args::Listing;
 use crate::cli::{Failure, safe, show};
 use crate::home::Home;
 use crate::project::Here;
+use crate::setup::plan::shown;
 
 /// Where an engine is looked for besides: its own port, and a usual second one.
 const USUAL: [&str; 2] = ["http://127.0.0.1:11434", "http://127.0.0.1:11435"];
@@ -41,7 +42,8 @@ pub fn run(home: &Home, project: &Here, listing: Listing) -> Result<Exit, Failur
             })
             .map(|(endpoint, _)| endpoint)
     };
-    let found = findings(&standing, &elsewhere);
+    let mut found = findings(&standing, &elsewhere);
+    found.extend(apart(project, &standing));
     if listing.json {
         show::json(&found);
     } else if found.is_empty() {
@@ -60,6 +62,61 @@ pub fn run(home: &Home, project: &Here, listing: Listing) -> Result<Exit, Failur
     Ok(if wrong { Exit::Failed } else { Exit::Done })
 }
 
+/// A command as it is typed.
+fn typed(words: &[&str]) -> String {
+    let words: Vec<String> = words.iter().map(|&word| word.to_owned()).collect();
+    shown(&words)
+}
+
+/// A command of the engine's own, for the one at this address.
+fn at(endpoint: &str, words: &[&str]) -> String {
+    let command = typed(words);
+    if endpoint.trim_end_matches('/') == USUAL[0] {
+        return command;
+    }
+    let place = endpoint.trim_start_matches("http://").trim_end_matches('/');
+    format!("OLLAMA_HOST={} {command}", typed(&[place]))
+}
+
+/// Where the job's backend asks something else than what was looked at.
+fn apart(project: &Here, it: &Standing) -> Vec<Finding> {
+    let name = it.configured.backend.as_deref().unwrap_or_default();
+    let Some(spec) = project.config.backends.get(name) else {
+        return Vec::new();
+    };
+    if it.configured.engine != "ollama" || spec.kind != "ollama" {
+        return Vec::new();
+    }
+    let asked = [
+        (
+            "base_url",
+            spec.base_url.as_deref(),
+            &it.configured.endpoint,
+        ),
+        ("model", spec.model.as_deref(), &it.configured.model),
+    ];
+    let mut found = Vec::new();
+    for (key, has, wanted) in asked {
+        let has = has.unwrap_or(if key == "base_url" { USUAL[0] } else { "none" });
+        if has.trim_end_matches('/') != wanted.trim_end_matches('/') {
+            found.push(Finding {
+                level: "note",
+                what: format!(
+                    "the job asks the backend {name}, whose {key} is {has} and not {wanted}"
+                ),
+                mend: typed(&[
+                    "runner",
+                    "config",
+                    "set",
+                    &format!("backends.{name}.{key}"),
+                    wanted,
+                ]),
+            });
+        }
+    }
+    found
+}
+
 fn findings(it: &Standing, elsewhere: &dyn Fn(&str) -> Option<&'static str>) -> Vec<Finding> {
     let mut found = Vec::new();
     let mut add = |level, what: String, mend: String| found.push(Finding { level, what, mend });
@@ -72,12 +129,18 @@ fn findings(it: &Standing, elsewhere: &dyn Fn(&str) -> Option<&'static str>) -> 
         add(
             "wrong",
             format!("the job {job} is not enabled"),
-            format!("runner config set jobs.{job}.enabled true"),
+            typed(&[
+                "runner",
+                "config",
+                "set",
+                &format!("jobs.{job}.enabled"),
+                "true",
+            ]),
         );
     }
     let folder = |path: &str, key: &str, usual: &str| match is_windows(path) {
         true => format!("runner config set curator.{key} {usual}"),
-        false => format!("mkdir -p {path}"),
+        false => typed(&["mkdir", "-p", path]),
     };
     if let Some(why) = &it.worker.folder.why {
         let mend = folder(&it.worker.folder.path, "worker_dir", ".runner/curator");
@@ -107,7 +170,11 @@ fn findings(it: &Standing, elsewhere: &dyn Fn(&str) -> Option<&'static str>) -> 
     match &it.health {
         Health::Ready { .. } => {}
         Health::ModelMissing { .. } => {
-            add("note", said, format!("ollama pull {}", configured.model));
+            add(
+                "note",
+                said,
+                at(endpoint, &["ollama", "pull", &configured.model]),
+            );
         }
         Health::NotAsked { .. } if configured.engine != "ollama" => {}
         Health::NotAsked { .. } => {
@@ -130,8 +197,10 @@ fn findings(it: &Standing, elsewhere: &dyn Fn(&str) -> Option<&'static str>) -> 
                         "OLLAMA_HOST={place} ollama serve & runner config set curator.endpoint {other}"
                     )
                 }
-                (None, Health::Silent { .. }) => format!("curl -m 5 {endpoint}/api/version"),
-                (None, _) => "ollama serve".to_owned(),
+                (None, Health::Silent { .. }) => {
+                    typed(&["curl", "-m", "5", &format!("{endpoint}/api/version")])
+                }
+                (None, _) => at(endpoint, &["ollama", "serve"]),
             };
             add(
                 "note",
@@ -158,7 +227,10 @@ fn findings(it: &Standing, elsewhere: &dyn Fn(&str) -> Option<&'static str>) -> 
             "{} failed; the reason lies beside each",
             counted(it.queue.failed, "job file")
         );
-        let mend = format!("cat {}/failed/*.reason.txt", it.worker.folder.path);
+        let mend = format!(
+            "cat {}/failed/*.reason.txt",
+            typed(&[&it.worker.folder.path])
+        );
         add("note", what, mend);
     }
     if !it.bridge.supported {

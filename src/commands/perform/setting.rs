@@ -34,6 +34,7 @@ use crate::config;
 use crate::config::price_file;
 use crate::cycles;
 use crate::home::{self, Home};
+use crate::keyring;
 use crate::project::{FILE, Here};
 
 pub(super) use voices::Convened;
@@ -130,7 +131,7 @@ impl<'a> Setting<'a> {
             .into_iter()
             .chain(voices::of(&spec, &here))
         {
-            around.extend(home::named(backend.variables()));
+            around.extend(keyring::lent(backend));
             // A file that cannot be used is told of when the backend is made.
             secrets.extend(backend.secrets(&around).unwrap_or_default());
         }

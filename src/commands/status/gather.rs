@@ -19,17 +19,19 @@ use runner_jobs::report;
 
 use super::super::pause::limited;
 use super::super::runs::word;
+use super::files::Files;
 use super::model::{
     AlertJson, BudgetJson, BudgetsJson, DaemonJson, LiveJson, LockJson, MarkJson, MissedJson,
     NextJson, NightJson, PausedJson, ProjectJson, StarvedJson, StatusJson, StoppedJson, TicksJson,
     VERSION,
 };
 use super::queue;
+use super::sight;
 use crate::cli::{Failure, show};
 use crate::daemon::client::Client;
 use crate::home::Home;
 use crate::project::projection::Projection;
-use crate::project::{self, Here, Stamps, standing};
+use crate::project::{self, Here, Stamps};
 
 /// How long nothing may tick before it is said aloud: host timers come every quarter of an hour.
 const SILENCE: SignedDuration = SignedDuration::from_hours(1);
@@ -95,13 +97,14 @@ pub(super) fn gather(home: &Home, here: &Path, asked: bool) -> Result<StatusJson
         until: limited(until),
         zone: None,
     });
-    let all = All::of(home, &ledger, &shown, now)?;
-    status.live_runs = all.live.len();
+    let (mut all, files) = All::of(home, &ledger, &shown, now)?;
+    status.live_runs = all.asked.live.len();
     if !matches!(status.daemon, Some(DaemonJson::Answers(_))) && ledger.has_clocks()? {
         status.ticks.trouble = silence(status.ticks.last, now);
     }
-    for known in &shown {
-        status.projects.push(all.one(known, shown.len() == 1)?);
+    for (known, files) in shown.iter().zip(files) {
+        let one = all.one(known, files, shown.len() == 1)?;
+        status.projects.push(one);
     }
     Ok(status)
 }
@@ -146,11 +149,18 @@ fn unregistered(root: &Path, mistake: Option<Failure>) -> ProjectJson {
     }
 }
 
-/// What a project's files say, and what is wrong with them.
-struct Files {
-    standing: &'static str,
-    trouble: Option<String>,
-    projection: Option<Projection>,
+/// What a look at many asks the ledger while their folders are looked at.
+struct Asked {
+    next: BTreeMap<ProjectId, runner_engine::ledger::NextDue>,
+    missed: BTreeMap<ProjectId, Vec<MissedStretch>>,
+    pauses: BTreeMap<ProjectId, Vec<OwnPause>>,
+    stopped: BTreeMap<ProjectId, Vec<StoppedJson>>,
+    /// Jobs whose last attempt came to nothing and was not acknowledged.
+    failing: BTreeMap<ProjectId, Vec<JobRow>>,
+    queues: BTreeSet<ProjectId>,
+    live: Vec<RunRow>,
+    alerts: Vec<AlertRow>,
+    undelivered: Vec<(ProjectId, String, u32, String)>,
 }
 
 /// What was asked of the ledger for all projects at once.
@@ -159,29 +169,15 @@ struct All<'a> {
     ledger: &'a Ledger,
     now: Timestamp,
     held: Option<Timestamp>,
-    files: BTreeMap<ProjectId, Files>,
-    next: BTreeMap<ProjectId, runner_engine::ledger::NextDue>,
+    dates: Dates,
     nights: BTreeMap<ProjectId, runner_engine::ledger::LastNight>,
-    missed: BTreeMap<ProjectId, Vec<MissedStretch>>,
-    pauses: BTreeMap<ProjectId, Vec<OwnPause>>,
-    stopped: BTreeMap<ProjectId, Vec<StoppedJson>>,
-    /// Jobs whose last attempt came to nothing and was not acknowledged.
-    failing: BTreeMap<ProjectId, Vec<JobRow>>,
-    queues: BTreeSet<ProjectId>,
     days: BTreeMap<String, Amounts>,
     open_nights: BTreeMap<String, Amounts>,
-    live: Vec<RunRow>,
-    alerts: Vec<AlertRow>,
-    undelivered: Vec<(ProjectId, String, u32, String)>,
+    asked: Asked,
 }
 
-impl<'a> All<'a> {
-    fn of(
-        home: &'a Home,
-        ledger: &'a Ledger,
-        shown: &[Project],
-        now: Timestamp,
-    ) -> Result<Self, Failure> {
+impl Asked {
+    fn of(ledger: &Ledger, now: Timestamp) -> Result<Self, Failure> {
         let week = now
             .saturating_sub(SignedDuration::from_hours(7 * 24))
             .unwrap_or(now);
@@ -219,70 +215,92 @@ impl<'a> All<'a> {
                 });
             }
         }
-        let nights = ledger.last_nights()?;
-        let stamps = Stamps::of(home);
+        Ok(Self {
+            next: ledger.next_due(now)?,
+            missed,
+            pauses,
+            stopped,
+            failing,
+            queues: ledger.projects_with_queues()?,
+            live: ledger.live()?,
+            alerts: ledger.alerts(None, false)?,
+            undelivered: ledger.undelivered()?,
+        })
+    }
+}
+
+impl<'a> All<'a> {
+    /// With what there is of each that is shown, in their order.
+    fn of(
+        home: &'a Home,
+        ledger: &'a Ledger,
+        shown: &[Project],
+        now: Timestamp,
+    ) -> Result<(Self, Vec<Files>), Failure> {
         let only = match shown {
             [one] => Some(&one.id),
             _ => None,
         };
-        let kept = ledger.projections(only)?;
-        let mut files = BTreeMap::new();
+        let nights = ledger.last_nights()?;
+        let seen = sight::Known {
+            shown,
+            kept: &ledger.projections(only)?,
+            nights: &nights,
+            stamps: &Stamps::of(home),
+        };
+        let (seen, asked) = seen.look_at_all(|| Asked::of(ledger, now));
+        let asked = asked?;
+        let mut files = Vec::with_capacity(shown.len());
         let mut day_keys = Vec::new();
         let mut dates = Dates {
             now,
             known: BTreeMap::new(),
         };
-        for known in shown {
-            let kept = kept.get(&known.id).and_then(|text| Projection::read(text));
-            let found = Files::of(home, ledger, &stamps, known, kept)?;
+        for (known, seen) in shown.iter().zip(seen) {
+            let found = Files::of(home, ledger, known, seen)?;
             if let Some(projection) = &found.projection {
                 day_keys.push(format!("{} {}", known.id, dates.of(&projection.zone)));
             }
-            files.insert(known.id.clone(), found);
+            files.push(found);
         }
         let night_keys: Vec<String> = nights
             .values()
             .filter(|last| last.night.closed.is_none())
             .map(|last| last.night.id.0.to_string())
             .collect();
-        Ok(Self {
+        let all = Self {
             home,
             ledger,
             now,
             held: ledger.paused_until(now)?,
-            files,
-            next: ledger.next_due(now)?,
+            dates,
             nights,
-            missed,
-            pauses,
-            stopped,
-            failing,
-            queues: ledger.projects_with_queues()?,
             days: ledger.accounts("day", &day_keys)?,
             open_nights: ledger.accounts("night", &night_keys)?,
-            live: ledger.live()?,
-            alerts: ledger.alerts(None, false)?,
-            undelivered: ledger.undelivered()?,
-        })
+            asked,
+        };
+        Ok((all, files))
     }
 
-    fn one(&self, known: &Project, alone: bool) -> Result<ProjectJson, Failure> {
+    fn one(&mut self, known: &Project, files: Files, alone: bool) -> Result<ProjectJson, Failure> {
         let id = &known.id;
-        let files = self
-            .files
-            .get(id)
-            .expect("the files of all that are shown were looked at");
         let projection = files.projection.as_ref();
         let zone = projection.map_or_else(|| "UTC".to_owned(), |it| it.zone.clone());
+        let budget = self.budget(id, projection);
         let mut troubles: Vec<String> = files.trouble.iter().cloned().collect();
-        let last_night = self.last_night(known, &mut troubles)?;
-        for (_, channel, count, said) in self.undelivered.iter().filter(|one| one.0 == *id) {
+        let last_night = self.last_night(known, files.report, &mut troubles)?;
+        for (_, channel, count, said) in self.asked.undelivered.iter().filter(|one| one.0 == *id) {
             troubles.push(format!(
                 "{} did not arrive through {channel}: {said}; to mend it: runner alerts test {channel}",
                 show::count(u64::from(*count), "alert")
             ));
         }
-        let live: Vec<&RunRow> = self.live.iter().filter(|row| row.project == *id).collect();
+        let live: Vec<&RunRow> = self
+            .asked
+            .live
+            .iter()
+            .filter(|row| row.project == *id)
+            .collect();
         let mut starved = Vec::new();
         for job in projection.map_or(&[][..], |it| &it.replacing) {
             let replaced_in_a_row = self.ledger.replaced_in_a_row(id, job)?;
@@ -293,32 +311,32 @@ impl<'a> All<'a> {
                 });
             }
         }
-        let queued = match self.queues.contains(id) {
+        let queued = match self.asked.queues.contains(id) {
             false => queue::QueuedJson {
                 count: 0,
                 next: Vec::new(),
             },
             true => {
                 let jobs = self.ledger.jobs(id)?;
-                queue::queued(self.ledger, known, &jobs, &self.live, self.now)?
+                queue::queued(self.ledger, known, &jobs, &self.asked.live, self.now)?
             }
         };
         let locks = match alone || !live.is_empty() {
             true => locks(&self.home.state, id),
             false => Vec::new(),
         };
-        let marks = projection.map_or_else(Vec::new, |it| it.marks(&known.path));
+        let marks = files.marks;
         let unmarked = self.unmarked(id, &marks)?;
-        let missed = self.missed.get(id).map_or(&[][..], Vec::as_slice);
-        let pauses = self.pauses.get(id).map_or(&[][..], Vec::as_slice);
-        let stopped = self.stopped.get(id).map_or(&[][..], Vec::as_slice);
+        let missed = self.asked.missed.get(id).map_or(&[][..], Vec::as_slice);
+        let pauses = self.asked.pauses.get(id).map_or(&[][..], Vec::as_slice);
+        let stopped = self.asked.stopped.get(id).map_or(&[][..], Vec::as_slice);
         Ok(ProjectJson {
             id: Some(id.to_string()),
             path: known.path.display().to_string(),
             standing: files.standing,
             trouble: (!troubles.is_empty()).then(|| troubles.join("\n")),
             last_night,
-            next: self.next.get(id).map(|next| NextJson {
+            next: self.asked.next.get(id).map(|next| NextJson {
                 job: next.job.clone(),
                 at: next.at,
                 zone: projection
@@ -359,6 +377,7 @@ impl<'a> All<'a> {
                 .collect(),
             starved,
             alerts: self
+                .asked
                 .alerts
                 .iter()
                 .filter(|alert| alert.project == *id)
@@ -371,7 +390,7 @@ impl<'a> All<'a> {
                     silenced: alert.silenced.is_some(),
                 })
                 .collect(),
-            budget: self.budget(id, projection),
+            budget,
             zone,
         })
     }
@@ -383,7 +402,12 @@ impl<'a> All<'a> {
         marks: &[runner_jobs::failmark::Failmark],
     ) -> Result<Vec<MarkJson>, Failure> {
         let mut found = Vec::new();
-        for job in self.failing.get(project).map_or(&[][..], Vec::as_slice) {
+        for job in self
+            .asked
+            .failing
+            .get(project)
+            .map_or(&[][..], Vec::as_slice)
+        {
             if marks.iter().any(|mark| mark.job == job.name) {
                 continue;
             }
@@ -420,19 +444,13 @@ impl<'a> All<'a> {
     fn last_night(
         &self,
         known: &Project,
+        report: Option<(PathBuf, bool)>,
         troubles: &mut Vec<String>,
     ) -> Result<Option<NightJson>, Failure> {
-        let Some(last) = self.nights.get(&known.id) else {
+        let (Some(last), Some((path, there))) = (self.nights.get(&known.id), report) else {
             return Ok(None);
         };
         let night = &last.night;
-        let folder = last.reported.as_ref().and_then(|it| it.folder.as_ref());
-        let path = known
-            .path
-            .join(report::FOLDER)
-            .join(folder.unwrap_or(&night.name))
-            .join("report.md");
-        let there = path.is_file();
         if night.closed.is_some() && !there {
             troubles.push(format!(
                 "the last night, {}, has no report; to mend it: runner report --night {0}",
@@ -455,11 +473,11 @@ impl<'a> All<'a> {
         }))
     }
 
-    fn budget(&self, id: &ProjectId, projection: Option<&Projection>) -> BudgetsJson {
+    fn budget(&mut self, id: &ProjectId, projection: Option<&Projection>) -> BudgetsJson {
         let none = Budget::default();
         let (day, night) = projection.map_or((none, none), |it| (it.day, it.night));
         let zone = projection.map_or("UTC", |it| it.zone.as_str());
-        let date = civil_date(self.now, zone);
+        let date = self.dates.of(zone);
         let used = self.days.get(&format!("{id} {date}")).copied();
         let open = self.nights.get(id).map(|last| &last.night);
         let open = open.filter(|night| night.closed.is_none());
@@ -487,53 +505,6 @@ impl Dates {
         let date = civil_date(self.now, zone);
         self.known.insert(zone.to_owned(), date.clone());
         date
-    }
-}
-
-impl Files {
-    fn of(
-        home: &Home,
-        ledger: &Ledger,
-        stamps: &Stamps,
-        known: &Project,
-        kept: Option<Projection>,
-    ) -> Result<Self, Failure> {
-        if kept.is_some() && known.config_stamp == stamps.of_project(&known.path) {
-            return Ok(Self {
-                standing: "known",
-                trouble: None,
-                projection: kept,
-            });
-        }
-        let stands = project::standing_of_row(known);
-        if let Some((what, mend)) = stands.trouble(&known.path, &known.id) {
-            return Ok(Self {
-                standing: stands.word(),
-                trouble: Some(format!("{what}\n  to mend it: {mend}")),
-                projection: kept,
-            });
-        }
-        let read = Here::at(home, &known.path).and_then(|here| {
-            here.check(ledger)?;
-            Ok(Projection::of(&here.config))
-        });
-        let standing = match stands {
-            standing::Standing::Replaced => "replaced",
-            _ => "known",
-        };
-        Ok(match read {
-            Ok(fresh) => Self {
-                standing,
-                trouble: None,
-                projection: Some(fresh),
-            },
-            Err(failure) => Self {
-                standing,
-                trouble: Some(failure.to_string()),
-                // What was read last goes on, and so does the look at it.
-                projection: kept,
-            },
-        })
     }
 }
 

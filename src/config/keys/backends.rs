@@ -123,7 +123,7 @@ pub(super) const BACKEND: &[Row] = &[
     (
         "key",
         Text,
-        "The name of the variable that has an API's key, never the key. Default: the usual one where base_url is not set, else none.",
+        "The name of the variable that has an API's key, or keyring:NAME; never the key. Default: the usual one where base_url is not set, else none.",
     ),
     (
         "structured",

@@ -44,7 +44,7 @@ pub(super) const CHANNEL: &[Row] = &[
     (
         "secret",
         Text,
-        "The name of the variable with the key that a webhook is signed with.",
+        "The name of the variable with the key that a webhook is signed with, or keyring:NAME.",
     ),
     (
         "secret_file",

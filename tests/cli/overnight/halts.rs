@@ -5,7 +5,8 @@ use std::fs;
 use serde_json::Value;
 
 use super::{
-    WORK_FILE, command, killed_after_one_iteration, night, said, start, summary_of, tree, watched,
+    JOB, WORK_FILE, command, json, killed_after_one_iteration, learning, night, said, start,
+    summary_of, tree, watched, words,
 };
 use crate::house::{House, Said, tell};
 
@@ -177,4 +178,71 @@ fn what_cannot_be_measured_is_not_committed_and_three_times_end_the_loop() {
         ["rolled-back-pre-commit", "rolled-back-pre-commit", "done"]
     );
     assert!(summary["fitness_delta"].as_f64().unwrap() > 0.0);
+}
+
+/// A corpus of the best, and commits whose lessons are but new.
+fn proud() -> House {
+    let house = House::with(JOB);
+    for number in 0..3_u64 {
+        let other = (number + 1) % 3;
+        let text = learning(
+            ["ci", "release", "agents"][number as usize],
+            "established",
+            &format!("Lesson {number}"),
+            &format!("{} See [[lesson-{other}]].", words(number)),
+        );
+        house.write(&format!(".agents/learnings/lesson-{number}.md"), text);
+    }
+    house.write("src/net.rs", "// retry\n");
+    house.git(&["add", "src"]);
+    for number in 0..6_u64 {
+        let lesson = format!("Change {number}\n\nLearned: {}", words(number + 50));
+        house.git(&["commit", "--quiet", "--allow-empty", "-m", &lesson]);
+    }
+    house.write("../clock", "2026-11-22T02:30:00Z\n");
+    house
+}
+
+#[test]
+fn a_fall_is_not_committed_unless_a_rescue_is_left_for_it() {
+    let house = proud();
+    let before = tree(&house);
+    start(&house, &["--warn-only=false"])
+        .ends(0)
+        .says("fell by");
+    let strict = summary_of(&house);
+    assert_eq!(tree(&house), before, "the live tree never saw it");
+    let last = strict["iterations"].as_array().unwrap().last().unwrap();
+    assert_eq!(last["status"], "halted-on-regression-pre-commit");
+    let why = strict["regression_reason"].as_str().unwrap();
+    assert!(
+        why.contains("fell by") && !why.contains("exhausted"),
+        "{why}"
+    );
+    assert_eq!(strict["status"], "done");
+    said(&house, &["overnight", "report", "--validate"]).ends(0);
+
+    // Rescues are spent, kept over nights, and none is free.
+    let budget = ".agents/overnight/warn-only-budget.json";
+    assert!(!house.path(budget).exists());
+    start(&house, &["--max-iterations", "1"]).ends(0);
+    let warned = summary_of(&house);
+    assert_eq!(warned["warn_only_budget_initial"], 3);
+    assert_eq!(warned["warn_only_remaining"], 2);
+    assert_eq!(json(&house, budget)["remaining"], 2);
+    let told = warned["iterations"][0]["degraded"][0].as_str().unwrap();
+    assert!(told.contains("a rescue was spent, 2 left"), "{told}");
+    assert_ne!(tree(&house), before);
+
+    let house = proud();
+    house.write(
+        budget,
+        "{\"schema_version\":1,\"initial\":3,\"remaining\":0,\"spent\":[]}\n",
+    );
+    start(&house, &[]).ends(0);
+    let gone = summary_of(&house);
+    let why = gone["regression_reason"].as_str().unwrap();
+    assert!(why.ends_with(" (warn-only budget exhausted)"), "{why}");
+    assert_eq!(gone["warn_only_remaining"], 0);
+    assert_eq!(tree(&house), before);
 }

@@ -12,7 +12,7 @@ use super::{
     JOB, LATEST, Tree, WORK_FILE, command, copy, corpus, said, start, summary_of, surroundings,
     tree, untouched,
 };
-use crate::house::{Dice, House, Said, scaled, tell};
+use crate::house::{Dice, House, Said, scaled_from, tell};
 
 /// How many work at the same time, each in a house of its own.
 const LANES: usize = 2;
@@ -241,7 +241,7 @@ fn lane(house: &House, states: &States, kills: usize, first: u64, mut dice: Dice
 #[test]
 fn a_night_that_is_killed_at_any_act_leaves_a_whole_corpus_and_a_report() {
     let mut dice = Dice::new("overnight kills");
-    let (kills, began) = (scaled(1_000), Instant::now());
+    let (kills, began) = (scaled_from(1_000, 0.1), Instant::now());
     let seeds: Vec<u64> = (0..LANES).map(|_| dice.roll(u64::MAX)).collect();
     let tallies: Vec<(Tally, u64)> = std::thread::scope(|scope| {
         let lanes: Vec<_> = seeds

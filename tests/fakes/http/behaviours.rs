@@ -29,6 +29,7 @@ pub enum Behaviour {
     NoLastWord,
     // Silence.
     NeverAnswers,
+    DripsItsHead,
     HeadAlone,
     DripsSignsOfLife,
     StallsMidway,
@@ -82,6 +83,7 @@ pub enum Behaviour {
     ComeBackLater,
     Overloaded,
     ErrorStalls,
+    EndlessError,
     ErrorAmongEvents,
     LimitAmongEvents,
     ErrorInOnePiece,
@@ -91,7 +93,7 @@ pub enum Behaviour {
 use Behaviour as B;
 
 /// All of them.
-pub const ALL: [Behaviour; 72] = [
+pub const ALL: [Behaviour; 74] = [
     B::Good,
     B::WholeInOnePiece,
     B::CrLf,
@@ -111,6 +113,7 @@ pub const ALL: [Behaviour; 72] = [
     B::LongThoughts,
     B::NoLastWord,
     B::NeverAnswers,
+    B::DripsItsHead,
     B::HeadAlone,
     B::DripsSignsOfLife,
     B::StallsMidway,
@@ -160,6 +163,7 @@ pub const ALL: [Behaviour; 72] = [
     B::ComeBackLater,
     B::Overloaded,
     B::ErrorStalls,
+    B::EndlessError,
     B::ErrorAmongEvents,
     B::LimitAmongEvents,
     B::ErrorInOnePiece,
@@ -335,6 +339,13 @@ impl Behaviour {
                 talk.end();
             }
             B::NeverAnswers => talk.wait(),
+            B::DripsItsHead => {
+                talk.send("HTTP/1.1 200 OK\r\nx-slow: ");
+                while !talk.gone {
+                    talk.send("y");
+                    talk.pause(Duration::from_millis(10));
+                }
+            }
             B::HeadAlone => {
                 talk.head(200, &stream);
                 talk.wait();
@@ -522,6 +533,13 @@ impl Behaviour {
                 talk.head(500, &[json, ("content-length", "100")]);
                 talk.send("{\"error\": ");
                 talk.wait();
+            }
+            B::EndlessError => {
+                talk.head(500, &[json, ("transfer-encoding", "chunked")]);
+                let part = "x".repeat(16 * 1024);
+                while !talk.gone {
+                    talk.chunk(&part);
+                }
             }
             B::ErrorInOnePiece => {
                 talk.reply(

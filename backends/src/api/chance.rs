@@ -1,0 +1,44 @@
+//! Chance for tests of what is cut anywhere: a small generator, whose seed is printed with what fails.
+
+/// Repeats itself from its seed, which is not 0.
+pub(crate) struct Random(pub u64);
+
+impl Random {
+    /// A number below another.
+    pub fn below(&mut self, below: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        usize::try_from(self.0 % below as u64).expect("it is below a number of this size")
+    }
+
+    /// `all` in less than `most` and one pieces, cut anywhere; some may be empty.
+    pub fn cut<'a>(&mut self, all: &'a [u8], most: usize) -> Vec<&'a [u8]> {
+        let mut at: Vec<usize> = (0..self.below(most))
+            .map(|_| self.below(all.len() + 1))
+            .collect();
+        at.extend([0, all.len()]);
+        at.sort_unstable();
+        at.windows(2).map(|pair| &all[pair[0]..pair[1]]).collect()
+    }
+}
+
+/// `RUNNER_TEST_SCALE` times so many.
+#[allow(
+    clippy::disallowed_methods,
+    clippy::cast_possible_truncation,
+    clippy::cast_precision_loss,
+    clippy::cast_sign_loss,
+    reason = "a test's own size"
+)]
+pub(crate) fn scaled(count: usize) -> usize {
+    let scale = std::env::var("RUNNER_TEST_SCALE").ok();
+    let scale: f64 = scale.and_then(|it| it.parse().ok()).unwrap_or(1.0);
+    (count as f64 * scale).ceil() as usize
+}
+
+/// A line past the capture of the test harness.
+pub(crate) fn tell(line: &str) {
+    let line = format!("{line}\n");
+    let _closed = std::io::Write::write_all(&mut std::io::stderr(), line.as_bytes());
+}

@@ -1,0 +1,73 @@
+//! What a project's files say: as they were kept where nothing has changed, and else read again.
+//!
+//! Must never write what it reads: only a tick does.
+
+use std::path::PathBuf;
+
+use runner_engine::ledger::{Ledger, Project};
+use runner_jobs::failmark::Failmark;
+
+use super::sight::Sight;
+use crate::cli::Failure;
+use crate::home::Home;
+use crate::project::projection::Projection;
+use crate::project::{self, Here, standing};
+
+/// What a project's files say, and what is wrong with them.
+pub(super) struct Files {
+    pub(super) standing: &'static str,
+    pub(super) trouble: Option<String>,
+    pub(super) projection: Option<Projection>,
+    pub(super) marks: Vec<Failmark>,
+    pub(super) report: Option<(PathBuf, bool)>,
+}
+
+impl Files {
+    pub(super) fn of(
+        home: &Home,
+        ledger: &Ledger,
+        known: &Project,
+        seen: Sight,
+    ) -> Result<Self, Failure> {
+        let (kept, report) = (seen.kept, seen.report);
+        if seen.fresh {
+            return Ok(Self {
+                standing: "known",
+                trouble: None,
+                projection: kept,
+                marks: seen.marks,
+                report,
+            });
+        }
+        let stands = project::standing_of_row(known);
+        let (standing, trouble, projection) = match stands.trouble(&known.path, &known.id) {
+            Some((what, mend)) => {
+                let trouble = format!("{what}\n  to mend it: {mend}");
+                (stands.word(), Some(trouble), kept)
+            }
+            None => {
+                let read = Here::at(home, &known.path).and_then(|here| {
+                    here.check(ledger)?;
+                    Ok(Projection::of(&here.config))
+                });
+                let standing = match stands {
+                    standing::Standing::Replaced => "replaced",
+                    _ => "known",
+                };
+                match read {
+                    Ok(fresh) => (standing, None, Some(fresh)),
+                    // What was read last goes on, and so does the look at it.
+                    Err(failure) => (standing, Some(failure.to_string()), kept),
+                }
+            }
+        };
+        let marks = projection.as_ref().map(|it| it.marks(&known.path));
+        Ok(Self {
+            standing,
+            trouble,
+            projection,
+            marks: marks.unwrap_or_default(),
+            report,
+        })
+    }
+}

@@ -1,0 +1,128 @@
+//! Secrets that the desktop's keyring keeps: `keyring:NAME`, where else the name of a variable stands.
+//!
+//! Built with the feature `keyring`; without it such a reference says how to build that. What is read is
+//! handed to those who need it as a variable of that name would be, so that it is redacted as one. Must
+//! never write a secret, and never read one that no configuration names.
+
+use std::collections::BTreeMap;
+
+use runner_backends::BackendSpec;
+use runner_backends::credentials::{in_keyring, why_not};
+
+use crate::home;
+
+/// Under which service all of them lie: the other half of their name.
+#[cfg(feature = "keyring")]
+const SERVICE: &str = "runner";
+
+/// What a backend is lent besides what all children see: its variables, and the secret that its key
+/// refers to, or why there is none.
+pub fn lent(spec: &BackendSpec) -> BTreeMap<String, String> {
+    let mut lent = home::named(spec.variables().filter(|name| in_keyring(name).is_none()));
+    if let Some(reference) = spec.endpoint_key()
+        && let Some(Ok(name)) = in_keyring(reference)
+    {
+        match secret(name) {
+            Ok(secret) => lent.insert(reference.to_owned(), secret),
+            Err(why) => lent.insert(why_not(reference), why),
+        };
+    }
+    lent
+}
+
+/// The secret of this name.
+///
+/// # Errors
+/// Why it cannot be had, and what mends it.
+#[cfg(not(feature = "keyring"))]
+pub fn secret(name: &str) -> Result<String, String> {
+    Err(format!(
+        "this runner was built without the keyring that keyring:{name} refers to: cargo install --path . --features keyring"
+    ))
+}
+
+/// The secret of this name.
+///
+/// # Errors
+/// Why it cannot be had, and what mends it.
+#[cfg(feature = "keyring")]
+pub fn secret(name: &str) -> Result<String, String> {
+    let entry = ::keyring::Entry::new(SERVICE, name);
+    entry
+        .and_then(|entry| entry.get_password())
+        .map_err(|error| in_words(name, &error))
+        .and_then(|secret| some(name, secret))
+}
+
+#[cfg(feature = "keyring")]
+fn some(name: &str, secret: String) -> Result<String, String> {
+    match secret.trim().is_empty() {
+        true => Err(format!("what the keyring has as {SERVICE}/{name} is empty")),
+        // A line's end comes with what was piped into it.
+        false => Ok(secret.trim_end_matches(['\r', '\n']).to_owned()),
+    }
+}
+
+#[cfg(feature = "keyring")]
+fn in_words(name: &str, error: &::keyring::Error) -> String {
+    use ::keyring::Error;
+    match error {
+        Error::NoEntry => format!(
+            "the keyring has no secret {SERVICE}/{name}: secret-tool store --label 'runner {name}' service {SERVICE} username {name}"
+        ),
+        Error::Ambiguous(all) => format!(
+            "the keyring has {} secrets {SERVICE}/{name}; keep one of them",
+            all.len()
+        ),
+        Error::BadEncoding(_) => format!("what the keyring has as {SERVICE}/{name} is no text"),
+        Error::NoStorageAccess(why) => format!(
+            "the keyring is locked, or nobody answers for it: {why} (a timer's tick has no desktop; a variable or a file of its owner's serves there)"
+        ),
+        other => format!("the keyring cannot be asked for {SERVICE}/{name}: {other}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[cfg(not(feature = "keyring"))]
+    #[test]
+    fn without_it_a_reference_says_how_to_build_it() {
+        let why = secret("work").unwrap_err();
+        assert!(
+            why.contains("keyring:work") && why.contains("--features keyring"),
+            "{why}"
+        );
+    }
+
+    #[cfg(feature = "keyring")]
+    #[test]
+    fn what_a_store_says_is_told_with_what_mends_it() {
+        use ::keyring::mock::MockCredential;
+        use ::keyring::{Entry, Error};
+
+        let entry = Entry::new_with_credential(Box::new(MockCredential::default()));
+        let ask = || {
+            let had = entry.get_password();
+            had.map_err(|error| in_words("work", &error))
+                .and_then(|secret| some("work", secret))
+        };
+        let absent = ask().unwrap_err();
+        assert!(absent.contains("secret-tool store"), "{absent}");
+        entry.set_password("k-123\n").unwrap();
+        assert_eq!(ask().unwrap(), "k-123");
+        entry.set_password(" \n").unwrap();
+        assert!(ask().unwrap_err().contains("is empty"));
+        let mock: &MockCredential = entry.get_credential().downcast_ref().unwrap();
+        mock.set_error(Error::NoStorageAccess("no bus".into()));
+        let locked = ask().unwrap_err();
+        assert!(
+            locked.contains("no bus") && locked.contains("locked"),
+            "{locked}"
+        );
+        mock.set_error(Error::BadEncoding(b"k-456".to_vec()));
+        let odd = ask().unwrap_err();
+        assert!(odd.contains("no text") && !odd.contains("456"), "{odd}");
+    }
+}

@@ -1,0 +1,27 @@
+#!/usr/bin/env bash
+# A new user's curator, from nothing to one that works with a model: what `runner curator diagnose` says mends a
+# thing is done word for word in a shell, and mends it. Then each thing is broken in turn. The model's server is
+# tests/fakes/ollama_stub.py under the name `ollama`; a network namespace gives it Ollama's own port.
+# usage (root): tests/real/curator_walk.sh RUNNER
+set -euo pipefail
+skip() { echo "curator's walk: skipped 1: $1"; exit 0; }
+[ "$(id -u)" = 0 ] || skip "only root can make a namespace"
+for program in unshare ip python3 git curl; do
+    command -v "$program" >/dev/null || skip "no $program"
+done
+runner=$(realpath "$1")
+here=$(realpath "$(dirname "$0")")
+if [ "${2:-}" != inside ]; then
+    unshare --net --pid --fork true 2>/dev/null || skip "no namespaces here"
+    exec unshare --net --pid --fork --kill-child --mount-proc "$here/curator_walk.sh" "$runner" inside
+fi
+ip link set lo up
+outer=$(mktemp -d)
+trap 'rm -rf "$outer"' EXIT
+mkdir "$outer/it's mine" "$outer/bin" "$outer/home"
+cp "$runner" "$outer/bin/runner"
+printf '#!/bin/sh\nexec python3 "%s" "$@"\n' "$here/../fakes/ollama_stub.py" > "$outer/bin/ollama"
+chmod 755 "$outer/bin/ollama"
+cd "$outer/it's mine"
+env -i HOME="$outer/home" USER=root LOGNAME=root TERM=dumb PATH="$outer/bin:$PATH" EDITOR=true TZ=UTC \
+    python3 "$here/curator_walk.py"
