@@ -5,6 +5,7 @@
 //! [`Context::ask`], and never read a clock, the environment or the network.
 
 pub mod act;
+pub mod ask;
 pub mod charge;
 pub mod command;
 pub mod context;
@@ -28,7 +29,9 @@ pub mod spec;
 pub mod steps;
 pub mod telemetry;
 
-pub use context::{AskError, Context, Progress, Silent, Spending};
+pub use ask::AskError;
+pub use ask::voices::{Voice, Voices};
+pub use context::{Context, Progress, Silent, Spending};
 pub use perform::{PerformError, Settled, perform};
 pub use rehearse::{Plan, rehearse};
 pub use spec::{Finished, JobError, JobSpec, KindSpec};

@@ -70,13 +70,16 @@ pub fn perform(mut ctx: Context<'_>, spec: &JobSpec) -> Result<Settled, PerformE
     };
     let described = ctx.backend.describe();
     let mut summary = Summary {
-        backend: if ctx.asked() {
-            ctx.backend.name().to_owned()
-        } else {
-            String::new()
+        backend: match (ctx.voices().asked.as_slice(), ctx.asked()) {
+            ([], true) => ctx.backend.name().to_owned(),
+            ([], false) => String::new(),
+            (voices, _) => joined(voices.iter().map(|(name, _)| name)),
         },
         containment: match (&spec.kind, &ctx.held) {
             (_, Some((held, _))) => held.clone(),
+            (_, None) if !ctx.voices().asked.is_empty() => {
+                joined(ctx.voices().asked.iter().map(|(_, held)| held))
+            }
             (KindSpec::Command(_), None) => "nothing was started".to_owned(),
             (_, None) => described.containment.clone(),
         },
@@ -180,6 +183,17 @@ pub fn perform(mut ctx: Context<'_>, spec: &JobSpec) -> Result<Settled, PerformE
             failed_to_place(ledger, admitted, summary, place_why(&error), now)
         }
     }
+}
+
+/// Each of these once, in their order.
+fn joined<'a>(all: impl Iterator<Item = &'a String>) -> String {
+    let mut own: Vec<&str> = Vec::new();
+    for one in all {
+        if !own.contains(&one.as_str()) {
+            own.push(one);
+        }
+    }
+    own.join(", ")
 }
 
 fn place(

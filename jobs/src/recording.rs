@@ -32,7 +32,7 @@ use serde_json::json;
 
 pub use given::Given;
 
-use crate::context::AskError;
+use crate::AskError;
 use crate::{Context, JobSpec};
 
 /// The folder of recordings, below the state folder.

@@ -160,6 +160,15 @@ pub(super) fn job(name: &str, mut table: Table, around: &Around<'_>) -> Result<J
             );
         }
     }
+    for span in ["council_timeout"] {
+        let seconds = match rest.get(span) {
+            None => continue,
+            Some(Value::String(text)) => units::duration(text).map(|span| span.as_secs()),
+            Some(_) => Err("it must be a duration like \"3m\"".to_owned()),
+        };
+        let seconds = seconds.map_err(|why| wrong(sources, &key(span), &why))?;
+        rest.insert(span.to_owned(), Value::Integer(seconds));
+    }
     let kind = match kind.as_str() {
         "dream" => KindSpec::Dream(own::<DreamSpec>((&path, "dream"), rest, &known, sources)?),
         "command" => KindSpec::Command(own::<CommandSpec>(

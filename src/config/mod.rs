@@ -381,6 +381,15 @@ fn resolve(merged: &mut Table, sources: &Sources) -> Result<Config, Mistake> {
             }
             return Err(top.wrong(&format!("{path}.backend"), &why));
         }
+        if let runner_jobs::KindSpec::Overnight(own) = &job.spec.kind
+            && let Some(runner) = own.runners.iter().find(|it| !backends.contains_key(*it))
+        {
+            let mut why = format!("there is no [backends.{runner}]");
+            if let Some(near) = nearest(runner, backends.keys().map(String::as_str)) {
+                why.push_str(&format!("; did you mean {near:?}?"));
+            }
+            return Err(top.wrong(&format!("{path}.runners"), &why));
+        }
         jobs.insert(name, job);
     }
     jobs.extend(cycle::dreams_after(&jobs, &around)?);

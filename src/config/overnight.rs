@@ -35,6 +35,17 @@ pub(super) fn check(own: &OvernightSpec) -> Result<(), (&'static str, String)> {
             "it must be 1 at least, it is 0".to_owned(),
         ));
     }
+    if let Some(name) = own
+        .runners
+        .iter()
+        .enumerate()
+        .find_map(|(at, name)| own.runners[..at].contains(name).then_some(name))
+    {
+        return Err(("runners", format!("{name:?} is named twice")));
+    }
+    if own.council_timeout == 0 {
+        return Err(("council_timeout", "it must be 1s at least".to_owned()));
+    }
     if own.morning_command.trim().is_empty() {
         return Err(("morning_command", "it is empty".to_owned()));
     }

@@ -17,6 +17,7 @@ mod bad_input;
 mod budgets;
 mod commands;
 mod config;
+mod council;
 mod curator;
 mod curator_chain;
 mod curator_work;

@@ -17,6 +17,8 @@ and none of them changes what another one meets:
     page           200 and a web page
     loop           a tool call as the answer to everything
     tool           one tool call (a shell command: the query `sh=`), then the text
+    answer with `json=`: that, where JSON is asked for; `wild=` where the form asked for has a first step;
+                   `@1@`, `@2@` … in it are the ids of packets that stand in the question
     dream          what the query says: `json=` where JSON is asked for, otherwise the words; with `sh=`
                    a tool call before it, with `plain=1` only ever the words
 
@@ -26,6 +28,7 @@ It must never be reachable from another machine.
 
 import json
 import os
+import re
 import sys
 import threading
 import urllib.parse
@@ -65,7 +68,9 @@ class Model(BaseHTTPRequestHandler):
 
     def do_POST(self):
         scenario, rest, query = self.place()
-        asked = json.loads(self.rfile.read(int(self.headers.get("content-length") or 0)) or b"{}")
+        body = self.rfile.read(int(self.headers.get("content-length") or 0)) or b"{}"
+        asked = json.loads(body)
+        self.body = body.decode(errors="replace")
         if not rest.endswith(("v1/messages", "/responses")):
             return self.json(404, {"type": "error", "error": {"type": "not_found_error", "message": "nothing here"}})
         with GUARD:
@@ -84,6 +89,13 @@ class Model(BaseHTTPRequestHandler):
         # A scenario may carry its own query: `tool;sh=...`, for clients that append to a base URL.
         scenario, _, own = scenario.partition(";")
         return scenario, rest, dict(urllib.parse.parse_qsl(own))
+
+    def wanted(self, query):
+        """The JSON that the query says, with ids out of the question."""
+        text = query["wild"] if "wild" in query and "first_step" in self.body else query.get("json", '{"answer": [1]}')
+        for number, name in enumerate(dict.fromkeys(re.findall(r"dream-[0-9a-f]{16}", self.body)), 1):
+            text = text.replace(f"@{number}@", name)
+        return text
 
     # -- refusals, the same for both
 
@@ -121,7 +133,7 @@ class Model(BaseHTTPRequestHandler):
             stop = "tool_use"
             block = call | {"name": "Bash", "input": {"command": query.get("sh", "true"), "description": "a try"}}
         elif "StructuredOutput" in tools and "plain" not in query:
-            value = json.loads(query.get("json", '{"answer": [1]}'))
+            value = json.loads(self.wanted(query))
             stop, block = "tool_use", call | {"name": "StructuredOutput", "input": value}
         used = {"input_tokens": 1200, "cache_creation_input_tokens": 300, "cache_read_input_tokens": 5000,
                 "cache_creation": {"ephemeral_5m_input_tokens": 300, "ephemeral_1h_input_tokens": 0}}
@@ -154,7 +166,7 @@ class Model(BaseHTTPRequestHandler):
         items = asked.get("input") if isinstance(asked.get("input"), list) else []
         returned = any(str(item.get("type", "")).endswith("call_output") for item in items)
         wants_json = (asked.get("text") or {}).get("format", {}).get("type") == "json_schema"
-        text = "" if self.scenario == "empty" else '{"answer": [1]}' if wants_json else WORDS
+        text = "" if self.scenario == "empty" else self.wanted(query) if wants_json else WORDS
         name = os.urandom(6).hex()
         message = {"type": "message", "id": f"msg_{name}", "role": "assistant", "status": "completed",
                    "content": [{"type": "output_text", "text": text, "annotations": []}]}

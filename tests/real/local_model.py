@@ -30,7 +30,8 @@ def main():
     settings.port = 0
     settings.n_ctx = 8192
     settings.n_parallel = 1
-    settings.cpuparams.n_threads = 2
+    # Two wait for each other by spinning: on a busy machine that is a hundred times slower than one.
+    settings.cpuparams.n_threads = 1
     server = xllamacpp.Server(settings)
     print(server.listening_address, flush=True)
     # Whoever started this closes its end when it is done, or dead.

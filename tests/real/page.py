@@ -10,7 +10,9 @@ run: else this script would prove nothing. Skips, and counts it, where there is 
 """
 
 import http.server
+import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -119,8 +121,9 @@ def opened(scratch, page):
     return [line for line in Listener.heard if "evil.example" in line], dom
 
 
-def night(scratch):
-    project = scratch / "project"
+def begun(scratch, name):
+    """A project, and what runs a command in it."""
+    project = scratch / name
     project.mkdir()
     env = {
         "PATH": os.environ["PATH"], "HOME": str(scratch), "XDG_STATE_HOME": str(scratch / "state"), "TZ": "UTC",
@@ -135,6 +138,48 @@ def night(scratch):
 
     run("git", "init", "--quiet")
     run(RUNNER, "init", "--quiet")
+    return project, run
+
+
+def large(scratch):
+    """The page of a night with 500 runs and 200 proposals that wait."""
+    project, run = begun(scratch, "large")
+    with open(project / "runner.toml", "a", encoding="utf-8") as config:
+        config.write('\n[jobs.dream]\nmax_ideas = 500\nquiet_minutes = 0\n[jobs.dream.budget]\nideas = 500\n')
+        config.write('[night.budget]\ncalls = 5000\n[day.budget]\ncalls = 5000\n')
+        for number in range(499):
+            script = "echo the disk was full >&2; exit 1" if number % 50 == 7 else "echo it was quiet"
+            config.write(f'[jobs.job-{number}]\nkind = "command"\ntrigger = "night"\nprogram = "sh"\nargs = ["-c", "{script}"]\nretries = 0\n')
+    ideas = project / "ideas"
+    ideas.mkdir(exist_ok=True)
+    for number in range(200):
+        (ideas / f"export-{number}.md").write_text(f"# Export number{number} as a table\n\nAdd export number{number} as a table.\n")
+        run("git", "commit", "--quiet", "--allow-empty", "-m", f"Add export number{number} as a table")
+    run(RUNNER, "night", "--quiet", codes=(0, 1))
+    told = json.loads(run(RUNNER, "report", "--json"))
+    waiting = sum(it["decided"] is None and it["action"] != "keep" for it in told["proposals"])
+    return run(RUNNER, "report", "--html"), len(told["runs"]), waiting
+
+
+def time_to_open(scratch, page):
+    """Milliseconds from the request to the whole layout, at the best of three."""
+    frame, times = scratch / "timed.html", []
+    frame.write_text(
+        "<!DOCTYPE html><body><script>const began=performance.now(),f=document.createElement('iframe');"
+        "f.style='border:0;width:1280px;height:1400px';f.onload=()=>{const high=f.contentDocument.documentElement.scrollHeight;"
+        "document.documentElement.dataset.took=(performance.now()-began).toFixed(0)+' '+high};"
+        f"f.src='{page.as_uri()}';document.body.append(f)</script>"
+    )
+    for _ in range(3):
+        dom = chromium(scratch, "--dump-dom", "--timeout=20000", frame.as_uri())
+        found = re.search(r'data-took="(\d+) (\d+)"', dom)
+        assert found, dom[:300]
+        times.append((int(found[1]), int(found[2])))
+    return min(times)
+
+
+def night(scratch):
+    project, run = begun(scratch, "project")
     with open(project / "runner.toml", "a", encoding="utf-8") as config:
         config.write('\n[jobs.dream]\nmax_ideas = 500\nquiet_minutes = 0\n[jobs.dream.budget]\nideas = 500\n')
         for number in range(0, len(PAYLOADS), 25):
@@ -176,6 +221,14 @@ with tempfile.TemporaryDirectory(prefix="runner-page-") as folder:
     assert "data-ran" not in dom and "<title>RAN" not in dom and "<script" not in dom.lower(), "a script ran"
     assert dom.count("<style") == 1 and dom.count('<meta http-equiv=') == 1
     print(f"page: {shown} payloads shown, none ran, none left; from a page that trusts them {len(left)} requests left, and it ran")
+
+    text, runs, waiting = large(scratch)
+    assert runs >= 500 and waiting >= 200, f"{runs} runs, {waiting} proposals that wait"
+    big = scratch / "large.html"
+    big.write_text(text)
+    took, high = time_to_open(scratch, big)
+    print(f"page of {runs} runs and {waiting} proposals: {len(text)} bytes, open after {took} ms, {high} px high at 1280")
+    assert took < 1000, "it takes more than a second to open"
 
     if PICTURES:
         PICTURES.mkdir(parents=True, exist_ok=True)

@@ -34,6 +34,20 @@ pub struct Chained {
 }
 
 impl Ledger {
+    /// What these accounts have too little of for a run; none where it would be admitted.
+    pub fn short_of(
+        &self,
+        want: Budget,
+        total: Duration,
+        levels: &[Level],
+        now: Timestamp,
+    ) -> Result<Option<Shortfall>> {
+        self.view(|db| {
+            let levels = reserve::resolve(db, levels, now)?;
+            Ok(reserve::fit(db, admit::timed(want, total, &levels), &levels, now)?.err())
+        })
+    }
+
     /// Adds to the accounts of a run those of its fallbacks that have as much room as the run will
     /// hold without them. `fallbacks` are all accounts of each. Holds nothing yet: `admit` does.
     pub fn chained(

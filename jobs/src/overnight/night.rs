@@ -28,14 +28,13 @@ use super::corpus::defrag::{Options, defrag};
 use super::corpus::health::Measured;
 use super::corpus::index::Index;
 use super::corpus::{Corpus, FOLDER as CORPUS, NEXT_WORK, read};
+use super::council::Counsel;
 use super::facts::Facts;
 use super::iterate::{Looped, disk, failed};
 use super::lock::{FOLDER, LockError, RUN_LOCK, RunLock};
 use super::output::{LOG, Output, RunState, SUMMARY, pretty};
 use super::packets::{Ground, Packet, PacketIndex, beads, markdown, queue, sync};
-use super::summary::{
-    Dreamscape, GUIDE, Iteration, LongHaul, Runtime, Status, StepStatus, Summary, length,
-};
+use super::summary::{Dreamscape, GUIDE, Iteration, Runtime, Status, StepStatus, Summary, length};
 use super::{OvernightSpec, council, report, resume};
 use crate::{Context, Finished, JobError};
 
@@ -159,10 +158,14 @@ impl Night<'_, '_> {
         }));
         self.check_cancelled()?;
         self.brief(&corpus)?;
-        self.council();
+        let candidates = self.packets(&corpus, &measured, &Counsel::default());
+        let mut counsel = self.council(&candidates, &measured)?;
         self.check_cancelled()?;
-        let mut packets = self.packets(&corpus, &measured);
+        self.at("morning-packets");
+        let mut packets = self.packets(&corpus, &measured, &counsel);
+        self.long_haul(&corpus, &mut packets);
         self.beads(&mut packets);
+        self.trace(&mut counsel, &packets);
         self.deliver(packets)?;
         self.tell(&looped, &measured);
         Ok(())
@@ -210,18 +213,7 @@ impl Night<'_, '_> {
         Ok(())
     }
 
-    fn council(&mut self) {
-        let names = ["council-packet", "runner-passes", "council-synthesis"];
-        for (name, heard) in names.into_iter().zip(council::convene(self.spec)) {
-            match heard.status {
-                StepStatus::SoftFail => self.soft(name, &heard.note),
-                _ => self.skip(name, &heard.note),
-            }
-        }
-    }
-
-    fn packets(&mut self, corpus: &Corpus, measured: &Measured) -> Vec<Packet> {
-        self.at("morning-packets");
+    fn packets(&mut self, corpus: &Corpus, measured: &Measured, counsel: &Counsel) -> Vec<Packet> {
         let pinned = self.pinned();
         let index = Index::build(corpus.active(), self.date).ok();
         Ground {
@@ -235,6 +227,7 @@ impl Night<'_, '_> {
             date: self.date,
             output: self.out.below(),
             command: &self.spec.morning_command,
+            counsel,
         }
         .packets()
     }
@@ -372,10 +365,6 @@ impl Night<'_, '_> {
         if let Some(first) = first {
             self.summary.fitness_delta = Some(super::halt::delta(first, &measured.fitness));
         }
-        self.summary.long_haul = Some(LongHaul {
-            exit_reason: "no councillor is configured to corroborate with".to_owned(),
-            ..LongHaul::default()
-        });
         let weather = match measured.fitness.composite {
             _ if self.summary.regression_reason.is_some() => "storm",
             it if it >= 0.8 => "clear",
@@ -392,8 +381,13 @@ impl Night<'_, '_> {
         self.summary.dreamscape = Dreamscape {
             weather: weather.to_owned(),
             visibility: visibility.to_owned(),
-            council: "not convened".to_owned(),
-            tension: None,
+            council: council::in_words(self.summary.council.as_ref()),
+            tension: self
+                .summary
+                .council
+                .as_ref()
+                .and_then(|it| it["tension"].as_str())
+                .map(str::to_owned),
             first_move: first.clone(),
         };
         let mut recommended: Vec<String> = first.into_iter().collect();
@@ -432,6 +426,7 @@ impl Night<'_, '_> {
             .into_iter()
             .collect();
         lines.extend(summary.degraded.iter().cloned());
+        lines.extend(council::refused(summary.council.as_ref()));
         Ok(Finished {
             degraded: summary.degraded.first().cloned(),
             headline: format!(

@@ -18,6 +18,7 @@ use super::corpus::health::measure;
 use super::corpus::index::Index;
 use super::corpus::oscillation::History;
 use super::corpus::{FOLDER as CORPUS, read};
+use super::council::Counsel;
 use super::facts::Facts;
 use super::iterate::disk;
 use super::lock::{FOLDER, RUN_LOCK};
@@ -79,6 +80,7 @@ pub fn preview(seen: &Seen<'_>) -> Result<Summary, JobError> {
         date,
         output: &spec.output_dir,
         command: &spec.morning_command,
+        counsel: &Counsel::default(),
     }
     .packets();
     let moment = format!("{:.0}", seen.now);

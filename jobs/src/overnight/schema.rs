@@ -35,6 +35,12 @@ schemas!(
     "next-work-row",
     "commit-marker",
     "warn-only-budget",
+    "council-packet",
+    "council-report",
+    "council-wildcard",
+    "council-synthesis",
+    "council-ledger",
+    "packet-corroboration",
 );
 
 /// The schema of a name.
@@ -74,7 +80,13 @@ pub fn check_folder(folder: &Path) -> Checked {
         ("metrics-health.json", "metrics-health", false),
         ("retrieval-bench.json", "retrieval-bench", false),
         ("briefing.json", "briefing", false),
+        ("briefing-fallback.json", "briefing", false),
+        ("packet-corroboration.json", "packet-corroboration", false),
         ("morning-packets/index.json", "morning-packets", false),
+        ("council/packet.json", "council-packet", false),
+        ("council/synthesis.json", "council-synthesis", false),
+        ("council/ledger.json", "council-ledger", false),
+        ("council/wildcard.json", "council-wildcard", false),
     ];
     for (name, schema, needed) in fixed {
         if needed || folder.join(name).exists() {
@@ -84,6 +96,17 @@ pub fn check_folder(folder: &Path) -> Checked {
     for name in names(folder, "morning-packets") {
         if name.ends_with(".json") && name != "index.json" {
             checked.file(folder, &format!("morning-packets/{name}"), "morning-packet");
+        }
+    }
+    let others = [
+        "packet.json",
+        "synthesis.json",
+        "ledger.json",
+        "wildcard.json",
+    ];
+    for name in names(folder, "council") {
+        if name.ends_with(".json") && !others.contains(&name.as_str()) {
+            checked.file(folder, &format!("council/{name}"), "council-report");
         }
     }
     for run in names(folder, "") {

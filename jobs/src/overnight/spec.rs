@@ -15,6 +15,8 @@ pub struct OvernightSpec {
     pub keep_awake: bool,
     /// Backends that are asked for a bounded report.
     pub runners: Vec<String>,
+    /// How long all of them together may take, in seconds.
+    pub council_timeout: u64,
     /// Whether they may propose what nobody asked for.
     pub creative_lane: bool,
     /// A markdown file of what comes first, below the project; empty: none.
@@ -41,6 +43,7 @@ impl Default for OvernightSpec {
             output_dir: ".agents/overnight/latest".to_owned(),
             keep_awake: true,
             runners: Vec::new(),
+            council_timeout: 180,
             creative_lane: false,
             queue: String::new(),
             max_iterations: 10,

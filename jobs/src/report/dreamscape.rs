@@ -60,10 +60,39 @@ pub struct Dreamscape {
     pub degraded: Vec<String>,
     /// What its councillors did not agree on.
     pub tension: Option<String>,
+    /// What its councillors said; none where none was asked.
+    #[serde(default)]
+    pub council: Option<Council>,
     /// What it would begin with.
     pub first_move: Option<String>,
     /// The morning packets by rank.
     pub packets: Vec<Packet>,
+}
+
+/// The councillors of a run.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Council {
+    /// In short.
+    pub words: String,
+    /// Those who were heard, the leading position first.
+    pub voices: Vec<Voice>,
+    /// Those who were not; as action why.
+    pub unheard: Vec<Voice>,
+    /// What nobody asked for.
+    pub wildcards: Vec<Voice>,
+}
+
+/// One of them.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Voice {
+    /// Who.
+    pub runner: String,
+    /// What it would do, in a word.
+    pub kind: String,
+    /// What first.
+    pub action: String,
+    /// How sure.
+    pub confidence: String,
 }
 
 /// One iteration.
@@ -100,6 +129,9 @@ pub struct Packet {
     pub why: String,
     /// How many lines of evidence it has.
     pub evidence: usize,
+    /// The councillors who speak for it.
+    #[serde(default)]
+    pub voices: Vec<String>,
     /// The command to begin with.
     pub command: String,
 }
@@ -108,7 +140,14 @@ pub struct Packet {
 pub(super) fn read(root: &Path, runs: &[RunLine]) -> Vec<Dreamscape> {
     let overnight = runs.iter().filter(|run| run.kind == KIND);
     let began = overnight.filter(|run| run.started.is_some());
-    began.map(|run| of_run(root, run)).collect()
+    let mut all: Vec<Dreamscape> = Vec::new();
+    for scape in began.map(|run| of_run(root, run)) {
+        // A run that went on after it died has one story, and its last attempt tells it.
+        let same = |it: &Dreamscape| it.missing.is_none() && it.summary == scape.summary;
+        all.retain(|it| !same(it));
+        all.push(scape);
+    }
+    all
 }
 
 fn of_run(root: &Path, run: &RunLine) -> Dreamscape {
@@ -170,6 +209,7 @@ pub(super) fn fill(scape: &mut Dreamscape, summary: &Value) {
     scape.weather = text(&dream["weather"]).unwrap_or_default();
     scape.tension = text(&dream["tension"]);
     scape.first_move = text(&dream["first_move"]);
+    scape.council = council(&summary["council"], &dream["council"]);
     let iterations = summary["iterations"].as_array();
     let iterations = iterations.map_or(&[][..], Vec::as_slice);
     scape.before = iterations
@@ -195,8 +235,63 @@ pub(super) fn fill(scape: &mut Dreamscape, summary: &Value) {
         }
     }
     let packets = summary["morning_packets"].as_array().into_iter().flatten();
-    scape.packets = packets.take(MOST).map(packet).collect();
+    let backed = &summary["council"]["backed"];
+    let backed = |id: &Value| {
+        let mut all = backed.as_array().into_iter().flatten();
+        let one = all.find(|it| it["id"] == *id && id.is_string());
+        one.map_or_else(Vec::new, |it| texts(&it["voices"]))
+    };
+    scape.packets = packets
+        .take(MOST)
+        .map(|it| Packet {
+            voices: backed(&it["id"]),
+            ..packet(it)
+        })
+        .collect();
     scape.packets.sort_by_key(|packet| packet.rank);
+}
+
+fn council(council: &Value, words: &Value) -> Option<Council> {
+    let own = |value: &Value| text(value).unwrap_or_default();
+    let all = |value: &Value| value.as_array().cloned().unwrap_or_default();
+    let mut told = Council {
+        words: own(words),
+        ..Council::default()
+    };
+    for position in all(&council["positions"]) {
+        for voice in all(&position["voices"]) {
+            told.voices.push(Voice {
+                runner: own(&voice["runner"]),
+                kind: own(&position["recommended_kind"]),
+                action: own(&voice["recommended_first_action"]),
+                confidence: own(&voice["confidence"]),
+            });
+        }
+    }
+    let said = |value: &Value, key: &str| Voice {
+        runner: own(&value["runner"]),
+        action: own(&value[key]),
+        ..Voice::default()
+    };
+    let unheard = all(&council["unheard"]);
+    told.unheard = unheard
+        .iter()
+        .take(MOST)
+        .map(|it| said(it, "why"))
+        .collect();
+    let wildcards = all(&council["wildcards"]);
+    told.wildcards = wildcards
+        .iter()
+        .take(MOST)
+        .map(|it| said(it, "text"))
+        .collect();
+    told.voices.truncate(MOST);
+    if told.words.is_empty() {
+        // A night that failed has no words of its own for it.
+        told.words = format!("{} heard, {} not", told.voices.len(), told.unheard.len());
+    }
+    let any = told.voices.len() + told.unheard.len() + told.wildcards.len();
+    (any > 0).then_some(told)
 }
 
 fn point(value: &Value) -> Point {
@@ -221,6 +316,7 @@ fn packet(value: &Value) -> Packet {
         confidence: text(&value["confidence"]),
         why: of("why_now"),
         evidence: value["evidence"].as_array().map_or(0, Vec::len),
+        voices: Vec::new(),
         // Cut, a command would be another one.
         command: value["morning_command"]
             .as_str()
@@ -309,6 +405,20 @@ mod tests {
         .unwrap();
         let damaged = read(root.path(), &[run.clone()]).remove(0);
         assert!(damaged.missing.unwrap().contains("cannot be read"));
+        // Two attempts at one run have one story.
+        fs::write(
+            root.path()
+                .join(".agents/overnight/runs/01RUN/summary.json"),
+            sample::summary("01RUN").to_string(),
+        )
+        .unwrap();
+        let again = RunLine {
+            run: "01AGAIN".into(),
+            ..run.clone()
+        };
+        let told = read(root.path(), &[run.clone(), again]);
+        let runs: Vec<&str> = told.iter().map(|it| it.run.as_str()).collect();
+        assert_eq!(runs, ["01AGAIN"]);
         // One that never began has none, and nobody misses it.
         run.started = None;
         assert!(read(root.path(), &[run]).is_empty());

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::model::NightReport;
 use super::proposals::word;
+use crate::dream::proposal::clean;
 use crate::failmark;
 
 /// How many moves of one sort are named one by one.
@@ -82,6 +83,13 @@ pub(super) fn moves(report: &NightReport) -> Vec<Move> {
             "runner status".to_owned(),
         );
     }
+    if let Some(event) = report.waiting.iter().find(|it| it.sort == "event") {
+        push(
+            "Look at what was raised".to_owned(),
+            event.why.clone(),
+            event.command.clone(),
+        );
+    }
     for scape in &report.dreamscapes {
         if let Some(packet) = scape.packets.iter().find(|it| !it.command.is_empty()) {
             push(
@@ -90,6 +98,34 @@ pub(super) fn moves(report: &NightReport) -> Vec<Move> {
                 packet.command.clone(),
             );
         }
+    }
+    for one in report
+        .dreamscapes
+        .iter()
+        .filter_map(|it| it.council.as_ref())
+        .flat_map(|it| &it.unheard)
+    {
+        // What a person can mend; who was slow or spoke nonsense is told where the council is.
+        let name = one.runner.trim_end_matches(" (creative lane)");
+        let absent = one.action.starts_with("was not asked:");
+        let command = if absent && one.action.contains("this run may need") {
+            "runner budget".to_owned()
+        } else if one.action.contains("rate-limited") {
+            continue;
+        } else if absent
+            || ["auth:", "not-installed:"]
+                .iter()
+                .any(|it| one.action.starts_with(it))
+        {
+            format!("runner backends check {}", word(name))
+        } else {
+            continue;
+        };
+        push(
+            format!("Mend the councillor {name}"),
+            format!("it was not heard — {}", clean(&one.action, 160)),
+            command,
+        );
     }
     let waiting = report.proposals.iter().filter(|it| it.waits()).count();
     if waiting > 0 {
@@ -104,5 +140,7 @@ pub(super) fn moves(report: &NightReport) -> Vec<Move> {
             format!("runner dream review{flag}"),
         );
     }
+    let mut known = std::collections::BTreeSet::new();
+    all.retain(|it| known.insert((it.what.clone(), it.command.clone())));
     all
 }

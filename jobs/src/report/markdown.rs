@@ -124,6 +124,20 @@ fn write(out: &mut String, report: &NightReport) -> std::fmt::Result {
         }
         writeln!(out)?;
     }
+    if !report.waiting.is_empty() {
+        writeln!(out, "## Also for you\n")?;
+        for it in &report.waiting {
+            writeln!(
+                out,
+                "- {}: {}, {} — {}",
+                one_line(&it.sort),
+                one_line(&it.what),
+                one_line(&it.why),
+                code(&it.command)
+            )?;
+        }
+        writeln!(out)?;
+    }
     if !report.first.is_empty() {
         writeln!(out, "## Do this first\n")?;
         for (at, it) in report.first.iter().enumerate() {
@@ -167,6 +181,26 @@ fn dreamscape(out: &mut String, scape: &Dreamscape) -> std::fmt::Result {
     }
     for line in &scape.degraded {
         writeln!(out, "- degraded: {}", one_line(line))?;
+    }
+    for (mark, voices) in scape.council.iter().flat_map(|it| {
+        [
+            ("", &it.voices),
+            (", not heard", &it.unheard),
+            (", a wildcard in no count", &it.wildcards),
+        ]
+    }) {
+        for it in voices {
+            let kind = match it.kind.is_empty() {
+                true => String::new(),
+                false => format!(
+                    " would {} ({})",
+                    one_line(&it.kind),
+                    one_line(&it.confidence)
+                ),
+            };
+            let (who, action) = (one_line(&it.runner), one_line(&it.action));
+            writeln!(out, "- councillor {who}{mark}{kind}: {action}")?;
+        }
     }
     for packet in &scape.packets {
         writeln!(
@@ -280,7 +314,7 @@ fn calls(count: u64) -> String {
 }
 
 /// Text from elsewhere on one line, with nothing in it that markdown, HTML or a terminal would obey.
-fn one_line(text: &str) -> String {
+pub(crate) fn one_line(text: &str) -> String {
     let parts = text.split(['\n', '\r']).map(str::trim);
     let line = parts
         .filter(|part| !part.is_empty())
@@ -306,7 +340,7 @@ fn one_line(text: &str) -> String {
 }
 
 /// Text from elsewhere as code: on one line, in a fence that is longer than any in it.
-fn code(text: &str) -> String {
+pub(crate) fn code(text: &str) -> String {
     let shown: String = text
         .chars()
         .map(|c| if c.is_control() { '\u{fffd}' } else { c })

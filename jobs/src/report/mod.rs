@@ -14,10 +14,12 @@ pub mod proposals;
 pub mod refusals;
 #[cfg(test)]
 mod sample;
+pub mod waiting;
 
 pub use first::Move;
 pub use html::render as html;
 pub use markdown::render as markdown;
+pub(crate) use markdown::{code, one_line};
 pub use model::{NightReport, RunLine, gather, whole};
 
 use std::fs;

@@ -19,6 +19,7 @@ use super::dreamscape::{self, Dreamscape};
 use super::first::{self, Move};
 use super::proposals::{self, Proposed};
 use super::refusals::{self, Refusal};
+use super::waiting::{self, Waiting};
 
 /// The version of the JSON form.
 pub const SCHEMA: u32 = 1;
@@ -68,6 +69,9 @@ pub struct NightReport {
     /// How many more there are than are told.
     #[serde(default)]
     pub more_proposals: usize,
+    /// What else waits for a person. Only in a [`whole`] report.
+    #[serde(default)]
+    pub waiting: Vec<Waiting>,
     /// What its overnight runs brought. Only in a [`whole`] report.
     #[serde(default)]
     pub dreamscapes: Vec<Dreamscape>,
@@ -206,6 +210,7 @@ pub fn whole(
     let several = jobs.iter().filter(|job| job.kind == "dream").count() > 1;
     let (proposals, more) = proposals::read(root, &report.runs, several);
     (report.proposals, report.more_proposals) = (proposals, more);
+    report.waiting = waiting::read(root, &report.runs);
     report.dreamscapes = dreamscape::read(root, &report.runs);
     report.first = first::moves(&report);
     Ok(report)
@@ -295,6 +300,7 @@ pub fn gather(
         refused,
         proposals: Vec::new(),
         more_proposals: 0,
+        waiting: Vec::new(),
         dreamscapes: Vec::new(),
         first: Vec::new(),
     };

@@ -7,9 +7,10 @@ use runner_engine::outcome::{Class, Outcome};
 use serde_json::{Map, Value, json};
 
 use super::accounts::Account;
-use super::dreamscape::Dreamscape;
+use super::dreamscape::{Council, Dreamscape, Voice};
 use super::proposals::Proposed;
 use super::refusals::{By, Refusal};
+use super::waiting::Waiting;
 use super::{NightReport, RunLine};
 use crate::dream::proposal::{Action, Confidence, Status};
 
@@ -84,6 +85,7 @@ pub(crate) fn night(runs: Vec<RunLine>) -> NightReport {
         refused,
         proposals: vec![],
         more_proposals: 0,
+        waiting: Vec::new(),
         dreamscapes: vec![],
         first: vec![],
     }
@@ -149,6 +151,13 @@ pub(crate) fn full(text: &str) -> NightReport {
         },
     ];
     report.more_proposals = 3;
+    report.waiting = vec![Waiting {
+        sort: text.into(),
+        job: text.into(),
+        what: text.into(),
+        why: text.into(),
+        command: text.into(),
+    }];
     report.accounts = vec![Account {
         unit: text.into(),
         cap: Some(10),
@@ -168,6 +177,18 @@ pub(crate) fn full(text: &str) -> NightReport {
     }
     scape.goal = Some(text.into());
     scape.tension = Some(text.into());
+    let voice = Voice {
+        runner: text.into(),
+        kind: text.into(),
+        action: text.into(),
+        confidence: text.into(),
+    };
+    scape.council = Some(Council {
+        words: text.into(),
+        voices: vec![voice.clone()],
+        unheard: vec![voice.clone()],
+        wildcards: vec![voice],
+    });
     scape.ended = Some(text.into());
     scape.first_move = Some(text.into());
     scape.degraded.push(text.into());
@@ -186,6 +207,7 @@ pub(crate) fn full(text: &str) -> NightReport {
             *words = text.into();
         }
         packet.confidence = Some(text.into());
+        packet.voices = vec![text.into()];
     }
     report.dreamscapes = vec![
         scape,
@@ -234,6 +256,14 @@ pub(crate) fn summary(run: &str) -> Value {
             packet(3, "Write down why the cache was left out", "low"),
         ],
         "degraded": [],
+        "council": {
+            "positions": [
+                {"recommended_kind": "repair", "voices": [{"runner": "codex", "confidence": "high", "recommended_first_action": "Repair the clock tests"}]},
+                {"recommended_kind": "research", "voices": [{"runner": "claude", "confidence": "low", "recommended_first_action": "Find out why they fail"}]},
+            ],
+            "unheard": [{"runner": "llama", "why": "malformed: its answer is no JSON"}],
+            "wildcards": [{"runner": "claude", "text": "Delete the clock", "lane": "wildcard", "wildcard": true}],
+        },
         "iterations": [
             iteration(1, 0.61, Some(0.66), "done", &[]),
             iteration(2, 0.66, Some(0.71), "degraded", &["bench: no index"]),

@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use runner_engine::causes;
 use runner_engine::outcome::Exit;
 use runner_jobs::overnight::output::SUMMARY;
-use runner_jobs::overnight::summary::Summary;
-use runner_jobs::overnight::{OvernightSpec, report, schema};
+use runner_jobs::overnight::report::Form;
+use runner_jobs::overnight::{OvernightSpec, foreign, report, schema};
 use serde_json::Value;
 
 use super::night_job;
@@ -17,6 +17,9 @@ use crate::cli::args::Listing;
 use crate::cli::{Failure, safe, show};
 use crate::home::Home;
 use crate::project::Here;
+
+/// The largest summary that is read, in bytes.
+const LARGEST: u64 = 64 * 1024 * 1024;
 
 /// Prints or checks it.
 pub(super) fn run(
@@ -47,9 +50,19 @@ pub(super) fn run(
             None => failure.mend("runner overnight start"),
         }
     };
+    if let Some(named) = &from {
+        fs::metadata(named).map_err(|error| absent(&error))?;
+    }
     if validate {
         fs::metadata(&folder).map_err(|error| absent(&error))?;
         return check(&folder, listing);
+    }
+    let size = fs::metadata(&file).map_err(|error| absent(&error))?.len();
+    if size > LARGEST {
+        return Err(Failure::data(format!(
+            "{} has {size} bytes, and no more than {LARGEST} are read",
+            file.display()
+        )));
     }
     let bytes = fs::read(&file).map_err(|error| absent(&error))?;
     let bad = |why: String| {
@@ -63,18 +76,18 @@ pub(super) fn run(
         ))
     };
     let value: Value = serde_json::from_slice(&bytes).map_err(|error| bad(error.to_string()))?;
+    // Also another program's, of either version: what does not fit is told, not refused.
+    let (summary, missing) = foreign::read(&value).map_err(bad)?;
     if listing.json {
         show::json(&value);
         return Ok(Exit::Done);
     }
-    let summary: Summary = serde_json::from_value(value).map_err(|error| bad(error.to_string()))?;
-    let text = report::markdown(&summary);
-    let text = match markdown {
-        true => text,
-        false => plain(&text),
+    let form = match markdown {
+        true => Form::Markdown,
+        false => Form::Plain,
     };
     // Titles are anybody's words: none of them drives the terminal.
-    show::out(&show::printable(&text));
+    show::out(&show::printable(&report::told(&summary, &missing, form)));
     Ok(Exit::Done)
 }
 
@@ -92,25 +105,6 @@ fn last(home: &Home, here: &Path) -> Result<PathBuf, Failure> {
 fn there(path: &Path) -> &Path {
     let mut all = path.ancestors();
     all.find(|path| path.exists()).unwrap_or(path)
-}
-
-/// Markdown without its marks, for a terminal.
-fn plain(text: &str) -> String {
-    let mut out = String::new();
-    for line in text.lines() {
-        if line.starts_with("| ---") {
-            continue;
-        }
-        let line = line.trim_start_matches('#').trim_start_matches(' ');
-        let line = line
-            .replace("**", "")
-            .replace('`', "")
-            .replace("| ", "")
-            .replace(" |", "");
-        out.push_str(&line);
-        out.push('\n');
-    }
-    out
 }
 
 fn check(folder: &Path, listing: Listing) -> Result<Exit, Failure> {

@@ -41,7 +41,7 @@ use crate::cli::{log, show};
 use crate::drive;
 use crate::home::{self, Home};
 pub(in crate::commands) use setting::slots_folder;
-use setting::{Backends, Setting};
+use setting::{Backends, Convened, Setting};
 
 /// How a run that was not admitted stands, or why nothing can be said of it.
 enum Stop {
@@ -274,6 +274,7 @@ fn locked(
         facts,
         want,
         levels,
+        convened,
     } = Ready::of(home, ledger, setting, true)?;
     let cancel = cancel_token()?;
     cancel_on_signals(&cancel);
@@ -300,6 +301,7 @@ fn locked(
                 confine,
                 git,
                 backends,
+                convened,
                 cancel,
                 staging,
                 cache,
@@ -323,6 +325,7 @@ struct Ready {
     facts: Facts,
     want: Budget,
     levels: Vec<Level>,
+    convened: Convened,
 }
 
 impl Ready {
@@ -341,6 +344,9 @@ impl Ready {
         let mut backends = setting.backends(ledger, &confine)?;
         let facts = setting.facts(ledger, &git, backends.first.as_ref())?;
         let held = setting.hold_chain(ledger, &mut backends, home.wall()?)?;
+        let mut convened = setting.convene(ledger, &confine, real_run)?;
+        let first = backends.first.describe().kind;
+        let held = setting.hold_voices(ledger, &mut convened, &first, held, home.wall()?)?;
         Ok(Self {
             git,
             facts,
@@ -348,6 +354,7 @@ impl Ready {
             levels: held.levels,
             backends,
             confine,
+            convened,
         })
     }
 }
@@ -388,6 +395,7 @@ struct Work {
     confine: Confine,
     git: Git,
     backends: Backends,
+    convened: Convened,
     cancel: Cancel,
     staging: String,
     cache: PathBuf,
@@ -448,7 +456,8 @@ impl Work {
         .paying(spending)
         .kept_awake(keeper)
         .in_state(&home.state)
-        .with_fallbacks(others, self.backends.passed);
+        .with_fallbacks(others, self.backends.passed)
+        .hearing(setting.voices(self.convened));
         let context = match setting.recorder(&self.staging) {
             Some(recorder) => context.recorded(recorder),
             None => context,

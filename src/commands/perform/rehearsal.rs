@@ -217,6 +217,7 @@ impl<'h> Stage<'h> {
             facts,
             want,
             levels,
+            convened,
         } = Ready::of(self.home, &self.ledger, setting, false)?;
         let backend = backends.first;
         let described = backend.describe();
@@ -224,6 +225,9 @@ impl<'h> Stage<'h> {
         let passed = backends.passed.into_iter();
         told.notes
             .extend(passed.map(|one| format!("is not asked: {one}")));
+        let absent = convened.absent().iter();
+        told.notes
+            .extend(absent.map(|(name, why)| format!("is not asked: {name}: {why}")));
         told.want = want;
         let own = matches!(setting.spec.kind, KindSpec::Command(_));
         let agent = setting.spec.kind.work().is_some()

@@ -3,6 +3,7 @@
 
 mod awake;
 mod gates;
+mod voices;
 mod walls;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -35,6 +36,8 @@ use crate::cycles;
 use crate::home::{self, Home};
 use crate::keyring;
 use crate::project::{FILE, Here};
+
+pub(super) use voices::Convened;
 
 /// A run in its place.
 pub(super) struct Setting<'a> {
@@ -124,7 +127,10 @@ impl<'a> Setting<'a> {
             .collect();
         // A backend's variables are seen by its own children only.
         let mut around = environment.clone();
-        for backend in chain(&spec, &here) {
+        for backend in chain(&spec, &here)
+            .into_iter()
+            .chain(voices::of(&spec, &here))
+        {
             around.extend(keyring::lent(backend));
             // A file that cannot be used is told of when the backend is made.
             secrets.extend(backend.secrets(&around).unwrap_or_default());

@@ -1,6 +1,6 @@
 //! The keys of a night over the corpus.
 
-use super::Shape::{Flag, Number, Text, Texts, Whole};
+use super::Shape::{Duration, Flag, Number, Text, Texts, Whole};
 use super::{MOST, Row};
 
 pub(super) const OVERNIGHT: &[Row] = &[
@@ -14,6 +14,11 @@ pub(super) const OVERNIGHT: &[Row] = &[
         "runners",
         Texts,
         "Which [backends.NAME] are asked for a bounded report.",
+    ),
+    (
+        "council_timeout",
+        Duration,
+        "How long all of them together may take.",
     ),
     (
         "creative_lane",

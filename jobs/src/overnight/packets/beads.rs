@@ -26,7 +26,9 @@ pub fn program(ctx: &Context<'_>) -> Option<PathBuf> {
 /// Makes a bead for each packet that has none; how many, and what went wrong first.
 pub fn sync(ctx: &Context<'_>, program: &Path, packets: &mut [Packet]) -> (usize, Option<String>) {
     let mut made = 0;
-    for packet in packets.iter_mut().filter(|packet| packet.bead_id.is_none()) {
+    let wanted =
+        |packet: &&mut Packet| packet.bead_id.is_none() && packet.queue_backed != Some(false);
+    for packet in packets.iter_mut().filter(wanted) {
         match create(ctx, program, packet) {
             Ok(id) => {
                 packet.bead_id = Some(id);

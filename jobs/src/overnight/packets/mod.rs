@@ -10,6 +10,7 @@
 //! work for anybody.
 
 pub mod beads;
+mod counsel;
 pub mod queue;
 pub mod sync;
 
@@ -25,7 +26,9 @@ use super::corpus::index::Index;
 use super::corpus::links;
 use super::corpus::work::{Item, dedup_key, short_hash};
 use super::corpus::{Corpus, FOLDER as CORPUS, Kind, NEXT_WORK};
+use super::council::Counsel;
 use super::facts::Facts;
+use crate::report::{code, one_line};
 use queue::Pinned;
 
 /// How many packets a morning has.
@@ -124,6 +127,8 @@ pub struct Ground<'a> {
     pub index: Option<&'a Index<'a>>,
     /// How to begin: `{title}`, `{packet}` and `{id}` are put in, each as one word of a shell.
     pub command: &'a str,
+    /// What councillors said.
+    pub counsel: &'a Counsel,
 }
 
 struct Candidate {
@@ -147,6 +152,10 @@ impl Ground<'_> {
         found.extend(free.into_iter().map(|item| self.of_item(item)));
         found.extend(self.of_findings());
         found.extend(self.of_floors());
+        found.extend(self.of_council());
+        for one in &mut found {
+            one.score += self.weight_of_voices(&one.packet.id);
+        }
         // A stable sort, so that what was pinned stays in its order.
         found.sort_by(|a, b| {
             let by_score = || match a.pinned {
@@ -171,6 +180,7 @@ impl Ground<'_> {
             .filter(|packet| seen.insert(packet.dedup_key.clone()))
             .take(MOST)
             .collect();
+        packets.extend(self.wildcard(&packets));
         for (at, packet) in packets.iter_mut().enumerate() {
             packet.rank = at as u64 + 1;
             // However it was found this time: the thing has one bead.
@@ -444,7 +454,7 @@ pub fn quoted(text: &str) -> String {
 
 /// The index as markdown.
 pub fn markdown(index: &PacketIndex) -> String {
-    let mut out = format!("# Morning packets\n\nRun {}\n", index.run_id);
+    let mut out = format!("# Morning packets\n\nRun {}\n", one_line(&index.run_id));
     if index.packets.is_empty() {
         out.push_str("\nNothing is open.\n");
     }
@@ -452,11 +462,11 @@ pub fn markdown(index: &PacketIndex) -> String {
         out.push_str(&format!(
             "\n## {}. {}\n\n{} · {} · confidence {}\n\n{}\n",
             packet.rank,
-            packet.title,
-            packet.severity,
-            packet.kind,
+            one_line(&packet.title),
+            one_line(&packet.severity),
+            one_line(&packet.kind),
             packet.confidence.as_deref().unwrap_or("low"),
-            packet.why_now
+            one_line(&packet.why_now)
         ));
         for (name, lines) in [
             ("Evidence", &packet.evidence),
@@ -466,11 +476,11 @@ pub fn markdown(index: &PacketIndex) -> String {
             if !lines.is_empty() {
                 out.push_str(&format!("\n{name}:\n"));
                 for line in lines {
-                    out.push_str(&format!("- {line}\n"));
+                    out.push_str(&format!("- {}\n", one_line(line)));
                 }
             }
         }
-        out.push_str(&format!("\n```sh\n{}\n```\n", packet.morning_command));
+        out.push_str(&format!("\n{}\n", code(&packet.morning_command)));
     }
     out
 }

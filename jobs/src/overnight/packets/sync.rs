@@ -22,7 +22,8 @@ pub struct Synced {
 pub fn sync(work: &mut Work, packets: &[Packet], at: &str) -> Synced {
     let mut synced = Synced::default();
     let mut fresh: Vec<Object> = Vec::new();
-    for packet in packets {
+    // What nobody asked for is nobody's work before somebody takes it up.
+    for packet in packets.iter().filter(|it| it.queue_backed != Some(false)) {
         let mut fields: Vec<(&str, Value)> = vec![
             ("id", json!(packet.id)),
             ("why_now", json!(packet.why_now)),

@@ -46,7 +46,32 @@ pub(super) fn write(page: &mut Page, report: &NightReport) {
         rest.into_iter().partition(|it| it.decided.is_none());
     fold(page, &kept, "looked at, and best left as they are");
     fold(page, &decided, "decided");
+    others(page, report);
     put!(page, "</section>\n");
+}
+
+/// Everything else that a person is to look at.
+fn others(page: &mut Page, report: &NightReport) {
+    if report.waiting.is_empty() {
+        return;
+    }
+    put!(page, "<h3>Also for you</h3>\n");
+    for it in &report.waiting {
+        put!(
+            page,
+            "<details class=\"row\"><summary><span class=\"badge calm\">",
+            it.sort,
+            "</span><span class=\"name\">",
+            it.what,
+            "</span><span class=\"told\">",
+            it.why,
+            "</span><span class=\"cost\">",
+            it.job,
+            "</span></summary>\n<div class=\"body\"><p class=\"commands\"><code class=\"command\">",
+            it.command,
+            "</code></p></div></details>\n"
+        );
+    }
 }
 
 fn fold(page: &mut Page, these: &[&Proposed], title: &'static str) {

@@ -1,10 +1,16 @@
 //! The first screen: did it work, what did it cost, what was refused, what waits, and what to do first.
 
+use runner_engine::outcome::Outcome;
+
 use super::tone;
 use super::write::{Page, put};
+use crate::dream::proposal::clean;
 use crate::report::accounts::{Account, time, words};
 use crate::report::model::NightReport;
 use runner_text::counted;
+
+/// How much of a reason stands on the first screen, in characters.
+const REASON: usize = 140;
 
 /// Writes it.
 pub(super) fn write(page: &mut Page, report: &NightReport) {
@@ -128,7 +134,23 @@ fn worked(page: &mut Page, report: &NightReport) {
     if words.is_empty() && report.open.is_empty() {
         put!(page, "nothing was due");
     }
-    put!(page, "</p></a>\n");
+    put!(page, "</p>");
+    if let Some((job, why)) = short(report) {
+        put!(page, "<p class=\"because\">", job, ": ", why, "</p>");
+    }
+    put!(page, "</a>\n");
+}
+
+/// Why it was less than all of it: the worst run, in its own words.
+fn short(report: &NightReport) -> Option<(&str, String)> {
+    let of = |wanted: &str| {
+        report
+            .last_attempts()
+            .find(|run| tone(run.word()) == wanted)
+    };
+    let run = of("bad").or_else(|| of("warn"))?;
+    let why = run.outcome.as_ref().and_then(Outcome::why)?;
+    Some((run.job.as_str(), clean(why, REASON)))
 }
 
 fn cost(page: &mut Page, report: &NightReport) {
@@ -212,18 +234,28 @@ fn refused(page: &mut Page, report: &NightReport) {
 }
 
 fn waits(page: &mut Page, report: &NightReport) {
-    put!(
-        page,
-        "<a class=\"card\" href=\"#proposals\"><h2>What waits for me?</h2>\n<p class=\"big\">"
-    );
     let proposals = report.proposals.iter().filter(|it| it.waits()).count();
     let packets: usize = report.dreamscapes.iter().map(|it| it.packets.len()).sum();
+    put!(
+        page,
+        "<a class=\"card\" href=\"",
+        if proposals == 0 && packets > 0 {
+            "#packets-0"
+        } else {
+            "#proposals"
+        },
+        "\"><h2>What waits for me?</h2>\n<p class=\"big\">"
+    );
+    let others = report.waiting.len();
     match (proposals, packets) {
+        (0, 0) if others > 0 => {
+            put!(page, counted(others, "thing"), " to look at</p>");
+        }
         (0, 0) => {
             put!(page, "nothing</p>");
         }
         (0, packets) => {
-            put!(page, counted(packets, "packet"), "</p>");
+            put!(page, counted(packets, "morning packet"), "</p>");
         }
         (proposals, packets) => {
             let more = if report.more_proposals > 0 { "+" } else { "" };
@@ -242,6 +274,14 @@ fn waits(page: &mut Page, report: &NightReport) {
                 put!(page, "<p>and ", counted(packets, "morning packet"), "</p>");
             }
         }
+    }
+    if others > 0 && proposals + packets > 0 {
+        put!(
+            page,
+            "<p>",
+            counted(others, "more thing"),
+            " to look at</p>"
+        );
     }
     let sent = report.alerts.len();
     if sent > 0 {

@@ -24,7 +24,7 @@ use crate::guard::reach::{of_agent, working};
 use crate::home;
 
 /// A run's folder for temporary files.
-const TEMP_FOLDER: &str = "tmp";
+pub(super) const TEMP_FOLDER: &str = "tmp";
 /// Folders of a home in which other programs' sockets lie.
 const SOCKETS: [&str; 4] = [
     ".ssh/agent",

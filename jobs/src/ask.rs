@@ -1,0 +1,424 @@
+//! How a run asks: reserve, ask under a meter, settle; again where nobody was paid, another where this
+//! one cannot answer, several at once where each is to be heard.
+//!
+//! ```text
+//! Request ──reserve──> metered ──answer──> charge ──> settled ──conclude──> Reply
+//!              └── OverBudget    └── its own token: a breach stops it, and leaves the run
+//! ```
+//!
+//! Must never ask what is not reserved, and never leave a request unsettled but by dying.
+
+pub mod voices;
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use backon::{BackoffBuilder as _, ExponentialBuilder};
+use jiff::Timestamp;
+use runner_backends::chain::moves_on;
+use runner_backends::{Backend, BackendError, Phase, Reply, Request};
+use runner_engine::admission::Shortfall;
+use runner_engine::ledger::{Amounts, LedgerError, RequestId};
+use runner_engine::policy::quota;
+
+use crate::charge::{charge, most};
+use crate::context::{Context, Spending};
+use crate::meter::{Breach, Heard, Meter};
+use crate::prices::Price;
+use crate::steps::Recorder;
+use crate::telemetry::Telemetry;
+
+/// How often a request is made again within one run, where nobody was paid for it.
+const SHORT_RETRIES: usize = 2;
+/// The wait before the first of these; the next is four times as long.
+const FIRST_WAIT: Duration = Duration::from_millis(500);
+
+/// A limit that ends this soon is waited for within the run.
+const SHORT_LIMIT: Duration = Duration::from_secs(10);
+
+/// Why a question got no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum AskError {
+    /// The run's budget has no room for it; nothing was asked.
+    #[error("the budget of {} has {} {} left, this request may need {}", .0.level, .0.left, .0.unit, .0.wanted)]
+    OverBudget(Shortfall),
+    /// It had to be stopped: it cost more than was reserved, or what nobody wanted to pay.
+    #[error("{0}")]
+    Breach(Breach),
+    /// The provider refuses for now; it is no attempt.
+    #[error("rate-limited until {until}: {why}")]
+    Limited {
+        /// When this run may ask again.
+        until: Timestamp,
+        /// The provider's words.
+        why: String,
+    },
+    /// It was asked and there is no answer.
+    #[error(transparent)]
+    Backend(#[from] BackendError),
+    /// The ledger could not be used.
+    #[error(transparent)]
+    Ledger(#[from] LedgerError),
+}
+
+impl From<AskError> for crate::JobError {
+    fn from(error: AskError) -> Self {
+        match error {
+            AskError::OverBudget(_) | AskError::Breach(_) => Self::OverBudget(error.to_string()),
+            AskError::Limited { until, .. } => Self::Wait {
+                until,
+                why: error.to_string(),
+            },
+            AskError::Backend(error) => Self::Backend(error),
+            AskError::Ledger(error) => Self::Ledger(error),
+        }
+    }
+}
+
+/// A request that is reserved, and not settled yet.
+struct Open {
+    id: RequestId,
+    /// What is reserved for it.
+    want: Amounts,
+    price: Option<Price>,
+    /// When it was asked.
+    at: Timestamp,
+}
+
+fn unavailable(what: &str, error: &std::io::Error) -> Result<Reply, BackendError> {
+    let why = format!("cannot make {what}: {error}");
+    Err(BackendError::Unavailable { why })
+}
+
+impl Context<'_> {
+    /// Asks the backend, and where it cannot answer the next of its chain; each attempt is reserved
+    /// and settled by itself. The one that answers is asked first from then on.
+    ///
+    /// # Errors
+    /// [`AskError::OverBudget`] before anything is asked; [`AskError::Backend`] after.
+    pub fn ask(&mut self, request: &Request, ideas: u64) -> Result<Reply, AskError> {
+        let done = self.ask_in_turn(request, ideas);
+        self.note_asked(request, &done);
+        done
+    }
+
+    fn ask_in_turn(&mut self, request: &Request, ideas: u64) -> Result<Reply, AskError> {
+        loop {
+            let done = self.ask_patiently(request, ideas);
+            let why = match &done {
+                Err(AskError::Backend(error)) if moves_on(error) => error.to_string(),
+                Err(error @ (AskError::Limited { .. } | AskError::Breach(Breach::Overage))) => {
+                    error.to_string()
+                }
+                _ => return done,
+            };
+            let Some((next, spending)) = self.fallbacks.next() else {
+                return done;
+            };
+            let why = self.redactor.redact(&why).into_owned();
+            tracing::warn!(
+                from = self.backend.name(),
+                to = next.name(),
+                why,
+                "falls back"
+            );
+            self.fell.push(format!("{}: {why}", self.backend.name()));
+            (self.backend, self.spending) = (next, spending);
+        }
+    }
+
+    /// Asks the backend, and again after a moment where it was turned away unpaid and said nothing:
+    /// an API that is overloaded or not there for a blink, or that names a limit which ends at once. Each attempt is a request of the run's
+    /// budget, reserved and settled by itself; a longer wait is the job's own to make.
+    fn ask_patiently(&mut self, request: &Request, ideas: u64) -> Result<Reply, AskError> {
+        // Seeded, so that a run can be followed.
+        let mut waits = ExponentialBuilder::default()
+            .with_min_delay(FIRST_WAIT)
+            .with_factor(4.0)
+            .with_max_times(SHORT_RETRIES)
+            .with_jitter_seed(self.admitted.seed())
+            .with_jitter()
+            .build();
+        loop {
+            if let Some(why) = self.cancel.why() {
+                return Err(BackendError::Cancelled { why }.into());
+            }
+            let mut asked = request.clone();
+            asked.limits.total = asked.limits.total.min(self.left());
+            let (done, unpaid) = self.ask_one(&asked, ideas)?;
+            let wait = match (&done, waits.next()) {
+                (Err(AskError::Backend(BackendError::Unavailable { .. })), Some(wait))
+                    if unpaid =>
+                {
+                    wait
+                }
+                // A limit that ends in a moment is waited for here; a longer one is a deferral.
+                (Err(AskError::Limited { until, .. }), Some(wait)) if unpaid => {
+                    match Duration::try_from(until.duration_since(self.wall())) {
+                        Ok(left) if left <= SHORT_LIMIT => wait.max(left),
+                        _ => return done,
+                    }
+                }
+                _ => return done,
+            };
+            if wait >= self.left() {
+                return done;
+            }
+            tracing::info!(backend = self.backend.name(), ?wait, "is asked again");
+            self.cancel.wait(Some(wait));
+        }
+    }
+
+    /// Asks the backend, inside the run's budget: reserve, ask, settle. `ideas` is how many of
+    /// whatever the job counts its work in this request covers. Usage that the backend does not
+    /// state is charged at what was reserved; a request that goes beyond that is stopped. Says also
+    /// whether it was turned away, so that nobody is paid.
+    ///
+    /// # Errors
+    /// [`AskError::OverBudget`] before anything is asked; the others after.
+    fn ask_one(
+        &mut self,
+        request: &Request,
+        ideas: u64,
+    ) -> Result<(Result<Reply, AskError>, bool), AskError> {
+        let (backend, spending) = (Arc::clone(&self.backend), self.spending.clone());
+        let open = self.open(&*backend, &spending, request, ideas)?;
+        let (answer, heard) =
+            match self.block_on(self.metered(&*backend, &spending, request, &open)) {
+                Ok(done) => done,
+                Err(error) => (unavailable("a runtime", &error), Heard::default()),
+            };
+        let unpaid = heard.not_billed && !heard.spoke;
+        Ok((self.close(&spending, open, answer, heard)?, unpaid))
+    }
+
+    /// Reserves a request that is about to be made.
+    fn open(
+        &mut self,
+        backend: &dyn Backend,
+        spending: &Spending,
+        request: &Request,
+        ideas: u64,
+    ) -> Result<Open, AskError> {
+        let (id, want) = self.reserve_by(backend, request, ideas)?;
+        let model = backend.describe().model;
+        self.asked = true;
+        Ok(Open {
+            id,
+            want,
+            price: model.and_then(|model| spending.prices.of(&model)),
+            at: self.wall(),
+        })
+    }
+
+    /// Settles a request, and says what its answer, or none, means.
+    fn close(
+        &mut self,
+        spending: &Spending,
+        open: Open,
+        answer: Result<Reply, BackendError>,
+        heard: Heard,
+    ) -> Result<Result<Reply, AskError>, AskError> {
+        self.failed_tools += heard.failed_tools;
+        let charge = charge(&answer, &heard, open.want, open.price);
+        let note = self.redactor.redact(&charge.note).into_owned();
+        let now = self.wall();
+        self.ledger
+            .settle_request(open.id, charge.spent, charge.money, &note, now)?;
+        Ok(self.conclude(spending, answer, heard, open.at))
+    }
+
+    /// Reserves what a request is charged at most, and says how much that is.
+    ///
+    /// # Errors
+    /// [`AskError::OverBudget`], [`AskError::Ledger`].
+    pub(crate) fn reserve(
+        &mut self,
+        request: &Request,
+        ideas: u64,
+    ) -> Result<(RequestId, Amounts), AskError> {
+        let backend = Arc::clone(&self.backend);
+        self.reserve_by(&*backend, request, ideas)
+    }
+
+    fn reserve_by(
+        &mut self,
+        backend: &dyn Backend,
+        request: &Request,
+        ideas: u64,
+    ) -> Result<(RequestId, Amounts), AskError> {
+        let run = self.admitted.run().clone();
+        let left = self.ledger.left_of(&run)?;
+        let free = backend.describe().kind == "builtin";
+        let want = most(request, left, ideas, free);
+        let now = self.wall();
+        let reserved = self
+            .ledger
+            .reserve_request(&run, backend.name(), want, now)?;
+        Ok((reserved.map_err(AskError::OverBudget)?, want))
+    }
+
+    /// Asks under a meter, and until the run's own time is over.
+    async fn metered(
+        &self,
+        backend: &dyn Backend,
+        spending: &Spending,
+        request: &Request,
+        open: &Open,
+    ) -> (Result<Reply, BackendError>, Heard) {
+        // The request's own: what stops it leaves the run, which then settles itself, alone.
+        let cancel = match self.cancel.child() {
+            Ok(cancel) => cancel,
+            Err(error) => return (unavailable("a cancel token", &error), Heard::default()),
+        };
+        let (clock, begun) = (self.clock.clone(), self.now);
+        let redactor = self.redactor.clone();
+        let name = backend.name().to_owned();
+        let mut told = Telemetry::new(self.run_dir, &request.id, &name, &redactor, move || {
+            clock.read().map_or(begun, |now| now.wall)
+        });
+        if let Some(file) = &self.steps {
+            told = told.with_steps(Recorder::new(file.clone(), self.redactor.clone()));
+        }
+        let overage = spending.overage;
+        let mut meter = Meter::new(open.want, open.price, overage, cancel.clone(), &mut told);
+        let (left, short) = (self.left(), self.admitted.short_of_time());
+        let answer = {
+            let mut answer = std::pin::pin!(backend.run(request, &mut meter, &cancel));
+            if short {
+                tokio::select! {
+                    answer = &mut answer => answer,
+                    () = tokio::time::sleep(left) => {
+                        cancel.cancel_at_once("the time of the run's budget is over");
+                        // Polled to its end in any case: it stops what it began.
+                        answer.await
+                    }
+                }
+            } else {
+                answer.await
+            }
+        };
+        let mut heard = meter.heard();
+        told.ended(answer.as_ref().err().map(ToString::to_string).as_deref());
+        let over = matches!(
+            answer,
+            Err(BackendError::Cancelled { .. }
+                | BackendError::Silent {
+                    phase: Phase::Total,
+                    ..
+                })
+        ) && self.left().is_zero();
+        if over && self.admitted.short_of_time() && heard.breach.is_none() {
+            let reserved = self.admitted.reserved().seconds;
+            heard.breach = Some(Breach::Over {
+                unit: "seconds",
+                used: reserved,
+                reserved,
+            });
+        }
+        (answer, heard)
+    }
+
+    /// The one place in the house where a future is waited for. The error is that there is no
+    /// runtime.
+    fn block_on<T>(&self, future: impl Future<Output = T>) -> std::io::Result<T> {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()?;
+        Ok(runtime.block_on(future))
+    }
+
+    /// What an answer, or none, means for the run and for all others of its pool.
+    fn conclude(
+        &mut self,
+        spending: &Spending,
+        answer: Result<Reply, BackendError>,
+        heard: Heard,
+        asked: Timestamp,
+    ) -> Result<Reply, AskError> {
+        let limit = heard.limit.filter(|limit| limit.reached);
+        match (answer, heard.breach) {
+            // What was paid beyond the subscription is told even where an answer came of it.
+            (_, Some(Breach::Overage)) => {
+                let until = heard.limit.and_then(|limit| limit.until);
+                self.note_limit(
+                    spending,
+                    until,
+                    "its answers are billed beyond the subscription",
+                )?;
+                Err(AskError::Breach(Breach::Overage))
+            }
+            // An answer that is whole is paid for: the next request finds nothing left.
+            (Ok(reply), _) => {
+                match limit {
+                    Some(limit) => {
+                        self.note_limit(spending, limit.until, "the limit is reached")?
+                    }
+                    None if spending.pool.is_empty() => {}
+                    None => {
+                        let now = self.wall();
+                        self.ledger.clear_limit(&spending.pool, asked, now)?;
+                    }
+                }
+                Ok(reply)
+            }
+            (Err(_), Some(breach)) => Err(AskError::Breach(breach)),
+            (Err(BackendError::RateLimited { until, why }), None) => {
+                let until = until.or(limit.and_then(|limit| limit.until));
+                Err(self.refused(spending, until, &why)?)
+            }
+            (Err(BackendError::Cancelled { .. }), None)
+                if limit.is_some() && !self.cancel.is_cancelled() =>
+            {
+                let until = limit.and_then(|limit| limit.until);
+                Err(self.refused(spending, until, "the provider's limit is reached")?)
+            }
+            (Err(error), None) => Err(error.into()),
+        }
+    }
+
+    /// How a run goes on that was refused: it waits, and takes none of its attempts for that.
+    fn refused(
+        &mut self,
+        spending: &Spending,
+        said: Option<Timestamp>,
+        why: &str,
+    ) -> Result<AskError, LedgerError> {
+        let why = self.redactor.redact(why).into_owned();
+        let now = self.wall();
+        let (until, streak, why) = if spending.pool.is_empty() {
+            let wake = quota::wake(said, 1, now);
+            (wake.until, 1, why)
+        } else {
+            let limit = self.ledger.note_limit(&spending.pool, said, &why, now)?;
+            (limit.until, limit.streak, limit.why)
+        };
+        if streak > quota::MOST {
+            let why = format!("refused {streak} times in a row, each after its wait: {why}");
+            return Ok(AskError::Backend(BackendError::RateLimited {
+                until: None,
+                why,
+            }));
+        }
+        // What ends in a moment is waited for, and so is not spread.
+        let until = match Duration::try_from(until.duration_since(now)) {
+            Ok(left) if left <= SHORT_LIMIT => until,
+            _ => quota::spread(until, self.admitted.run().as_str()),
+        };
+        Ok(AskError::Limited { until, why })
+    }
+
+    fn note_limit(
+        &mut self,
+        spending: &Spending,
+        said: Option<Timestamp>,
+        why: &str,
+    ) -> Result<(), LedgerError> {
+        if !spending.pool.is_empty() {
+            let now = self.wall();
+            self.ledger.note_limit(&spending.pool, said, why, now)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,235 @@
+//! What every councillor is shown: the night's figures and what could be begun with, each thing with its
+//! evidence, and nothing that was not looked up.
+//!
+//! The answer by rule is made of it too, so that a councillor without a model has something true to
+//! say. Must never hold more than fits a small model, and never a moment: the same corpus on the same
+//! day gives the same packet.
+
+use runner_engine::digest::Digest;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::report::{CONFIDENCES, KINDS};
+use crate::dream::proposal::clean;
+use crate::overnight::corpus::health::Measured;
+use crate::overnight::output::pretty;
+use crate::overnight::packets::Packet;
+use crate::overnight::summary::{IterationStatus, Summary};
+
+/// The most lines of one list.
+const LINES: usize = 8;
+/// The longest line, in characters.
+const LONGEST: usize = 280;
+
+/// What is shown.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct CouncilPacket {
+    /// The form of this document.
+    pub schema_version: u32,
+    /// Of which run.
+    pub run_id: String,
+    /// What the night was for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub goal: Option<String>,
+    /// The night's date.
+    pub date: String,
+    /// The fitness of the corpus as it stands.
+    pub fitness: f64,
+    /// By how much the night changed it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fitness_delta: Option<f64>,
+    /// Metrics below their floor.
+    pub below_floor: Vec<String>,
+    /// How many iterations were committed, and how many were not.
+    pub iterations: Iterations,
+    /// Why the loop ended, where it says so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended: Option<String>,
+    /// What was less than was wanted.
+    pub degraded: Vec<String>,
+    /// What the corpus knows of the goal.
+    pub brief: Vec<String>,
+    /// What could be begun with, best first by rule.
+    pub candidates: Vec<Candidate>,
+    /// What an answer may choose from.
+    pub offer: Offer,
+}
+
+/// How the loop went.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Iterations {
+    /// Part of the corpus.
+    pub kept: u64,
+    /// Not.
+    pub not_kept: u64,
+}
+
+/// One thing that could be begun with.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Candidate {
+    /// As the morning packets name it.
+    pub id: String,
+    /// What is to be done.
+    pub title: String,
+    /// Which kind of work.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// How much it matters.
+    pub severity: String,
+    /// How sure the night is of it.
+    pub confidence: String,
+    /// Why it is here.
+    pub why_now: String,
+    /// At more length.
+    pub description: String,
+    /// What it rests on.
+    pub evidence: Vec<String>,
+    /// The files that it is about.
+    pub target_files: Vec<String>,
+}
+
+/// What an answer may choose from.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Offer {
+    /// Kinds of work.
+    pub recommended_kind: Vec<String>,
+    /// How sure.
+    pub confidence: Vec<String>,
+    /// The ids of the candidates.
+    pub backs: Vec<String>,
+}
+
+impl CouncilPacket {
+    /// Out of what the night has found so far.
+    pub fn of(summary: &Summary, measured: &Measured, date: &str, candidates: &[Packet]) -> Self {
+        let line = |text: &str| clean(text, LONGEST);
+        let lines = |all: &[String]| all.iter().take(LINES).map(|it| line(it)).collect();
+        let kept = |status| matches!(status, IterationStatus::Done | IterationStatus::Degraded);
+        let kept = summary
+            .iterations
+            .iter()
+            .filter(|it| kept(it.status))
+            .count();
+        let before = summary
+            .iterations
+            .first()
+            .and_then(|it| it.fitness_before.as_ref());
+        let brief = summary.briefing.as_ref().and_then(|it| it["text"].as_str());
+        let ended = summary
+            .regression_reason
+            .as_ref()
+            .or(summary.plateau_reason.as_ref());
+        Self {
+            schema_version: 1,
+            run_id: summary.run_id.clone(),
+            goal: summary.goal.as_deref().map(line),
+            date: date.to_owned(),
+            fitness: measured.fitness.composite,
+            fitness_delta: before.map(|it| crate::overnight::halt::delta(it, &measured.fitness)),
+            below_floor: measured
+                .health
+                .metrics
+                .iter()
+                .filter(|metric| metric.below_floor)
+                .map(|metric| metric.name.to_owned())
+                .collect(),
+            iterations: Iterations {
+                kept: kept as u64,
+                not_kept: (summary.iterations.len() - kept) as u64,
+            },
+            ended: ended.map(|it| line(it)),
+            degraded: lines(&summary.degraded),
+            brief: brief.map_or_else(Vec::new, |text| {
+                text.lines().take(LINES).map(line).collect()
+            }),
+            candidates: candidates
+                .iter()
+                .map(|packet| Candidate {
+                    id: packet.id.clone(),
+                    title: line(&packet.title),
+                    kind: line(&packet.kind),
+                    severity: line(&packet.severity),
+                    confidence: packet
+                        .confidence
+                        .clone()
+                        .unwrap_or_else(|| "low".to_owned()),
+                    why_now: line(&packet.why_now),
+                    description: line(&packet.description),
+                    evidence: lines(&packet.evidence),
+                    target_files: lines(&packet.target_files),
+                })
+                .collect(),
+            offer: Offer {
+                recommended_kind: KINDS.map(str::to_owned).to_vec(),
+                confidence: CONFIDENCES.map(str::to_owned).to_vec(),
+                backs: candidates.iter().map(|it| it.id.clone()).collect(),
+            },
+        }
+    }
+
+    /// The digest of what is asked about. How the night went is not part of it: a night that goes on
+    /// after it died has more to tell of itself, and the same things to begin with.
+    pub fn question(&self) -> String {
+        let about = (
+            &self.run_id,
+            &self.goal,
+            &self.date,
+            self.fitness,
+            &self.candidates,
+            &self.offer,
+        );
+        Digest::of(pretty(&about).as_bytes()).to_string()
+    }
+
+    /// The report that rules give without any model.
+    pub fn by_rule(&self) -> Value {
+        let first = self.candidates.first();
+        let kind = match first {
+            _ if !self.below_floor.is_empty() && first.is_none() => "repair",
+            Some(first) => kind_of(&first.kind),
+            None => "research",
+        };
+        let headline = match first {
+            Some(first) => clean(&format!("Begin with: {}", first.title), 200),
+            None => "Nothing is open: look for what the corpus does not know".to_owned(),
+        };
+        let action = first.map_or_else(
+            || "Read the metrics that are below their floor".to_owned(),
+            |first| first.title.clone(),
+        );
+        let weak = self.candidates.iter().filter(|it| it.confidence == "low");
+        let mut risks: Vec<String> = weak
+            .take(2)
+            .map(|it| format!("little evidence for: {}", it.title))
+            .collect();
+        risks.extend(
+            self.below_floor
+                .iter()
+                .take(3)
+                .map(|it| format!("{it} is below its floor")),
+        );
+        let rest = self.candidates.iter().skip(1).take(2);
+        json!({
+            "headline": headline,
+            "recommended_kind": kind,
+            "recommended_first_action": action,
+            "risks": risks,
+            "opportunities": rest.map(|it| it.title.clone()).collect::<Vec<_>>(),
+            "confidence": first.map_or("low", |it| it.confidence.as_str()),
+            "wildcard_idea": "",
+            "backs": first.map(|it| it.id.clone()).into_iter().collect::<Vec<_>>(),
+        })
+    }
+}
+
+/// Which of the council's kinds a packet's type is.
+fn kind_of(kind: &str) -> &'static str {
+    match kind.to_lowercase().as_str() {
+        "bug" | "fix" | "repair" | "improvement" | "tech-debt" => "repair",
+        "validate" | "finding" | "test" => "validate",
+        "docs" | "document" | "documentation" => "document",
+        "learning" | "promote" | "pattern" => "promote",
+        "research" | "spike" | "question" => "research",
+        _ => "implement",
+    }
+}

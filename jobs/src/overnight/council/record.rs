@@ -1,0 +1,159 @@
+//! Who said what: `council/ledger.json`, from each packet of the morning back to its evidence and its
+//! voices.
+//!
+//! Each pass that was made or not made is an entry, with the request that the accounts know it by and
+//! the digest of the artifact that holds its words; each packet names who backs it. A pass whose question
+//! and artifact still have the digests that stand here is not made again by a night that goes on.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::synthesis::Synthesis;
+use crate::overnight::packets::Packet;
+
+/// Its name, below the output folder.
+pub const LEDGER: &str = "council/ledger.json";
+
+/// The record.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Record {
+    /// The form of this document.
+    pub schema_version: u32,
+    /// Of which run.
+    pub run_id: String,
+    /// What all of them were shown.
+    pub packet: Shown,
+    /// The digest of what they were asked about: of the packet without how the night went so far.
+    pub question: String,
+    /// Each pass, in the order of the configuration.
+    pub passes: Vec<Pass>,
+    /// Each packet of the morning, by rank.
+    pub packets: Vec<Traced>,
+}
+
+/// An artifact and its digest.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Shown {
+    /// Below the output folder.
+    pub artifact: String,
+    /// Of its bytes.
+    pub sha256: String,
+}
+
+/// One pass of one councillor.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Pass {
+    /// Who.
+    pub runner: String,
+    /// `council`, or `wildcard` for the creative lane.
+    pub lane: String,
+    /// `answered`, or the class of why not.
+    pub status: String,
+    /// Why not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub why: Option<String>,
+    /// Which kind of backend.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kind: Option<String>,
+    /// Which model, where one is named.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+    /// The request, as the run's events name it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub request: Option<String>,
+    /// What it was charged in tokens, where that was stated.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tokens: Option<u64>,
+    /// Where its words are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub said: Option<Shown>,
+}
+
+/// One packet of the morning, and where it comes from.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Traced {
+    /// The packet.
+    pub id: String,
+    /// Its place.
+    pub rank: u64,
+    /// What is to be done.
+    pub title: String,
+    /// Where it was found.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<String>,
+    /// What it rests on.
+    pub evidence: Vec<String>,
+    /// Who speaks for it, each with the artifact of its words.
+    pub voices: Vec<Spoke>,
+}
+
+/// A voice and its words.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Spoke {
+    /// Who.
+    pub runner: String,
+    /// Below the output folder.
+    pub artifact: String,
+}
+
+impl Record {
+    /// Notes where the packets come from.
+    pub fn trace(&mut self, packets: &[Packet], synthesis: Option<&Synthesis>) {
+        let mut voices: BTreeMap<&str, &[String]> = BTreeMap::new();
+        for backed in synthesis.into_iter().flat_map(|it| &it.backed) {
+            voices.insert(&backed.id, &backed.voices);
+        }
+        let leading = synthesis.map(|it| it.positions[0].voices.iter().map(|it| &it.runner));
+        let leading: Vec<String> = leading.into_iter().flatten().cloned().collect();
+        let wild: Vec<String> = self
+            .passes
+            .iter()
+            .filter(|it| it.lane == super::WILDCARD && it.said.is_some())
+            .map(|it| it.runner.clone())
+            .collect();
+        self.packets = packets
+            .iter()
+            .map(|packet| {
+                let (lane, spoke): (&str, &[String]) = match packet.source.as_deref() {
+                    Some(super::SOURCE) => (super::COUNCIL, &leading),
+                    Some(super::WILDCARD_SOURCE) => (super::WILDCARD, &wild),
+                    _ => (
+                        super::COUNCIL,
+                        voices.get(packet.id.as_str()).copied().unwrap_or(&[]),
+                    ),
+                };
+                Traced {
+                    id: packet.id.clone(),
+                    rank: packet.rank,
+                    title: packet.title.clone(),
+                    source: packet.source.clone(),
+                    evidence: packet.evidence.clone(),
+                    voices: self.spoke(lane, spoke),
+                }
+            })
+            .collect();
+    }
+
+    fn spoke(&self, lane: &str, voices: &[String]) -> Vec<Spoke> {
+        let own = |runner: &String| {
+            let mut passes = self.passes.iter();
+            let pass = passes.find(|it| it.lane == lane && it.runner == *runner)?;
+            Some(Spoke {
+                runner: runner.clone(),
+                artifact: pass.said.as_ref()?.artifact.clone(),
+            })
+        };
+        voices.iter().filter_map(own).collect()
+    }
+
+    /// The pass of an earlier attempt of this run over the very same question, with its artifact.
+    pub fn again(&self, question: &str, runner: &str, lane: &str) -> Option<(&Pass, &Shown)> {
+        if self.question != question {
+            return None;
+        }
+        let mut passes = self.passes.iter();
+        let pass = passes.find(|it| it.runner == runner && it.lane == lane)?;
+        Some((pass, pass.said.as_ref()?))
+    }
+}

@@ -1,0 +1,224 @@
+//! What one councillor said, once it was checked.
+//!
+//! ```text
+//! answer ──its form──> what it names was shown? ──> cut, cleaned, redacted ──> Report
+//!             └── malformed ──┘
+//! ```
+//!
+//! A model's words are data: who it is, we say; what it chooses is of the offer or the whole answer is
+//! refused; its texts are one line each and short. Must never be mended.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::packet::CouncilPacket;
+use crate::dream::proposal::clean;
+
+/// What may be recommended.
+pub const KINDS: [&str; 6] = [
+    "research",
+    "implement",
+    "validate",
+    "repair",
+    "promote",
+    "document",
+];
+/// How sure one may be, from the least.
+pub const CONFIDENCES: [&str; 3] = ["low", "medium", "high"];
+/// The longest headline, and the longest other text, in characters.
+const HEADLINE: usize = 200;
+const TEXT: usize = 400;
+/// The most lines of a list.
+const LINES: usize = 5;
+/// The most candidates that one may back.
+const BACKS: usize = 3;
+
+/// One report.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Report {
+    /// Who said it, as the configuration names it.
+    pub runner: String,
+    /// In a line.
+    pub headline: String,
+    /// One of [`KINDS`].
+    pub recommended_kind: String,
+    /// What to do first.
+    pub recommended_first_action: String,
+    /// What could go wrong.
+    pub risks: Vec<String>,
+    /// What could be won.
+    pub opportunities: Vec<String>,
+    /// One of [`CONFIDENCES`].
+    pub confidence: String,
+    /// What nobody asked for.
+    pub wildcard_idea: String,
+    /// The candidates that it speaks for, by id.
+    #[serde(default)]
+    pub backs: Vec<String>,
+}
+
+/// What the creative lane said.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Wildcard {
+    /// Who said it.
+    pub runner: String,
+    /// Always `wildcard`.
+    pub lane: String,
+    /// What nobody asked for.
+    pub wildcard_idea: String,
+    /// Why it might be worth it.
+    pub why: String,
+    /// The smallest step that would tell.
+    pub first_step: String,
+    /// What could go wrong.
+    pub risks: Vec<String>,
+}
+
+/// The form of a report, for one packet: strict, for some refuse any other.
+pub fn schema(packet: &CouncilPacket) -> Value {
+    let text = json!({"type": "string"});
+    let ids = &packet.offer.backs;
+    let id = match ids.is_empty() {
+        true => text.clone(),
+        false => json!({"type": "string", "enum": ids}),
+    };
+    let properties = json!({
+        "headline": {"type": "string", "minLength": 1},
+        "recommended_kind": {"type": "string", "enum": KINDS},
+        "recommended_first_action": {"type": "string", "minLength": 1},
+        "risks": {"type": "array", "items": text},
+        "opportunities": {"type": "array", "items": text},
+        "confidence": {"type": "string", "enum": CONFIDENCES},
+        "wildcard_idea": text,
+        "backs": {"type": "array", "items": id, "maxItems": BACKS},
+    });
+    strict(properties)
+}
+
+/// The form of the creative lane's answer.
+pub fn wildcard_schema() -> Value {
+    let text = json!({"type": "string"});
+    strict(json!({
+        "wildcard_idea": {"type": "string", "minLength": 1},
+        "why": text,
+        "first_step": text,
+        "risks": {"type": "array", "items": text},
+    }))
+}
+
+fn strict(properties: Value) -> Value {
+    let names: Vec<&String> = properties
+        .as_object()
+        .into_iter()
+        .flat_map(|it| it.keys())
+        .collect();
+    let required = json!(names);
+    json!({
+        "type": "object", "properties": properties, "required": required, "additionalProperties": false,
+    })
+}
+
+/// Checks an answer; `redact` takes secrets out of its texts.
+///
+/// # Errors
+/// What about it cannot be used.
+pub fn read(
+    value: &Value,
+    runner: &str,
+    packet: &CouncilPacket,
+    redact: &dyn Fn(&str) -> String,
+) -> Result<Report, String> {
+    let texts = Texts { value, redact };
+    let backs = texts.list("backs", LINES)?;
+    if let Some(unknown) = backs.iter().find(|id| !packet.offer.backs.contains(id)) {
+        return Err(format!("it backs {unknown:?}, which it was not shown"));
+    }
+    let mut own: Vec<String> = Vec::new();
+    for id in backs {
+        if !own.contains(&id) && own.len() < BACKS {
+            own.push(id);
+        }
+    }
+    Ok(Report {
+        runner: runner.to_owned(),
+        headline: texts.needed("headline", HEADLINE)?,
+        recommended_kind: texts.one_of("recommended_kind", &KINDS)?,
+        recommended_first_action: texts.needed("recommended_first_action", TEXT)?,
+        risks: texts.list("risks", LINES)?,
+        opportunities: texts.list("opportunities", LINES)?,
+        confidence: texts.one_of("confidence", &CONFIDENCES)?,
+        wildcard_idea: texts.text("wildcard_idea", TEXT)?,
+        backs: own,
+    })
+}
+
+/// Checks the creative lane's answer.
+///
+/// # Errors
+/// What about it cannot be used.
+pub fn read_wildcard(
+    value: &Value,
+    runner: &str,
+    redact: &dyn Fn(&str) -> String,
+) -> Result<Wildcard, String> {
+    let texts = Texts { value, redact };
+    Ok(Wildcard {
+        runner: runner.to_owned(),
+        lane: super::WILDCARD.to_owned(),
+        wildcard_idea: texts.needed("wildcard_idea", TEXT)?,
+        why: texts.text("why", TEXT)?,
+        first_step: texts.text("first_step", TEXT)?,
+        risks: texts.list("risks", LINES)?,
+    })
+}
+
+/// The texts of an answer.
+struct Texts<'a> {
+    value: &'a Value,
+    redact: &'a dyn Fn(&str) -> String,
+}
+
+impl Texts<'_> {
+    fn text(&self, key: &str, most: usize) -> Result<String, String> {
+        match &self.value[key] {
+            Value::String(text) => Ok(clean(&(self.redact)(text), most)),
+            Value::Null => Err(format!("it has no {key}")),
+            _ => Err(format!("its {key} is no text")),
+        }
+    }
+
+    fn needed(&self, key: &str, most: usize) -> Result<String, String> {
+        let text = self.text(key, most)?;
+        match text.chars().any(char::is_alphanumeric) {
+            true => Ok(text),
+            false => Err(format!("its {key} says nothing")),
+        }
+    }
+
+    fn one_of(&self, key: &str, known: &[&str]) -> Result<String, String> {
+        let word = self.text(key, TEXT)?;
+        match known.contains(&word.as_str()) {
+            true => Ok(word),
+            false => Err(format!(
+                "its {key} is {word:?}, not one of {}",
+                known.join(", ")
+            )),
+        }
+    }
+
+    fn list(&self, key: &str, most: usize) -> Result<Vec<String>, String> {
+        let Value::Array(all) = &self.value[key] else {
+            return Err(format!("its {key} is no list"));
+        };
+        let texts = all.iter().map(|it| match it {
+            Value::String(text) => Ok(clean(&(self.redact)(text), TEXT)),
+            _ => Err(format!("its {key} is no list of texts")),
+        });
+        let texts = texts.collect::<Result<Vec<_>, _>>()?;
+        Ok(texts
+            .into_iter()
+            .filter(|text| !text.is_empty())
+            .take(most)
+            .collect())
+    }
+}

@@ -1,0 +1,351 @@
+//! What the councillors said together: where they agree, where they do not, and what that is about.
+//!
+//! ```text
+//! reports, in any order ──sort──> positions by kind ──most voices first──> agreement
+//!                                     └── two or more, or one kind and other things ──> tension
+//! wildcards ──> at the end, marked, outside of every count
+//! ```
+//!
+//! Pure: the same reports in any order give the same bytes. Nobody is outvoted out of it: each position
+//! stays with its voices and their words. Must never weigh a wildcard, and never call one voice an
+//! agreement.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+
+use super::report::{CONFIDENCES, Report, Wildcard};
+use crate::dream::proposal::clean;
+
+/// The longest tension, in characters.
+const TENSION: usize = 400;
+/// The longest quotation in it.
+const QUOTE: usize = 110;
+
+/// The synthesis.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Synthesis {
+    /// The form of this document.
+    pub schema_version: u32,
+    /// Of which run.
+    pub run_id: String,
+    /// Who was heard, by name.
+    pub voices: Vec<String>,
+    /// Who was not, and why.
+    pub unheard: Vec<Unheard>,
+    /// What most of them would do.
+    pub recommended_kind: String,
+    /// In the words of one of them.
+    pub recommended_first_action: String,
+    /// Whose words.
+    pub said_by: String,
+    /// How sure the leading position is: as its least sure voice.
+    pub confidence: String,
+    /// How many of all that were heard take the leading position.
+    pub agreement: Agreement,
+    /// What they do not agree on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tension: Option<String>,
+    /// Every position, the one with most voices first.
+    pub positions: Vec<Position>,
+    /// The candidates that anybody backs, with who does.
+    pub backed: Vec<Backed>,
+    /// What could go wrong, with who says so.
+    pub risks: Vec<Said>,
+    /// What could be won, with who says so.
+    pub opportunities: Vec<Said>,
+    /// What nobody asked for: last, and in no count.
+    pub wildcards: Vec<Idea>,
+}
+
+/// Somebody who was asked in vain.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Unheard {
+    /// Who.
+    pub runner: String,
+    /// Why.
+    pub why: String,
+}
+
+/// How many agree.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Agreement {
+    /// So many take the leading position.
+    pub voices: u64,
+    /// Of so many.
+    pub of: u64,
+}
+
+/// One position.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Position {
+    /// What they would do.
+    pub recommended_kind: String,
+    /// Who takes it, in their own words.
+    pub voices: Vec<Voice>,
+}
+
+/// One voice of a position.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Voice {
+    /// Who.
+    pub runner: String,
+    /// How sure.
+    pub confidence: String,
+    /// In a line.
+    pub headline: String,
+    /// What to do first.
+    pub recommended_first_action: String,
+    /// What it speaks for.
+    pub backs: Vec<String>,
+}
+
+/// A candidate that somebody backs.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Backed {
+    /// Which.
+    pub id: String,
+    /// Who.
+    pub voices: Vec<String>,
+}
+
+/// Something that was said, and by whom.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Said {
+    /// What.
+    pub text: String,
+    /// Who.
+    pub voices: Vec<String>,
+}
+
+/// Something that nobody asked for.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Idea {
+    /// What.
+    pub text: String,
+    /// Who.
+    pub runner: String,
+    /// `council`, or `wildcard` for the creative lane.
+    pub lane: String,
+    /// Always true.
+    pub wildcard: bool,
+}
+
+/// Puts reports together; none where nobody was heard.
+pub fn synthesize(
+    run_id: &str,
+    reports: &[Report],
+    lane: Option<&Wildcard>,
+    unheard: &[Unheard],
+) -> Option<Synthesis> {
+    let mut reports: Vec<&Report> = reports.iter().collect();
+    reports.sort();
+    reports.dedup_by(|a, b| a.runner == b.runner);
+    if reports.is_empty() {
+        return None;
+    }
+    let mut unheard = unheard.to_vec();
+    unheard.sort();
+    let positions = positions(&reports);
+    let leading = &positions[0];
+    let surest = leading.voices.iter().max_by(|a, b| {
+        sure(&a.confidence)
+            .cmp(&sure(&b.confidence))
+            .then(b.runner.cmp(&a.runner))
+    })?;
+    let lowest = leading.voices.iter().map(|it| sure(&it.confidence)).min()?;
+    let mut backed: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    for report in &reports {
+        for id in &report.backs {
+            backed.entry(id).or_default().push(report.runner.clone());
+        }
+    }
+    let mut backed: Vec<Backed> = backed
+        .into_iter()
+        .map(|(id, voices)| Backed {
+            id: id.to_owned(),
+            voices,
+        })
+        .collect();
+    backed.sort_by(|a, b| {
+        b.voices
+            .len()
+            .cmp(&a.voices.len())
+            .then_with(|| a.id.cmp(&b.id))
+    });
+    Some(Synthesis {
+        schema_version: 1,
+        run_id: run_id.to_owned(),
+        voices: reports.iter().map(|it| it.runner.clone()).collect(),
+        unheard,
+        recommended_kind: leading.recommended_kind.clone(),
+        recommended_first_action: surest.recommended_first_action.clone(),
+        said_by: surest.runner.clone(),
+        confidence: CONFIDENCES[lowest].to_owned(),
+        agreement: Agreement {
+            voices: leading.voices.len() as u64,
+            of: reports.len() as u64,
+        },
+        tension: tension(&positions).map(|it| clean(&it, TENSION)),
+        backed,
+        risks: said(&reports, |it| &it.risks),
+        opportunities: said(&reports, |it| &it.opportunities),
+        wildcards: wildcards(&reports, lane),
+        positions,
+    })
+}
+
+fn sure(confidence: &str) -> usize {
+    CONFIDENCES
+        .iter()
+        .position(|it| *it == confidence)
+        .unwrap_or(0)
+}
+
+fn positions(reports: &[&Report]) -> Vec<Position> {
+    let mut kinds: BTreeMap<&str, Vec<Voice>> = BTreeMap::new();
+    for report in reports {
+        kinds
+            .entry(&report.recommended_kind)
+            .or_default()
+            .push(Voice {
+                runner: report.runner.clone(),
+                confidence: report.confidence.clone(),
+                headline: report.headline.clone(),
+                recommended_first_action: report.recommended_first_action.clone(),
+                backs: report.backs.clone(),
+            });
+    }
+    let mut positions: Vec<Position> = kinds
+        .into_iter()
+        .map(|(kind, voices)| Position {
+            recommended_kind: kind.to_owned(),
+            voices,
+        })
+        .collect();
+    let weight = |it: &Position| {
+        it.voices
+            .iter()
+            .map(|it| sure(&it.confidence) + 1)
+            .sum::<usize>()
+    };
+    positions.sort_by(|a, b| {
+        let by_weight = || weight(b).cmp(&weight(a));
+        let by_name = || a.recommended_kind.cmp(&b.recommended_kind);
+        b.voices
+            .len()
+            .cmp(&a.voices.len())
+            .then_with(by_weight)
+            .then_with(by_name)
+    });
+    positions
+}
+
+/// What they do not agree on, in words: what to do; where to begin; how sure that is.
+fn tension(positions: &[Position]) -> Option<String> {
+    let quote = |it: &Voice| clean(&it.recommended_first_action, QUOTE);
+    if positions.len() > 1 {
+        let each: Vec<String> = positions
+            .iter()
+            .map(|it| {
+                let would = match it.voices.len() {
+                    1 => "would",
+                    _ => "would both",
+                };
+                let would = if it.voices.len() > 2 {
+                    "would all"
+                } else {
+                    would
+                };
+                format!(
+                    "{} {would} {} (“{}”)",
+                    names(it.voices.iter().map(|it| it.runner.as_str())),
+                    it.recommended_kind,
+                    quote(&it.voices[0])
+                )
+            })
+            .collect();
+        return Some(each.join("; "));
+    }
+    let voices = &positions[0].voices;
+    let kind = &positions[0].recommended_kind;
+    let first = |it: &Voice| it.backs.first().cloned();
+    let begun: BTreeSet<Option<String>> = voices.iter().map(first).collect();
+    if voices.len() > 1 && begun.len() > 1 {
+        let each: Vec<String> = begun
+            .iter()
+            .filter_map(|id| {
+                let those: Vec<&Voice> = voices.iter().filter(|it| first(it) == *id).collect();
+                let who = names(those.iter().map(|it| it.runner.as_str()));
+                Some(format!("{who} with “{}”", quote(those.first()?)))
+            })
+            .collect();
+        return Some(format!(
+            "all would {kind}, but begin elsewhere: {}",
+            each.join("; ")
+        ));
+    }
+    let (mut low, mut high): (Vec<&str>, Vec<&str>) = (Vec::new(), Vec::new());
+    for voice in voices {
+        match sure(&voice.confidence) {
+            0 => low.push(&voice.runner),
+            2 => high.push(&voice.runner),
+            _ => {}
+        }
+    }
+    (!low.is_empty() && !high.is_empty()).then(|| {
+        format!(
+            "all would {kind}, but {} is sure of it and {} is not",
+            names(high.into_iter()),
+            names(low.into_iter())
+        )
+    })
+}
+
+fn names<'a>(all: impl Iterator<Item = &'a str>) -> String {
+    let all: Vec<&str> = all.collect();
+    match all.split_last() {
+        None => String::new(),
+        Some((last, [])) => (*last).to_owned(),
+        Some((last, rest)) => format!("{} and {last}", rest.join(", ")),
+    }
+}
+
+/// What was said, once each, what most say first.
+fn said(reports: &[&Report], of: impl Fn(&Report) -> &Vec<String>) -> Vec<Said> {
+    let mut all: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    for report in reports {
+        for text in of(report) {
+            all.entry(text).or_default().insert(&report.runner);
+        }
+    }
+    let mut all: Vec<Said> = all
+        .into_iter()
+        .map(|(text, voices)| Said {
+            text: text.to_owned(),
+            voices: voices.into_iter().map(str::to_owned).collect(),
+        })
+        .collect();
+    all.sort_by(|a, b| {
+        b.voices
+            .len()
+            .cmp(&a.voices.len())
+            .then_with(|| a.text.cmp(&b.text))
+    });
+    all
+}
+
+fn wildcards(reports: &[&Report], lane: Option<&Wildcard>) -> Vec<Idea> {
+    let idea = |text: &str, runner: &str, lane: &str| Idea {
+        text: text.to_owned(),
+        runner: runner.to_owned(),
+        lane: lane.to_owned(),
+        wildcard: true,
+    };
+    let own = reports.iter().filter(|it| !it.wildcard_idea.is_empty());
+    let own = own.map(|it| idea(&it.wildcard_idea, &it.runner, "council"));
+    let lane = lane.map(|it| idea(&it.wildcard_idea, &it.runner, super::WILDCARD));
+    let mut all: Vec<Idea> = own.chain(lane).collect();
+    all.sort();
+    all
+}

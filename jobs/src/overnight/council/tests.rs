@@ -1,0 +1,280 @@
+//! Answers that are refused or cut, and the synthesis over any order of any reports.
+
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::packet::{CouncilPacket, Offer};
+use super::report::{CONFIDENCES, KINDS, Report, Wildcard, read, read_wildcard, schema};
+use super::synthesis::{Synthesis, Unheard, synthesize};
+use crate::overnight::output::pretty;
+use crate::overnight::schema::check;
+
+const ID: &str = "dream-0123456789abcdef";
+
+fn packet() -> CouncilPacket {
+    CouncilPacket {
+        offer: Offer {
+            backs: vec![ID.to_owned()],
+            ..Offer::default()
+        },
+        ..CouncilPacket::default()
+    }
+}
+
+fn answer() -> Value {
+    json!({
+        "headline": "Mend the retry", "recommended_kind": "repair", "recommended_first_action": "Add jitter",
+        "risks": ["none"], "opportunities": [], "confidence": "high", "wildcard_idea": "", "backs": [ID],
+    })
+}
+
+fn same(text: &str) -> String {
+    text.to_owned()
+}
+
+#[test]
+fn an_answer_is_whole_and_of_the_offer_or_it_is_refused() {
+    let good = read(&answer(), "claude", &packet(), &same).unwrap();
+    assert_eq!((good.runner.as_str(), good.backs.len()), ("claude", 1));
+    assert_eq!(
+        check(&serde_json::to_value(&good).unwrap(), "council-report"),
+        []
+    );
+    // Nobody says who he is.
+    let mut posing = answer();
+    posing["runner"] = json!("codex");
+    assert_eq!(
+        read(&posing, "claude", &packet(), &same).unwrap().runner,
+        "claude"
+    );
+    for (key, bad, why) in [
+        ("recommended_kind", json!("destroy"), "not one of"),
+        ("confidence", json!("certain"), "not one of"),
+        ("headline", json!("  \u{200b}* "), "says nothing"),
+        ("headline", json!(7), "no text"),
+        ("risks", json!("many"), "no list"),
+        ("risks", json!([1]), "no list of texts"),
+        ("backs", json!(["dream-ffffffffffffffff"]), "not shown"),
+        ("recommended_first_action", Value::Null, "has no"),
+    ] {
+        let mut value = answer();
+        value[key] = bad;
+        let told = read(&value, "claude", &packet(), &same).unwrap_err();
+        assert!(told.contains(why), "{key}: {told}");
+    }
+    for nothing in [json!(null), json!([]), json!("text"), json!({})] {
+        assert!(read(&nothing, "claude", &packet(), &same).is_err());
+        assert!(read_wildcard(&nothing, "claude", &same).is_err());
+    }
+}
+
+#[test]
+fn words_are_one_short_line_each_and_without_secrets() {
+    let mut value = answer();
+    value["headline"] = json!(format!("a\u{1b}[31m\nb\u{202e} {}", "x".repeat(9_000)));
+    value["risks"] = json!(vec!["key-4711"; 50]);
+    let redact = |text: &str| text.replace("4711", "[redacted]");
+    let told = read(&value, "claude", &packet(), &redact).unwrap();
+    assert!(told.headline.chars().count() <= 200 && !told.headline.chars().any(char::is_control));
+    assert_eq!(told.risks, vec!["key-[redacted]"; 5]);
+}
+
+#[test]
+fn the_answer_by_rule_is_one_that_would_be_taken() {
+    let empty = CouncilPacket::default();
+    let told = read(&empty.by_rule(), "builtin", &empty, &same).unwrap();
+    assert_eq!(
+        (told.recommended_kind.as_str(), told.confidence.as_str()),
+        ("research", "low")
+    );
+    let form = schema(&empty);
+    assert_eq!(
+        form["required"].as_array().unwrap().len(),
+        8,
+        "strict schemas require all"
+    );
+    assert!(
+        form["properties"]["backs"]["items"].get("enum").is_none(),
+        "an enum is never empty"
+    );
+    assert_eq!(
+        schema(&packet())["properties"]["backs"]["items"]["enum"],
+        json!([ID])
+    );
+}
+
+fn report(runner: &str, kind: &str, action: &str, confidence: &str, backs: &[&str]) -> Report {
+    Report {
+        runner: runner.to_owned(),
+        headline: format!("{action}, says {runner}"),
+        recommended_kind: kind.to_owned(),
+        recommended_first_action: action.to_owned(),
+        risks: vec!["it is late".to_owned()],
+        opportunities: Vec::new(),
+        confidence: confidence.to_owned(),
+        wildcard_idea: format!("a moon for {runner}"),
+        backs: backs.iter().map(|it| (*it).to_owned()).collect(),
+    }
+}
+
+#[test]
+fn most_voices_lead_and_the_others_stay_with_their_words() {
+    let reports = [
+        report("a", "research", "Read more", "high", &[]),
+        report("b", "repair", "Mend it", "low", &["dream-1"]),
+        report(
+            "c",
+            "repair",
+            "Mend that",
+            "medium",
+            &["dream-1", "dream-2"],
+        ),
+    ];
+    let lane = Wildcard {
+        runner: "a".into(),
+        lane: "wildcard".into(),
+        wildcard_idea: "Delete it".into(),
+        ..Wildcard::default()
+    };
+    let unheard = [Unheard {
+        runner: "d".into(),
+        why: "auth: no key".into(),
+    }];
+    let told = synthesize("R", &reports, Some(&lane), &unheard).unwrap();
+    assert_eq!(told.recommended_kind, "repair");
+    assert_eq!((told.agreement.voices, told.agreement.of), (2, 3));
+    // The surest of the leading position speaks; it is as sure as its least sure.
+    assert_eq!(
+        (told.said_by.as_str(), told.confidence.as_str()),
+        ("c", "low")
+    );
+    assert_eq!(
+        told.positions[1].voices[0].recommended_first_action,
+        "Read more"
+    );
+    assert_eq!(told.backed[0].voices, ["b", "c"]);
+    assert_eq!(told.risks[0].voices, ["a", "b", "c"]);
+    let tension = told.tension.clone().unwrap();
+    assert_eq!(
+        tension,
+        "b and c would both repair (“Mend it”); a would research (“Read more”)"
+    );
+    assert_eq!(told.unheard, unheard);
+    // A wildcard is marked, and is nobody's first action.
+    assert_eq!(told.wildcards.len(), 4);
+    assert!(told.wildcards.iter().all(|it| it.wildcard));
+    assert_eq!(
+        check(&serde_json::to_value(&told).unwrap(), "council-synthesis"),
+        []
+    );
+    assert_eq!(synthesize("R", &[], Some(&lane), &unheard), None);
+}
+
+#[test]
+fn a_tension_is_also_where_to_begin_and_how_sure() {
+    let of = |reports: &[Report]| synthesize("R", reports, None, &[]).unwrap().tension;
+    let one = report("a", "repair", "Mend it", "high", &["dream-1"]);
+    assert_eq!(
+        of(std::slice::from_ref(&one)),
+        None,
+        "one voice has nobody against it"
+    );
+    let other = report("b", "repair", "Mend that", "high", &["dream-2"]);
+    let told = of(&[one.clone(), other]).unwrap();
+    assert!(
+        told.starts_with("all would repair, but begin elsewhere: "),
+        "{told}"
+    );
+    let unsure = report("b", "repair", "Mend it", "low", &["dream-1"]);
+    let told = of(&[one.clone(), unsure]).unwrap();
+    assert!(told.contains("a is sure of it and b is not"), "{told}");
+    assert_eq!(
+        of(&[
+            one,
+            report("b", "repair", "Mend it", "medium", &["dream-1"])
+        ]),
+        None
+    );
+}
+
+fn any_report() -> impl Strategy<Value = Report> {
+    let text = || prop_oneof![Just("Mend it"), Just("Read more"), Just("ä“<b>")];
+    let backs = proptest::collection::vec(prop_oneof![Just("dream-1"), Just("dream-2")], 0..3);
+    let risks = proptest::collection::vec("[a-c]{1,2}", 0..4);
+    (
+        0..7_usize,
+        0..6_usize,
+        0..3_usize,
+        text(),
+        text(),
+        backs,
+        risks,
+    )
+        .prop_map(|(who, kind, sure, action, idea, backs, risks)| Report {
+            risks,
+            wildcard_idea: idea.to_owned(),
+            ..report(
+                &format!("r{who}"),
+                KINDS[kind],
+                action,
+                CONFIDENCES[sure],
+                &backs,
+            )
+        })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(512))]
+
+    #[test]
+    fn any_order_of_reports_gives_the_same_bytes(
+        reports in proptest::collection::vec(any_report(), 1..8),
+        seed in any::<u64>(),
+    ) {
+        // One report a runner, as there is.
+        let mut own: Vec<Report> = Vec::new();
+        for report in reports {
+            if own.iter().all(|it| it.runner != report.runner) {
+                own.push(report);
+            }
+        }
+        let unheard = |turned: bool| {
+            let mut all = vec![
+                Unheard { runner: "x".into(), why: "1".into() },
+                Unheard { runner: "y".into(), why: "2".into() },
+            ];
+            if turned {
+                all.reverse();
+            }
+            all
+        };
+        let first = synthesize("R", &own, None, &unheard(false)).unwrap();
+        let mut mixed = own.clone();
+        let mut dice = seed;
+        for at in (1..mixed.len()).rev() {
+            dice = dice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            mixed.swap(at, (dice >> 33) as usize % (at + 1));
+        }
+        let second = synthesize("R", &mixed, None, &unheard(true)).unwrap();
+        prop_assert_eq!(pretty(&first), pretty(&second));
+        told_whole(&first, &own)?;
+    }
+}
+
+/// Nobody is lost, nobody is counted twice, and no wildcard counts.
+fn told_whole(told: &Synthesis, reports: &[Report]) -> Result<(), TestCaseError> {
+    let voices: usize = told.positions.iter().map(|it| it.voices.len()).sum();
+    prop_assert_eq!(voices, reports.len());
+    prop_assert_eq!(told.agreement.of as usize, reports.len());
+    let kinds: std::collections::BTreeSet<_> =
+        reports.iter().map(|it| &it.recommended_kind).collect();
+    prop_assert_eq!(kinds.len(), told.positions.len());
+    prop_assert!(kinds.len() == 1 || told.tension.is_some());
+    prop_assert!(
+        told.positions
+            .iter()
+            .all(|it| it.voices.len() <= told.positions[0].voices.len())
+    );
+    prop_assert!(told.wildcards.iter().all(|it| it.wildcard));
+    Ok(())
+}

@@ -1,0 +1,361 @@
+//! The long haul: a second, wider look where the first packets are thin and time is left.
+//!
+//! ```text
+//! few packets, or half of them of low confidence? ──no──> not active
+//!   └── yes ──> probe: a brief where there is none ──> probe: one thin packet, then the next …
+//!                  └── two in a row that add nothing, none left, MOST, or no time: the end
+//! ```
+//!
+//! A probe looks a packet's own words up in the corpus, in the history and among the tracked files, with
+//! a lower bar than the first pass; what it adds exists and was looked up, as all evidence is. No model
+//! is asked: nobody's opinion is evidence. Must never add a line that is there, and never lower a
+//! confidence.
+
+use std::collections::BTreeSet;
+
+use runner_text::terms::terms;
+use serde::{Deserialize, Serialize};
+
+use super::corpus::brief::brief;
+use super::corpus::index::Index;
+use super::corpus::{Corpus, FOLDER as CORPUS};
+use super::facts::Facts;
+use super::night::Night;
+use super::packets::Packet;
+use super::summary::LongHaul;
+
+/// Fewer packets than this are few.
+const FEW: usize = 3;
+/// The most probes.
+const MOST: usize = 12;
+/// So many in a row that add nothing are the end.
+const IDLE: u64 = 2;
+/// What one probe adds at most, of each sort.
+const EACH: usize = 2;
+/// A node that has less of a packet's words does not speak of it.
+const SPEAKS: f64 = 0.3;
+/// A commit shares so many words with a title to be about it.
+const SHARED: usize = 2;
+/// What it leaves.
+const CORROBORATION: &str = "packet-corroboration.json";
+const FALLBACK: &str = "briefing-fallback.json";
+
+/// `packet-corroboration.json`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Corroboration {
+    /// The form of this document.
+    pub schema_version: u32,
+    /// Of which run.
+    pub run_id: String,
+    /// Why it was looked again.
+    pub trigger_reason: String,
+    /// Why no further.
+    pub exit_reason: String,
+    /// Each look.
+    pub probes: Vec<Probe>,
+}
+
+/// One look.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Probe {
+    /// From 1.
+    pub number: u64,
+    /// `briefing`, or `packet`.
+    pub lens: String,
+    /// The packet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub packet: Option<String>,
+    /// What it is to do.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub title: Option<String>,
+    /// What was found and not there before.
+    pub added: Vec<String>,
+    /// How sure the night was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub confidence_before: Option<String>,
+    /// How sure it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub confidence_after: Option<String>,
+}
+
+/// Why packets are thin; none where they are not.
+pub fn thin(packets: &[Packet]) -> Option<String> {
+    let low = packets.iter().filter(|it| is_low(it)).count();
+    match packets.len() {
+        0 => Some("there is no packet".to_owned()),
+        1 => Some("there is only 1 packet".to_owned()),
+        count if count < FEW => Some(format!("there are only {count} packets")),
+        count if low * 2 >= count => Some(format!("{low} of {count} packets have low confidence")),
+        _ => None,
+    }
+}
+
+fn is_low(packet: &Packet) -> bool {
+    packet.confidence.as_deref().unwrap_or("low") == "low"
+}
+
+/// Looks a packet up again, and adds what is new; says what.
+pub fn corroborate(packet: &mut Packet, index: Option<&Index<'_>>, facts: &Facts) -> Vec<String> {
+    let words = format!("{}\n{}", packet.title, packet.description);
+    let title: BTreeSet<String> = terms(&packet.title).into_iter().collect();
+    let mut found: Vec<String> = Vec::new();
+    let known = |line: &str, packet: &Packet| packet.evidence.iter().any(|it| it == line);
+    if let Some(hits) = index.and_then(|index| index.search(&words, 8).ok()) {
+        let speak = hits.iter().filter(|hit| hit.covered >= SPEAKS);
+        let lines = speak.map(|hit| format!("{CORPUS}/{}", hit.node.path));
+        found.extend(lines.filter(|line| !known(line, packet)).take(EACH));
+    }
+    let about = facts.sources.commits.iter().filter(|commit| {
+        let own: BTreeSet<String> = terms(&commit.subject).into_iter().collect();
+        let touches = commit
+            .paths
+            .iter()
+            .any(|path| packet.target_files.contains(path));
+        let shared = own.intersection(&title).count();
+        shared >= SHARED || (touches && shared > 0)
+    });
+    let lines = about.map(|commit| {
+        let short: String = commit.hash.chars().take(7).collect();
+        format!("commit {short} {}", commit.subject)
+    });
+    found.extend(lines.filter(|line| !known(line, packet)).take(EACH));
+    // A file that is called as the thing is.
+    let own: BTreeSet<String> = terms(&words).into_iter().collect();
+    let named = facts.tracked.iter().filter(|path| {
+        let name = path.rsplit('/').next().unwrap_or(path);
+        let stem = name.split('.').next().unwrap_or(name);
+        let stem = terms(stem);
+        stem.iter().map(String::len).sum::<usize>() >= 4
+            && stem.iter().all(|term| own.contains(term))
+    });
+    let files: Vec<String> = named
+        .filter(|path| !path.starts_with(CORPUS) && !known(path, packet))
+        .take(EACH)
+        .cloned()
+        .collect();
+    for file in files {
+        if !packet.target_files.contains(&file) {
+            packet.target_files.push(file.clone());
+        }
+        found.push(file);
+    }
+    if !found.is_empty() {
+        packet.evidence.extend(found.iter().cloned());
+        packet.likely_tests = facts.tests_of(&packet.target_files);
+        let more = packet.evidence.len() - 1;
+        let sure = match (more, packet.target_files.is_empty()) {
+            (0, true) => "low",
+            (_, true) | (1, false) => "medium",
+            _ => "high",
+        };
+        if rank(sure) > rank(packet.confidence.as_deref().unwrap_or("low")) {
+            packet.confidence = Some(sure.to_owned());
+        }
+    }
+    found
+}
+
+fn rank(confidence: &str) -> usize {
+    super::council::report::CONFIDENCES
+        .iter()
+        .position(|it| *it == confidence)
+        .unwrap_or(0)
+}
+
+impl Night<'_, '_> {
+    /// Looks again where that is worth it.
+    pub(super) fn long_haul(&mut self, corpus: &Corpus, packets: &mut [Packet]) {
+        let mut told = LongHaul {
+            enabled: true,
+            ..LongHaul::default()
+        };
+        let Some(why) = thin(packets) else {
+            told.exit_reason = format!("the first {} packets are not thin", packets.len());
+            self.summary.long_haul = Some(told);
+            return;
+        };
+        told.trigger_reason = why;
+        if self.time_left().is_zero() {
+            told.exit_reason = "no time is left for it".to_owned();
+            self.summary.long_haul = Some(told);
+            return;
+        }
+        told.active = true;
+        self.log(&format!("long haul: {}", told.trigger_reason));
+        self.ctx.progress.step("long haul", 0, 0);
+        let index = Index::build(corpus.active(), self.date).ok();
+        let mut probes: Vec<Probe> = Vec::new();
+        if self.summary.briefing.is_none() {
+            probes.push(self.brief_instead(corpus, packets));
+        }
+        let wanted: Vec<usize> = (0..packets.len())
+            .filter(|at| packets[*at].confidence.as_deref() != Some("high"))
+            .filter(|at| packets[*at].queue_backed != Some(false))
+            .collect();
+        let mut wanted = wanted.into_iter();
+        told.exit_reason = loop {
+            if idle(&probes) >= IDLE {
+                break format!("{IDLE} probes in a row added nothing");
+            }
+            if probes.len() >= MOST {
+                break format!("{MOST} probes were made");
+            }
+            if self.time_left().is_zero() || self.ctx.cancel.is_cancelled() {
+                break "its time was over".to_owned();
+            }
+            let Some(at) = wanted.next() else {
+                break "every thin packet was looked at".to_owned();
+            };
+            let packet = &mut packets[at];
+            let before = packet.confidence.clone();
+            let added = corroborate(packet, index.as_ref(), &self.facts);
+            probes.push(Probe {
+                number: probes.len() as u64 + 1,
+                lens: "packet".to_owned(),
+                packet: Some(packet.id.clone()),
+                title: Some(packet.title.clone()),
+                added,
+                confidence_before: before.or_else(|| Some("low".to_owned())),
+                confidence_after: packet.confidence.clone().or_else(|| Some("low".to_owned())),
+            });
+        };
+        told.probe_count = probes.len() as u64;
+        told.zero_delta_probe_streak = idle(&probes);
+        let kept = Corroboration {
+            schema_version: 1,
+            run_id: self.summary.run_id.clone(),
+            trigger_reason: told.trigger_reason.clone(),
+            exit_reason: told.exit_reason.clone(),
+            probes,
+        };
+        self.summary.long_haul = Some(told);
+        self.leave("packet-corroboration", CORROBORATION, &kept);
+    }
+
+    /// A brief of what the packets are about, where the goal gave none.
+    fn brief_instead(&mut self, corpus: &Corpus, packets: &[Packet]) -> Probe {
+        let titles = packets.iter().take(FEW).map(|it| it.title.as_str());
+        let goal = self.summary.goal.as_deref();
+        let about: Vec<&str> = goal.into_iter().chain(titles).collect();
+        let about = about.join("; ");
+        let found = brief(corpus, &about, self.date).ok();
+        let found = found.filter(|brief| !brief.nodes.is_empty());
+        let nodes = found.iter().flat_map(|brief| &brief.nodes);
+        let added: Vec<String> = nodes
+            .map(|node| format!("{CORPUS}/{}", node.path))
+            .collect();
+        if let Some(brief) = found {
+            self.leave("briefing-fallback", FALLBACK, &brief);
+            self.summary.briefing = Some(serde_json::json!({
+                "nodes": brief.nodes.iter().map(|node| &node.path).collect::<Vec<_>>(),
+                "text": brief.text, "fallback": true,
+            }));
+        }
+        Probe {
+            number: 1,
+            lens: "briefing".to_owned(),
+            added,
+            ..Probe::default()
+        }
+    }
+
+    fn leave(&mut self, key: &str, name: &str, value: &impl Serialize) {
+        match self.out.json(name, value) {
+            Ok(()) => {
+                self.summary
+                    .artifacts
+                    .insert(key.to_owned(), name.to_owned());
+            }
+            Err(error) => self.degrade(&error.to_string()),
+        }
+    }
+}
+
+/// How many of the last probes added nothing.
+fn idle(probes: &[Probe]) -> u64 {
+    probes
+        .iter()
+        .rev()
+        .take_while(|it| it.added.is_empty())
+        .count() as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::overnight::corpus::Changes;
+    use crate::overnight::corpus::harvest::CommitSource;
+    use jiff::civil::date;
+
+    fn packet(title: &str, confidence: &str) -> Packet {
+        Packet {
+            id: "dream-0123456789abcdef".into(),
+            title: title.into(),
+            confidence: Some(confidence.into()),
+            evidence: vec![".agents/rpi/next-work.jsonl:1".into()],
+            ..Packet::default()
+        }
+    }
+
+    #[test]
+    fn few_or_unsure_packets_are_thin() {
+        let of = |all: &[&str]| {
+            let packets: Vec<Packet> = all.iter().map(|it| packet("t", it)).collect();
+            thin(&packets)
+        };
+        assert_eq!(of(&[]).unwrap(), "there is no packet");
+        assert_eq!(of(&["high", "high"]).unwrap(), "there are only 2 packets");
+        assert_eq!(
+            of(&["low", "high", "low", "high"]).unwrap(),
+            "2 of 4 packets have low confidence"
+        );
+        assert_eq!(of(&["low", "high", "medium"]), None);
+    }
+
+    #[test]
+    fn a_second_look_finds_what_speaks_of_it_once_and_only_that() {
+        let mut corpus = Corpus::default();
+        let text =
+            "---\ndate: 2026-11-01\n---\n# Retries\n\nThe uploader must retry with jitter.\n";
+        corpus.apply(&Changes::from([
+            (
+                "learnings/retry.md".to_owned(),
+                Some(text.as_bytes().to_vec()),
+            ),
+            (
+                "learnings/tea.md".to_owned(),
+                Some(b"# Tea\n\nBuy more of it.\n".to_vec()),
+            ),
+        ]));
+        let day = date(2026, 11, 22);
+        let index = Index::build(corpus.active(), day).unwrap();
+        let tracked = ["src/uploader.rs", "src/tea.rs", "README.md"];
+        let mut facts = Facts {
+            tracked: tracked.map(str::to_owned).into(),
+            ..Facts::default()
+        };
+        facts.sources.commits.push(CommitSource {
+            date: day,
+            hash: "0123456789abcdef".into(),
+            subject: "Let the uploader retry once".into(),
+            body: String::new(),
+            paths: Vec::new(),
+        });
+        let mut one = packet("Retry in the uploader", "low");
+        let added = corroborate(&mut one, Some(&index), &facts);
+        assert_eq!(
+            added,
+            [
+                ".agents/learnings/retry.md",
+                "commit 0123456 Let the uploader retry once",
+                "src/uploader.rs"
+            ]
+        );
+        assert_eq!(one.confidence.as_deref(), Some("high"));
+        assert_eq!(one.target_files, ["src/uploader.rs"]);
+        assert_eq!(corroborate(&mut one, Some(&index), &facts), [""; 0]);
+        let mut other = packet("Paint the shed", "low");
+        assert!(corroborate(&mut other, Some(&index), &facts).is_empty());
+        assert_eq!(other.confidence.as_deref(), Some("low"));
+    }
+}

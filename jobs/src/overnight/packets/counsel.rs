@@ -1,0 +1,106 @@
+//! What councillors said, among the packets: voices for what was found without them, one packet where
+//! they would do something else, and the wildcard behind all others.
+//!
+//! Their words are looked up like anybody's: a file or commit that they name counts only where it is
+//! there. Must never let a wildcard be the first.
+
+use super::{Candidate, Ground, MOST, Packet, dedup_key, id_of};
+use crate::dream::proposal::clean;
+use crate::overnight::council::{self, SOURCE, WILDCARD_SOURCE};
+
+/// What one voice for a packet is worth; three of them are a step of severity.
+const VOICE: f64 = 4.0;
+/// The longest title, in characters.
+const TITLE: usize = 120;
+
+impl Ground<'_> {
+    /// What voices for a packet add to its score.
+    pub(super) fn weight_of_voices(&self, id: &str) -> f64 {
+        let synthesis = self.counsel.synthesis.as_ref();
+        let mut backed = synthesis.into_iter().flat_map(|it| &it.backed);
+        let voices = backed
+            .find(|it| it.id == id)
+            .map_or(0, |it| it.voices.len());
+        voices as f64 * VOICE
+    }
+
+    /// What most of them would do first, where none of those speaks for a packet that is there.
+    pub(super) fn of_council(&self) -> Option<Candidate> {
+        let synthesis = self.counsel.synthesis.as_ref()?;
+        let leading = synthesis.positions.first()?;
+        if leading.voices.iter().any(|it| !it.backs.is_empty()) {
+            return None;
+        }
+        let action = &synthesis.recommended_first_action;
+        let title = title(action)?;
+        let key = dedup_key("council", &title);
+        let voices: Vec<&str> = leading.voices.iter().map(|it| it.runner.as_str()).collect();
+        let mut packet = Packet {
+            id: id_of(&key),
+            title,
+            kind: synthesis.recommended_kind.clone(),
+            severity: "medium".to_owned(),
+            source: Some(SOURCE.to_owned()),
+            queue_backed: Some(true),
+            why_now: format!(
+                "{} of {} councillors recommend it: {}",
+                synthesis.agreement.voices,
+                synthesis.agreement.of,
+                voices.join(", ")
+            ),
+            dedup_key: key,
+            description: action.clone(),
+            ..Packet::default()
+        };
+        let said = voices
+            .iter()
+            .map(|name| format!("{}/{}", self.output, council::file_of(name)));
+        let score = self.ground(&mut packet, action, said.collect());
+        Some(Candidate {
+            packet,
+            // One voice is a proposal; with each more it is less of one.
+            score: score - 3.0 + VOICE * (synthesis.agreement.voices as f64 - 1.0),
+            timestamp: String::new(),
+            pinned: false,
+        })
+    }
+
+    /// The creative lane's packet, behind those that are there; none without any, for it would be the
+    /// first.
+    pub(super) fn wildcard(&self, before: &[Packet]) -> Option<Packet> {
+        let wildcard = self.counsel.wildcard.as_ref()?;
+        if before.is_empty() || before.len() >= MOST {
+            return None;
+        }
+        let title = title(&wildcard.wildcard_idea)?;
+        let key = dedup_key("wildcard", &title);
+        Some(Packet {
+            id: id_of(&key),
+            title,
+            kind: "wildcard".to_owned(),
+            severity: "low".to_owned(),
+            confidence: Some("low".to_owned()),
+            source: Some(WILDCARD_SOURCE.to_owned()),
+            queue_backed: Some(false),
+            why_now: format!(
+                "nobody asked for it: an idea of {}, in no count",
+                wildcard.runner
+            ),
+            evidence: vec![format!(
+                "{}/council/{}.json",
+                self.output,
+                council::WILDCARD
+            )],
+            dedup_key: key,
+            description: wildcard.why.clone(),
+            ..Packet::default()
+        })
+    }
+}
+
+/// A model's words as a title; it begins with a letter or digit, so that no program takes it for a flag.
+fn title(text: &str) -> Option<String> {
+    let text = text.trim_start_matches(|c: char| !c.is_alphanumeric());
+    let title = clean(text, TITLE);
+    (!title.is_empty()).then_some(title)
+}

@@ -1,0 +1,123 @@
+//! Where things are in the picture: pure geometry, of the figures alone.
+//!
+//! The surface is the fitness of what was kept; the best is on top. Must never make a mountain of noise,
+//! and never ground where no figure is.
+
+use crate::report::dreamscape::Dreamscape;
+
+/// The picture's own units.
+pub(super) const WIDTH: f64 = 720.0;
+pub(super) const HEIGHT: f64 = 300.0;
+/// Where the land may begin, and where its last ground may end.
+pub(super) const LEFT: f64 = 48.0;
+pub(super) const RIGHT: f64 = 700.0;
+/// Where the iterations end when flags stand behind them.
+pub(super) const LOOP_END: f64 = 450.0;
+/// The highest and the lowest that the land goes.
+pub(super) const HIGH: f64 = 130.0;
+pub(super) const LOW: f64 = 232.0;
+/// A range of fitness that is smaller than this is drawn as if it were so large: noise is no mountain.
+pub(super) const RANGE: f64 = 0.05;
+
+/// Where things are in the picture.
+#[derive(Debug, PartialEq)]
+pub(super) struct Ground {
+    /// The surface, from left to right: before the first iteration, then one for each.
+    pub(super) surface: Vec<(f64, f64)>,
+    /// What was measured and not kept: its iteration in [`Dreamscape::land`], and where.
+    pub(super) lost: Vec<(usize, (f64, f64))>,
+    /// Where the surface is flat behind the last iteration.
+    pub(super) end: f64,
+}
+
+impl Ground {
+    /// Of the figures; none without a single one.
+    pub(super) fn of(scape: &Dreamscape) -> Option<Self> {
+        let measured: Vec<f64> = scape
+            .before
+            .into_iter()
+            .chain(scape.land.iter().filter_map(|point| point.fitness))
+            .collect();
+        let low = measured.iter().copied().reduce(f64::min)?;
+        let high = measured.iter().copied().reduce(f64::max)?;
+        let range = (high - low).max(RANGE);
+        let (middle, half) = (f64::midpoint(low, high), range / 2.0);
+        let y = |fitness: f64| {
+            let part = ((fitness - middle) / half).clamp(-1.0, 1.0);
+            f64::midpoint(HIGH, LOW) - part * (LOW - HIGH) / 2.0
+        };
+        let end = if scape.packets.is_empty() {
+            RIGHT
+        } else {
+            LOOP_END
+        };
+        #[allow(clippy::cast_precision_loss, reason = "a few dozen at most")]
+        let step = (end - LEFT) / scape.land.len().max(1) as f64;
+        let mut x = LEFT;
+        // The first that is known stands for an unknown beginning.
+        let mut now = scape.before.unwrap_or(measured[0]);
+        let mut surface = vec![(x, y(now))];
+        let mut lost = Vec::new();
+        for (at, point) in scape.land.iter().enumerate() {
+            x += step;
+            match point.fitness {
+                Some(fitness) if point.kept => now = fitness,
+                Some(fitness) => lost.push((at, (x, y(fitness)))),
+                None => {}
+            }
+            surface.push((x, y(now)));
+        }
+        Some(Self {
+            surface,
+            lost,
+            end: RIGHT,
+        })
+    }
+
+    /// The last point of the surface.
+    pub(super) fn last(&self) -> (f64, f64) {
+        *self.surface.last().expect("it has its beginning")
+    }
+}
+
+/// To a tenth of the picture's unit.
+pub(super) fn tenth(number: f64) -> f64 {
+    (number.clamp(-WIDTH, 2.0 * WIDTH) * 10.0).round() / 10.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::sample;
+
+    fn scape() -> Dreamscape {
+        sample::full("").dreamscapes.remove(0)
+    }
+
+    #[test]
+    fn the_land_is_the_figures_that_were_kept() {
+        let ground = Ground::of(&scape()).unwrap();
+        let ys: Vec<f64> = ground.surface.iter().map(|(_, y)| tenth(*y)).collect();
+        // The best is on top; what was rolled back or failed leaves the land as it was.
+        assert_eq!(ys[2], HIGH);
+        assert!(ys[0] > ys[1] && ys[1] > ys[2], "{ys:?}");
+        assert_eq!((ys[3], ys[4]), (ys[2], ys[2]));
+        assert_eq!(ground.lost.len(), 1);
+        let (at, (x, y)) = ground.lost[0];
+        assert_eq!((at, x, tenth(y)), (2, ground.surface[3].0, LOW));
+        assert_eq!(tenth(ground.surface[4].0), LOOP_END);
+    }
+
+    #[test]
+    fn a_hair_s_breadth_is_no_mountain_and_no_figure_is_no_land() {
+        let mut flat = scape();
+        flat.before = Some(0.7);
+        flat.land.truncate(1);
+        flat.land[0].fitness = Some(0.7001);
+        let ground = Ground::of(&flat).unwrap();
+        assert!((ground.surface[0].1 - ground.surface[1].1).abs() < 1.0);
+        flat.before = None;
+        flat.land.clear();
+        assert_eq!(Ground::of(&flat), None);
+    }
+}

@@ -1,0 +1,392 @@
+//! The council of a night, through the program: who is asked, what is kept of it, and who is left out.
+
+use std::fs;
+
+use rustix::fs::{CWD, FileType, Mode, mknodat};
+use serde_json::{Value, json};
+
+use crate::house::{House, Said};
+
+const LATEST: &str = ".agents/overnight/latest";
+const WORK: &str = concat!(
+    "{\"source_epic\":\"e1\",\"timestamp\":\"2026-10-01T00:00:00Z\",\"items\":[",
+    "{\"title\":\"Mend the retry\",\"type\":\"bug\",\"severity\":\"high\",\"source\":\"review\",\"description\":\"src/net.rs gives up\"},",
+    "{\"title\":\"Write the guide\",\"type\":\"docs\",\"severity\":\"high\",\"source\":\"review\",\"description\":\"docs/guide.md says nothing\"},",
+    "{\"title\":\"Count the calls\",\"type\":\"task\",\"severity\":\"medium\",\"source\":\"review\",\"description\":\"src/net.rs does not\"}",
+    "],\"consumed\":false,\"claim_status\":\"available\"}\n",
+);
+
+/// A councillor that is a script; in it `$id` has the candidates, a line each.
+fn voice(name: &str, script: &str) -> String {
+    let script = format!(
+        "id=$(grep -o 'dream-[0-9a-f]*' request.json | awk '!seen[$0]++'); one=$(echo \"$id\" | sed -n 1p); two=$(echo \"$id\" | sed -n 2p); {script}"
+    );
+    format!(
+        "[backends.{name}]\ntype = \"command\"\nprogram = \"sh\"\nargs = [\"-c\", {}]\nquiet = true\n",
+        toml::Value::String(script)
+    )
+}
+
+/// An answer, as the shell prints it; `$one` and `$two` are ids.
+fn answer(kind: &str, action: &str, confidence: &str, backs: &str) -> String {
+    let fixed = json!({
+        "headline": format!("{action}, of course"), "recommended_kind": kind, "recommended_first_action": action,
+        "risks": ["it is late"], "opportunities": [], "confidence": confidence, "wildcard_idea": "",
+    });
+    let fixed = fixed.to_string().replace('\'', "'\\''");
+    let head = fixed.trim_end_matches('}');
+    format!("printf '%s,\"backs\":[%s]}}' '{head}' \"{backs}\"")
+}
+
+const ONE: &str = "\\\"$one\\\"";
+const TWO: &str = "\\\"$two\\\"";
+
+fn house(job: &str, backends: &[String]) -> House {
+    let house = House::with(&format!(
+        "{}\n[jobs.overnight]\nkind = \"overnight\"\ntrigger = \"manual\"\nretries = 0\n{job}",
+        backends.concat()
+    ));
+    house.write(".agents/rpi/next-work.jsonl", WORK);
+    house.write(
+        ".agents/learnings/net.md",
+        "---\ndate: 2026-10-01\nmaturity: provisional\nutility: 0.8\n---\n# The net gives up\n\nsrc/net.rs gives up at the first error, which is why the retry must be mended before anything else.\n",
+    );
+    for path in ["src/net.rs", "docs/guide.md"] {
+        house.write(path, "old\n");
+        house.git(&["add", path]);
+    }
+    house.git(&["commit", "--quiet", "-m", "Give up in src/net.rs"]);
+    house.write("../clock", "2026-11-22T02:30:00Z\n");
+    house
+}
+
+fn said(house: &House, args: &[&str]) -> Said {
+    let mut command = house.runner(args);
+    command.env("RUNNER_TEST_CLOCK", house.root().join("clock"));
+    Said::of(command.output().unwrap())
+}
+
+fn artifact(house: &House, name: &str) -> Value {
+    serde_json::from_str(&house.read(&format!("{LATEST}/{name}"))).unwrap()
+}
+
+fn valid(house: &House) {
+    said(house, &["overnight", "report", "--validate"])
+        .ends(0)
+        .says("schemas say");
+}
+
+#[test]
+fn the_rest_is_put_together_without_those_who_fail() {
+    let hostile = "</script><script>alert(1)</script>\u{202e} `rm -rf ~` [x](javascript:alert(1))";
+    let house = house(
+        "runners = [\"builtin\", \"yes\", \"no\", \"liar\", \"slow\", \"gone\", \"prose\"]\ncouncil_timeout = \"4s\"\ncreative_lane = true\n",
+        &[
+            voice("yes", &answer("implement", "Mend the retry", "high", TWO)),
+            voice(
+                "no",
+                &answer("research", hostile, "low", &format!("{ONE},{TWO}")),
+            ),
+            voice(
+                "liar",
+                &answer(
+                    "repair",
+                    "Trust me",
+                    "high",
+                    "\\\"dream-ffffffffffffffff\\\"",
+                ),
+            ),
+            voice("slow", "sleep 600"),
+            "[backends.gone]\ntype = \"command\"\nprogram = \"a-program-that-is-nowhere\"\n"
+                .to_owned(),
+            voice(
+                "prose",
+                "echo 'I would begin with the retry.'; echo evil > ../voice-1/evil; echo evil > ../../../evil",
+            ),
+        ],
+    );
+    let night = said(
+        &house,
+        &[
+            "overnight",
+            "start",
+            "--goal",
+            "a net that does not give up",
+        ],
+    );
+    let summary = artifact(&house, "summary.json");
+    assert_eq!(summary["status"], "done", "{night:?}");
+    valid(&house);
+
+    let ledger = artifact(&house, "council/ledger.json");
+    let passes: Vec<(&str, &str, &str)> = ledger["passes"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|it| {
+            let text = |key: &str| it[key].as_str().unwrap();
+            (text("runner"), text("lane"), text("status"))
+        })
+        .collect();
+    assert_eq!(
+        passes,
+        [
+            ("builtin", "council", "answered"),
+            ("yes", "council", "answered"),
+            ("no", "council", "answered"),
+            ("liar", "council", "malformed"),
+            ("slow", "council", "silent"),
+            ("gone", "council", "not-asked"),
+            ("prose", "council", "malformed"),
+            // It answers with a report where an idea was asked for.
+            ("yes", "wildcard", "malformed"),
+        ]
+    );
+    for runner in ["liar", "slow", "gone", "prose"] {
+        assert!(
+            !house
+                .path(&format!("{LATEST}/council/{runner}.json"))
+                .exists()
+        );
+        assert!(
+            summary["degraded"].to_string().contains(runner),
+            "{}",
+            summary["degraded"]
+        );
+    }
+    assert!(!house.path("evil").exists());
+
+    let synthesis = artifact(&house, "council/synthesis.json");
+    assert_eq!(synthesis["voices"], json!(["builtin", "no", "yes"]));
+    assert_eq!(synthesis["unheard"].as_array().unwrap().len(), 5);
+    assert_eq!(synthesis["agreement"]["of"], 3);
+    let tension = synthesis["tension"].as_str().unwrap();
+    assert!(tension.contains("no would research"), "{tension}");
+    assert_eq!(summary["dreamscape"]["tension"], synthesis["tension"]);
+    assert!(
+        summary["dreamscape"]["council"]
+            .as_str()
+            .unwrap()
+            .starts_with("3 of 7 heard"),
+        "{}",
+        summary["dreamscape"]
+    );
+
+    // From each packet back to its evidence and its voices.
+    let packets = summary["morning_packets"].as_array().unwrap();
+    assert_eq!(ledger["packets"].as_array().unwrap().len(), packets.len());
+    let backed = &ledger["packets"][0];
+    assert_eq!(backed["id"], packets[0]["id"]);
+    let voices: Vec<&str> = backed["voices"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|it| it["runner"].as_str().unwrap())
+        .collect();
+    assert!(!voices.is_empty(), "{ledger}");
+    for voice in backed["voices"].as_array().unwrap() {
+        let words = artifact(&house, voice["artifact"].as_str().unwrap());
+        assert!(words["backs"].as_array().unwrap().contains(&backed["id"]));
+    }
+    assert!(!backed["evidence"].as_array().unwrap().is_empty());
+
+    // Paid calls are in the ledger like any others, each by who was asked.
+    let asked = house.count("SELECT count(*) FROM requests");
+    assert_eq!(asked, 7, "six were asked once, one of them twice");
+    assert_eq!(
+        house.count("SELECT count(DISTINCT backend) FROM requests"),
+        6
+    );
+    let runs = said(&house, &["runs", "--json"]).ends(0).json();
+    assert!(
+        runs[0]["backend"].as_str().unwrap().contains("yes, no"),
+        "{runs}"
+    );
+    assert!(house.survivors().is_empty(), "{:?}", house.survivors());
+    // A councillor's words are text in every form.
+    let markdown = said(&house, &["overnight", "report", "--markdown"])
+        .ends(0)
+        .out;
+    assert!(
+        !markdown.contains("<script>") && !markdown.contains('\u{202e}'),
+        "{markdown}"
+    );
+}
+
+#[test]
+fn they_are_asked_at_the_same_time() {
+    let house = House::new();
+    let pipe = house.root().join("pipe");
+    mknodat(CWD, &pipe, FileType::Fifo, Mode::from_raw_mode(0o600), 0).unwrap();
+    let pipe = pipe.display();
+    // Each waits for the other: one after the other, neither would ever answer.
+    let give = format!(
+        "echo here > '{pipe}'; {}",
+        answer("implement", "Mend the retry", "high", ONE)
+    );
+    let take = format!(
+        "read line < '{pipe}'; {}",
+        answer("implement", "Mend the retry", "high", ONE)
+    );
+    let house = self::house(
+        "runners = [\"give\", \"take\"]\nsandbox = \"off\"\ncouncil_timeout = \"60s\"\n",
+        &[voice("give", &give), voice("take", &take)],
+    );
+    said(&house, &["overnight", "start"]).ends(0);
+    let synthesis = artifact(&house, "council/synthesis.json");
+    assert_eq!(synthesis["voices"], json!(["give", "take"]));
+    assert_eq!(synthesis.get("tension"), None);
+    valid(&house);
+}
+
+#[test]
+fn without_money_the_night_goes_on_without_those_who_cost() {
+    let house = house(
+        "runners = [\"builtin\", \"dear\"]\n[day.budget]\ncalls = 5\ntokens = 0\n",
+        &[voice(
+            "dear",
+            &answer("implement", "Mend the retry", "high", ONE),
+        )],
+    );
+    said(&house, &["overnight", "start"]);
+    let summary = artifact(&house, "summary.json");
+    assert_eq!(summary["status"], "done");
+    assert!(
+        summary["degraded"]
+            .to_string()
+            .contains("dear: was not asked: day 2026-11-22"),
+        "{}",
+        summary["degraded"]
+    );
+    assert_eq!(
+        artifact(&house, "council/synthesis.json")["voices"],
+        json!(["builtin"])
+    );
+    assert_eq!(
+        house.count("SELECT coalesce(sum(tokens), 0) FROM requests"),
+        0
+    );
+    valid(&house);
+}
+
+#[test]
+fn what_was_paid_for_is_not_asked_again_when_a_night_goes_on() {
+    let house = house(
+        "runners = [\"one\"]\n",
+        &[voice(
+            "one",
+            &answer("implement", "Mend the retry", "high", ONE),
+        )],
+    );
+    said(&house, &["overnight", "start"]).ends(0);
+    let asked = || house.count("SELECT count(*) FROM requests");
+    assert_eq!(asked(), 1);
+    // As if it had died once they were heard.
+    house.write(".agents/rpi/next-work.jsonl", WORK);
+    for name in ["summary.json", "summary.md"] {
+        fs::remove_file(house.path(&format!("{LATEST}/{name}"))).unwrap();
+    }
+    let first = artifact(&house, "council/packet.json");
+    said(&house, &["overnight", "start"]);
+    let second = artifact(&house, "council/packet.json");
+    assert_eq!(first["run_id"], second["run_id"], "it goes on");
+    // It has more to tell of itself, and the same things to begin with.
+    assert_eq!(first["candidates"], second["candidates"]);
+    assert_ne!(first["degraded"], second["degraded"]);
+    assert_eq!(asked(), 1, "the same question is answered already");
+    // Another question is asked.
+    for name in ["summary.json", "summary.md"] {
+        fs::remove_file(house.path(&format!("{LATEST}/{name}"))).unwrap();
+    }
+    let more = WORK.replace("Count the calls", "Count all calls");
+    house.write(".agents/rpi/next-work.jsonl", more);
+    said(&house, &["overnight", "start"]);
+    assert_eq!(asked(), 2);
+    assert_eq!(
+        artifact(&house, "council/synthesis.json")["voices"],
+        json!(["one"])
+    );
+    valid(&house);
+}
+
+#[test]
+fn a_councillor_that_is_not_configured_is_named_before_anything_begins() {
+    let house = house("", &[]);
+    said(&house, &["overnight", "start", "--runner", "bulitin"])
+        .ends(2)
+        .says("did you mean \"builtin\"");
+    said(
+        &house,
+        &[
+            "overnight",
+            "start",
+            "--runner",
+            "builtin",
+            "--runner",
+            "builtin",
+        ],
+    )
+    .ends(2)
+    .says("named twice");
+    assert!(!house.path(LATEST).exists());
+}
+
+/// As others write it: the first version, and the second with fields and words of their own.
+#[test]
+fn summaries_of_others_are_told_in_every_form() {
+    let house = House::with("");
+    let first = json!({
+        "schema_version": 1, "mode": "dream.local-bedtime", "run_id": "20260409T220000Z", "status": "done",
+        "repo_root": "/p", "output_dir": "out", "started_at": "2026-04-09T22:00:00Z", "duration": 7_200_000_000_000_u64,
+        "steps": [{"name": "close-loop", "status": "done"}, {"name": "odd", "status": "transcended"}],
+        "morning_packets": [{"title": "Mend <b>it</b>", "severity": "high", "morning_command": "ao rpi"}],
+        "next_action": "ao rpi", "terrain": {"hills": 3},
+    });
+    let mut second = first.clone();
+    second["schema_version"] = json!(2);
+    second["iterations"] = json!([{"index": 1, "status": "done", "fitness_after": {"composite": 0.5}, "fitness_delta": 0.1}, {"index": "two"}]);
+    for (folder, summary, words) in [
+        ("old", first, "version 1"),
+        ("new", second, "iterations[1]"),
+    ] {
+        house.write(&format!("{folder}/summary.json"), summary.to_string());
+        for from in [folder.to_owned(), format!("{folder}/summary.json")] {
+            let report = |more: &[&str]| {
+                house.run(&[&["overnight", "report", "--from", &from][..], more].concat())
+            };
+            let plain = report(&[])
+                .ends(0)
+                .says("terrain")
+                .says("Mend <b>it</b>")
+                .out;
+            assert!(!plain.contains("**"), "{plain}");
+            let markdown = report(&["--markdown"]).ends(0).out;
+            assert!(!markdown.contains("<b>"), "{markdown}");
+            for text in [plain, markdown.replace('\\', "")] {
+                assert!(text.contains(words), "{words} in {text}");
+            }
+            let same: Value = serde_json::from_str(&report(&["--json"]).ends(0).out).unwrap();
+            assert_eq!(same, summary, "unknown fields are kept");
+            report(&["--validate"]).ends(65);
+        }
+    }
+    for (from, words) in [
+        ("nowhere", "nowhere"),
+        ("nowhere/summary.json", "nowhere"),
+        ("README.md", "no summary"),
+    ] {
+        house
+            .run(&["overnight", "report", "--from", from])
+            .ends(65)
+            .says(words);
+    }
+    house
+        .run(&["overnight", "report", "--from", "nowhere", "--validate"])
+        .ends(65)
+        .says("nowhere");
+    house.write("list.json", "[1]");
+    house
+        .run(&["overnight", "report", "--from", "list.json"])
+        .ends(65)
+        .says("no JSON object");
+}
