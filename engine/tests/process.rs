@@ -434,6 +434,11 @@ fn left_behind(marker: &str, script: &str) -> (Child, u32, u64) {
     child.args(["-c", script]).env(MARKER_VARIABLE, marker);
     let child = child.stdin(std::process::Stdio::piped()).spawn().unwrap();
     let pid = child.id();
+    // Whoever starts it may be told so a moment before it has given up the image of its parent.
+    let ours = fs::read_link("/proc/self/exe").unwrap();
+    while fs::read_link(format!("/proc/{pid}/exe")).unwrap() == ours {
+        std::thread::yield_now();
+    }
     (child, pid, start_time(pid).unwrap())
 }
 

@@ -97,7 +97,7 @@ fn values(key: &Key) -> (&'static str, Vec<&'static str>) {
             }
             ("0.5", bad)
         }
-        Shape::Texts if last == "fallback" => (
+        Shape::Texts if ["fallback", "runners"].contains(&last) => (
             "[\"builtin\"]",
             vec![
                 "3",

@@ -17,6 +17,7 @@ use std::fs;
 use std::io::{self, Read};
 use std::path::{Component, Path, PathBuf};
 
+use runner_engine::causes::why;
 use serde_json::Value;
 
 use super::shell::{self, Act, Word};
@@ -213,7 +214,11 @@ fn resolve(path: &Path) -> Result<PathBuf, String> {
         match fs::symlink_metadata(&whole) {
             Ok(data) if data.is_symlink() => {
                 whole = fs::canonicalize(&whole).map_err(|error| {
-                    format!("{} is a link that leads nowhere: {error}", whole.display())
+                    format!(
+                        "{} is a link that leads nowhere: {}",
+                        whole.display(),
+                        why(&error)
+                    )
                 })?;
             }
             // What is not there is taken by its name.
@@ -223,7 +228,7 @@ fn resolve(path: &Path) -> Result<PathBuf, String> {
                     error.kind(),
                     io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
                 ) => {}
-            Err(error) => return Err(format!("{}: {error}", whole.display())),
+            Err(error) => return Err(format!("{}: {}", whole.display(), why(&error))),
         }
     }
     Ok(whole)

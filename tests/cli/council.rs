@@ -73,7 +73,7 @@ fn artifact(house: &House, name: &str) -> Value {
 fn valid(house: &House) {
     said(house, &["overnight", "report", "--validate"])
         .ends(0)
-        .says("schemas say");
+        .says("each as its schema says");
 }
 
 #[test]

@@ -14,9 +14,23 @@ use std::sync::{Mutex, PoisonError};
 /// Files that were looked at, by device and inode; a process opens one ledger or two.
 static LOOKED_AT: Mutex<BTreeMap<(u64, u64), File>> = Mutex::new(BTreeMap::new());
 
-/// Whether the file is shorter than its header says. A checkpoint that another process makes at this
-/// very moment looks the same, so it is a suspicion only.
-pub(super) fn is_short(path: &Path) -> io::Result<bool> {
+/// How long a file is and how long its header says that it is, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Lengths {
+    found: u64,
+    said: u64,
+}
+
+impl Lengths {
+    /// Whether the file is shorter than its header says. A checkpoint that another process makes at
+    /// this very moment looks the same, so it is a suspicion only.
+    pub fn is_short(self) -> bool {
+        self.found < self.said
+    }
+}
+
+/// Both lengths, as of about now.
+pub(super) fn lengths(path: &Path) -> io::Result<Lengths> {
     let data = fs::metadata(path)?;
     let mut looked_at = LOOKED_AT.lock().unwrap_or_else(PoisonError::into_inner);
     let key = (data.dev(), data.ino());
@@ -26,7 +40,10 @@ pub(super) fn is_short(path: &Path) -> io::Result<bool> {
     };
     let mut header = [0_u8; 32];
     if file.read_exact_at(&mut header, 0).is_err() {
-        return Ok(true);
+        return Ok(Lengths {
+            found: file.metadata()?.len(),
+            said: u64::MAX,
+        });
     }
     // https://www.sqlite.org/fileformat2.html: the page size at 16, the number of pages at 28.
     let page = match u16::from_be_bytes([header[16], header[17]]) {
@@ -34,5 +51,8 @@ pub(super) fn is_short(path: &Path) -> io::Result<bool> {
         size => u64::from(size),
     };
     let pages = u32::from_be_bytes([header[28], header[29], header[30], header[31]]);
-    Ok(file.metadata()?.len() < page * u64::from(pages))
+    Ok(Lengths {
+        found: file.metadata()?.len(),
+        said: page * u64::from(pages),
+    })
 }

@@ -150,6 +150,9 @@ impl Ledger {
     }
 }
 
+/// How often a file that looks too short is looked at before it is left to the daily check.
+const SHORT_LOOKS: u32 = 20;
+
 /// The file by which processes tell each other that they have the ledger open.
 pub(super) fn lock_file(path: &Path) -> Result<File> {
     let cannot = |error: std::io::Error| LedgerError::CannotWrite {
@@ -189,30 +192,51 @@ fn not_short(db: &Connection, path: &Path) -> Result<()> {
 
 /// The same; what is on its way is brought to its end only by one who `writes`.
 pub(super) fn looked_through_if_short(db: &Connection, path: &Path, writes: bool) -> Result<()> {
-    let is_short = || {
-        header::is_short(path).map_err(|error| LedgerError::CannotWrite {
+    let lengths = || {
+        header::lengths(path).map_err(|error| LedgerError::CannotWrite {
             path: path.to_owned(),
             why: error.to_string(),
         })
     };
-    if !is_short()? {
+    let mut seen = lengths()?;
+    if !seen.is_short() {
         return Ok(());
     }
     quick_check(db, path)?;
-    if !writes {
-        return Ok(());
-    }
-    // What was on its way is there after this; what nobody wrote is not.
-    let busy: bool = db
-        .query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |row| row.get(0))
-        .map_err(|error| Fault::Sql(error).at(path))?;
-    if busy || !is_short()? {
-        return Ok(());
-    }
-    Err(LedgerError::Damaged {
+    let damaged = LedgerError::Damaged {
         path: path.to_owned(),
         why: "it is shorter than its own header says".to_owned(),
-    })
+    };
+    if !writes {
+        // Without a log nothing is on its way.
+        let mut log = path.as_os_str().to_owned();
+        log.push("-wal");
+        let no_log = fs::metadata(log).map_or(true, |data| data.len() == 0);
+        return match no_log && lengths()? == seen {
+            true => Err(damaged),
+            false => Ok(()),
+        };
+    }
+    for _ in 0..SHORT_LOOKS {
+        // What was on its way before this is there after it, if it came to its end; what nobody
+        // wrote is not. What others begin meanwhile makes the header say something else.
+        let whole = db
+            .query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |row| {
+                let (busy, log, moved): (bool, i64, i64) = (row.get(0)?, row.get(1)?, row.get(2)?);
+                Ok(!busy && log == moved)
+            })
+            .map_err(|error| Fault::Sql(error).at(path))?;
+        let now = lengths()?;
+        if !now.is_short() {
+            return Ok(());
+        }
+        if whole && now == seen {
+            return Err(damaged);
+        }
+        seen = now;
+        std::thread::yield_now();
+    }
+    Ok(())
 }
 
 /// Trades the shared lock for the exclusive one around `work`.

@@ -159,9 +159,14 @@ pub(super) fn belongs(found: &[u8], marker: &str) -> bool {
 pub(super) fn marker_of(pid: u32) -> Option<Vec<u8>> {
     let mut environ = environ(pid)?;
     let end = boot_time() + EXEC_LIMIT;
-    while environ.is_empty() && is_becoming(pid) && boot_time() < end {
-        std::thread::yield_now();
+    while environ.is_empty() && has_program(pid) && boot_time() < end {
+        // Looked at first: what is read after it is there is all of it.
+        let is_there = environment_ends(pid) != Some(0);
         environ = self::environ(pid)?;
+        if is_there {
+            break;
+        }
+        std::thread::yield_now();
     }
     let mut entries = environ.split(|byte| *byte == 0);
     let value = entries.find_map(|entry| {
@@ -181,15 +186,16 @@ fn environ(pid: u32) -> Option<Vec<u8>> {
     Some(environ)
 }
 
-/// Whether process `pid` is in the midst of an `execve`: it has its program and not yet the
-/// environment, which reads as empty until then. Whoever started it may have been told already that
-/// it runs. A thread of the kernel and a zombie have no program.
-fn is_becoming(pid: u32) -> bool {
+/// Whether there is a program in process `pid`. A thread of the kernel and a zombie have none.
+fn has_program(pid: u32) -> bool {
     fs::read_link(format!("/proc/{pid}/exe")).is_ok()
-        && fs::read(format!("/proc/{pid}/stat"))
-            .ok()
-            .and_then(|line| environment_end(&line))
-            == Some(0)
+}
+
+/// Where the environment of process `pid` ends: 0 in the midst of an `execve`, when it has its program
+/// and not yet the environment, which reads as empty until then. Whoever started it may have been
+/// told already that it runs.
+fn environment_ends(pid: u32) -> Option<u64> {
+    environment_end(&fs::read(format!("/proc/{pid}/stat")).ok()?)
 }
 
 /// Where the environment ends in memory: field 51 of proc_pid_stat(5).
@@ -377,13 +383,22 @@ mod tests {
     fn an_environment_is_told_from_none_yet() {
         let me = fs::read("/proc/self/stat").unwrap();
         assert!(environment_end(&me).unwrap() > 0);
-        assert!(!is_becoming(std::process::id()));
+        let me = std::process::id();
+        assert!(has_program(me) && environment_ends(me) > Some(0));
         assert_eq!(environment_end(line("a) b").as_bytes()), None, "cut short");
         let zeros = format!("{}{}", line("a) b"), " 0".repeat(40));
         assert_eq!(environment_end(zeros.as_bytes()), Some(0));
     }
 
-    /// Each is looked at as soon as it is said to run.
+    /// Who starts it may be told so a moment before it has given up the image of its parent.
+    fn becomes_its_program(pid: u32) {
+        let ours = fs::read_link("/proc/self/exe").unwrap();
+        while fs::read_link(format!("/proc/{pid}/exe")).unwrap() == ours {
+            std::thread::yield_now();
+        }
+    }
+
+    /// Each is looked at as soon as it has its program.
     #[test]
     fn a_process_is_known_by_its_marker_from_its_first_moment() {
         for number in 0..300 {
@@ -393,6 +408,7 @@ mod tests {
                 .args(["-c", "read line"])
                 .env(MARKER_VARIABLE, &marker);
             let mut child = child.stdin(std::process::Stdio::piped()).spawn().unwrap();
+            becomes_its_program(child.id());
             let found = marker_of(child.id());
             drop(child.stdin.take());
             child.wait().unwrap();

@@ -93,7 +93,7 @@ fn a_night_improves_a_corpus_and_the_second_one_finds_nothing_to_do() {
     );
     said(&house, &["overnight", "report", "--validate"])
         .ends(0)
-        .says("schemas say");
+        .says("each as its schema says");
     said(&house, &["overnight", "report"])
         .ends(0)
         .says("Mend the retry");

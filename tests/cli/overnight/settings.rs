@@ -7,7 +7,7 @@ use crate::house::House;
 fn the_other_names_of_the_settings_are_read_and_ours_win() {
     let house = House::with(
         "[dream]\nrun_timeout = \"2h\"\nrunners = [\"claude-haiku\"]\nkeep_awake = false\nmax_iterations = 4\ngoal = \"theirs\"\nat = \"02:30\"\n\
-         [dream.local_curator]\nhourly_cap = 3\n[jobs.overnight]\ngoal = \"ours\"\n",
+         [dream.local_curator]\nhourly_cap = 3\n[backends.claude-haiku]\ntype = \"command\"\nprogram = \"true\"\n[jobs.overnight]\ngoal = \"ours\"\n",
     );
     for (key, value) in [
         ("kind", "overnight"),
@@ -65,7 +65,7 @@ fn a_night_that_only_other_names_tell_of_is_run_by_hand() {
     assert!(!house.path(LATEST).exists());
     said(&house, &["overnight", "report"])
         .ends(0)
-        .says("1 done");
+        .says("  done");
     said(
         &house,
         &[
