@@ -359,17 +359,29 @@ fn nearest(grounds: &Grounds, say: &dyn Fn(&Candidate) -> String) -> String {
 /// The idea's own form, as evidence.
 fn own_features(features: &Features) -> String {
     let mut parts = vec![counted(features.words, "word")];
-    let mut count = |count: usize, what: &str| {
-        if count > 0 {
-            parts.push(format!("{count} {what}"));
-        }
+    let mut count = |count: usize, one: &str, many: &str| match count {
+        0 => {}
+        1 => parts.push(format!("1 {one}")),
+        more => parts.push(format!("{more} {many}")),
     };
-    count(features.asking, "headings that ask for something");
-    count(features.publishing, "headings of a post");
-    count(features.items, "list items");
-    count(features.boxes.0, "boxes ticked");
-    count(features.boxes.1, "boxes open");
-    count(features.verbs, "sentences or items that begin with a verb");
+    count(
+        features.asking,
+        "heading that asks for something",
+        "headings that ask for something",
+    );
+    count(
+        features.publishing,
+        "heading of a post",
+        "headings of a post",
+    );
+    count(features.items, "list item", "list items");
+    count(features.boxes.0, "box ticked", "boxes ticked");
+    count(features.boxes.1, "box open", "boxes open");
+    count(
+        features.verbs,
+        "sentence or item that begins with a verb",
+        "sentences or items that begin with a verb",
+    );
     parts.join(", ")
 }
 
