@@ -5,6 +5,7 @@
 //! errors that name the place and the nearest known key. Must never guess a value that was given
 //! wrongly; only `edit` makes new text, and nothing here writes it.
 
+mod backend;
 mod check;
 pub mod curator;
 mod cycle;
@@ -337,7 +338,7 @@ fn resolve(merged: &mut Table, sources: &Sources) -> Result<Config, Mistake> {
         let path = format!("backends.{name}");
         let mut section = Section::of(&path, &mut table, sources);
         let pool = section.parsed("pool", |pool| pools::known(pool, &pools))?;
-        let spec = job::backend(&name, &mut section)?;
+        let spec = backend::backend(&name, &mut section)?;
         pool_of.extend(pool.map(|pool| (name.clone(), pool)));
         section.finish()?;
         backends.insert(name, spec);

@@ -4,6 +4,7 @@ import http.server
 import json
 import os
 import pathlib
+import shutil
 import socket
 import subprocess
 import threading
@@ -166,7 +167,8 @@ mend(one)
 [one] = [one for one in diagnose() if "no bridge" in one["what"]]
 tried.add(one["mend"])
 assert run("bash", "-c", one["mend"]).returncode != 0, "there is no bridge here"
-bridge = pathlib.Path(os.environ["PATH"].split(":")[0], "openclaw")
+# Beside the copy of runner, whatever a host's own python puts before it in PATH.
+bridge = pathlib.Path(shutil.which("runner")).with_name("openclaw")
 bridge.write_text("#!/bin/sh\n")
 bridge.chmod(0o755)
 assert not [one for one in diagnose() if "no bridge" in one["what"]], "it is found"

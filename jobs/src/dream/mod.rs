@@ -5,11 +5,12 @@
 //!            │ none: skipped                           │ none good: malformed
 //! ```
 //!
-//! Contract: `contracts/dream.md`. A pass proposes and a person decides; nothing here touches an
+//! A pass proposes and a person decides; nothing here touches an
 //! idea. It must never place anything that a model wrote: what is placed is built from a checked
 //! reply. It must never call an idea triaged without a valid answer about the very content that is
 //! still there at the end.
 
+mod answer;
 pub mod bench;
 pub mod decisions;
 pub mod delta;
@@ -29,13 +30,12 @@ mod told;
 pub mod verdicts;
 pub mod walk;
 
-use runner_text::counted;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use runner_backends::{Reply, Request};
+use runner_backends::Request;
 use runner_engine::admission::AT_WORK;
 use runner_engine::digest::Digest;
 use runner_engine::files::write_atomic;
@@ -43,18 +43,18 @@ use runner_engine::outcome::Class;
 use runner_engine::placement::Trouble as DiskTrouble;
 use runner_engine::scope::{Expect, ScopeError};
 use runner_engine::tape::Tape;
-use runner_text::json_extract::extract_array;
-use runner_text::redact::Redactor;
-use serde_json::{Value, json};
+use runner_text::counted;
+use serde_json::json;
 
-use crate::evidence::{Bounds, EvidenceError, Reference, Room, references};
+use crate::evidence::{Bounds, EvidenceError, Room};
 use crate::{Context, Finished, JobError};
 pub use dirty::dirty;
 pub use spec::{Dirty, DreamSpec};
 
+use answer::{elements, fits, grounded, none_good, worded};
 use decisions::Decisions;
 use parked::Parked;
-use proposal::{Action, Checked, Offer, Proposal, Refused};
+use proposal::{Checked, Offer, Proposal};
 use state::{Change, State, Triaged};
 use survey::Reader;
 use told::{Told, listed};
@@ -69,12 +69,6 @@ const PARKED: &str = "parked";
 const TAKEN: &str = "taken";
 /// What of a run's time is kept for what comes after the answer.
 const AFTERWARDS: Duration = Duration::from_secs(30);
-/// The longest reply that is looked at, in bytes, whatever was asked.
-const LONGEST_REPLY: usize = 4 * 1024 * 1024;
-/// What of a reply one shown idea may take, in bytes, where that comes to more.
-const PER_ANSWER: usize = 1024;
-/// How many elements of a reply are looked at.
-const ELEMENTS: usize = 5000;
 
 /// Makes one pass.
 ///
@@ -433,100 +427,6 @@ fn request(ctx: &Context<'_>, room: &Room, judged: &Judged) -> Request {
         redactor: &ctx.redactor,
     };
     request::build(frame, room, &shown, &judged.offer)
-}
-
-/// A reply is no longer than there is anything to say: [`LONGEST_REPLY`], or more where so many
-/// ideas were shown.
-fn fits(reply: &Reply, shown: usize) -> Result<(), JobError> {
-    let most = LONGEST_REPLY.max(shown.saturating_mul(PER_ANSWER));
-    let bytes = reply.text.len();
-    if bytes <= most {
-        return Ok(());
-    }
-    let why = format!("the reply is {bytes} bytes long, {most} are read");
-    Err(JobError::failed(Class::Malformed, why))
-}
-
-/// The elements of a reply: an array, one in an object around it, or one in the text.
-fn elements(reply: &Reply) -> Vec<Result<Value, String>> {
-    let given = match &reply.value {
-        Some(Value::Array(elements)) => Some(elements),
-        Some(Value::Object(object)) => object.get("proposals").and_then(Value::as_array),
-        _ => None,
-    };
-    let mut elements: Vec<Result<Value, String>> = match given {
-        Some(elements) => elements
-            .iter()
-            .take(ELEMENTS + 1)
-            .cloned()
-            .map(Ok)
-            .collect(),
-        None => match extract_array(&reply.text) {
-            Ok(elements) => {
-                let elements = elements.into_iter().take(ELEMENTS + 1);
-                elements
-                    .map(|element| element.map_err(|error| error.to_string()))
-                    .collect()
-            }
-            Err(error) => vec![Err(error.to_string())],
-        },
-    };
-    if elements.len() > ELEMENTS {
-        elements[ELEMENTS] = Err(format!(
-            "what follows the first {ELEMENTS} elements is not looked at"
-        ));
-    }
-    elements
-}
-
-fn none_good(refused: &[Refused]) -> String {
-    if refused.is_empty() {
-        return "the reply has no proposals".to_owned();
-    }
-    let first: Vec<&str> = refused
-        .iter()
-        .take(3)
-        .map(|refused| refused.why.as_str())
-        .collect();
-    format!(
-        "none of {} can be used: {}",
-        counted(refused.len(), "proposal"),
-        first.join("; ")
-    )
-}
-
-/// The rule's words where the answer repeats its hashes.
-fn worded(judged: &Judged, proposal: Proposal, redactor: &Redactor) -> Proposal {
-    let mut shown = judged.shown.iter();
-    match shown.find(|one| one.path == proposal.targets[0]) {
-        Some(one) => request::with_words(proposal, &one.verdict, redactor),
-        None => proposal,
-    }
-}
-
-/// What is proposed to go must rest on what exists; without, nothing is proposed to happen.
-fn grounded(room: &Room, offer: &Offer, proposal: Proposal, downgraded: &mut usize) -> Proposal {
-    if proposal.action != Action::Archive {
-        return proposal;
-    }
-    let note = |path: &str| offer.digests.contains_key(path);
-    let checked = references::check(room, &proposal.evidence, note);
-    if checked.resolves() {
-        return proposal;
-    }
-    *downgraded += 1;
-    let mut kept = proposal.with_action(Action::Keep);
-    let why = match checked.missing.first() {
-        Some(Reference::Commit(hash)) => format!("there is no commit {hash} here"),
-        Some(Reference::Path(path)) => format!("there is no {path} here and never was"),
-        None => "it cites no commit and no path".to_owned(),
-    };
-    let why = format!(
-        "kept, for the evidence does not resolve: {why}; {}",
-        kept.rationale
-    );
-    kept.rationale = proposal::clean(&why, 2000);
-    kept
 }
 
 /// The shown ideas and destinations whose content is no longer what was triaged.

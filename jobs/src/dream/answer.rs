@@ -1,0 +1,123 @@
+//! What a reply is worth: its elements, and what of a proposal rests on what exists.
+//!
+//! Must never take a word of a reply for a fact: each reference is looked for.
+
+use runner_backends::Reply;
+use runner_engine::outcome::Class;
+use runner_text::counted;
+use runner_text::json_extract::extract_array;
+use runner_text::redact::Redactor;
+use serde_json::Value;
+
+use super::proposal::{self, Action, Offer, Proposal, Refused};
+use super::request;
+use super::verdicts::Judged;
+use crate::JobError;
+use crate::evidence::{Reference, Room, references};
+
+/// The longest reply that is looked at, in bytes, whatever was asked.
+const LONGEST_REPLY: usize = 4 * 1024 * 1024;
+/// What of a reply one shown idea may take, in bytes, where that comes to more.
+const PER_ANSWER: usize = 1024;
+/// How many elements of a reply are looked at.
+const ELEMENTS: usize = 5000;
+
+/// A reply is no longer than there is anything to say: [`LONGEST_REPLY`], or more where so many
+/// ideas were shown.
+pub(super) fn fits(reply: &Reply, shown: usize) -> Result<(), JobError> {
+    let most = LONGEST_REPLY.max(shown.saturating_mul(PER_ANSWER));
+    let bytes = reply.text.len();
+    if bytes <= most {
+        return Ok(());
+    }
+    let why = format!("the reply is {bytes} bytes long, {most} are read");
+    Err(JobError::failed(Class::Malformed, why))
+}
+
+/// The elements of a reply: an array, one in an object around it, or one in the text.
+pub(super) fn elements(reply: &Reply) -> Vec<Result<Value, String>> {
+    let given = match &reply.value {
+        Some(Value::Array(elements)) => Some(elements),
+        Some(Value::Object(object)) => object.get("proposals").and_then(Value::as_array),
+        _ => None,
+    };
+    let mut elements: Vec<Result<Value, String>> = match given {
+        Some(elements) => elements
+            .iter()
+            .take(ELEMENTS + 1)
+            .cloned()
+            .map(Ok)
+            .collect(),
+        None => match extract_array(&reply.text) {
+            Ok(elements) => {
+                let elements = elements.into_iter().take(ELEMENTS + 1);
+                elements
+                    .map(|element| element.map_err(|error| error.to_string()))
+                    .collect()
+            }
+            Err(error) => vec![Err(error.to_string())],
+        },
+    };
+    if elements.len() > ELEMENTS {
+        elements[ELEMENTS] = Err(format!(
+            "what follows the first {ELEMENTS} elements is not looked at"
+        ));
+    }
+    elements
+}
+
+/// Why nothing of a reply can be used.
+pub(super) fn none_good(refused: &[Refused]) -> String {
+    if refused.is_empty() {
+        return "the reply has no proposals".to_owned();
+    }
+    let first: Vec<&str> = refused
+        .iter()
+        .take(3)
+        .map(|refused| refused.why.as_str())
+        .collect();
+    format!(
+        "none of {} can be used: {}",
+        counted(refused.len(), "proposal"),
+        first.join("; ")
+    )
+}
+
+/// The rule's words where the answer repeats its hashes.
+pub(super) fn worded(judged: &Judged, proposal: Proposal, redactor: &Redactor) -> Proposal {
+    let mut shown = judged.shown.iter();
+    match shown.find(|one| one.path == proposal.targets[0]) {
+        Some(one) => request::with_words(proposal, &one.verdict, redactor),
+        None => proposal,
+    }
+}
+
+/// What is proposed to go must rest on what exists; without, nothing is proposed to happen.
+pub(super) fn grounded(
+    room: &Room,
+    offer: &Offer,
+    proposal: Proposal,
+    downgraded: &mut usize,
+) -> Proposal {
+    if proposal.action != Action::Archive {
+        return proposal;
+    }
+    let note = |path: &str| offer.digests.contains_key(path);
+    let checked = references::check(room, &proposal.evidence, note);
+    if checked.resolves() {
+        return proposal;
+    }
+    *downgraded += 1;
+    let mut kept = proposal.with_action(Action::Keep);
+    let why = match checked.missing.first() {
+        Some(Reference::Commit(hash)) => format!("there is no commit {hash} here"),
+        Some(Reference::Path(path)) => format!("there is no {path} here and never was"),
+        None => "it cites no commit and no path".to_owned(),
+    };
+    let why = format!(
+        "kept, for the evidence does not resolve: {why}; {}",
+        kept.rationale
+    );
+    kept.rationale = proposal::clean(&why, 2000);
+    kept
+}
