@@ -70,7 +70,7 @@ const OPTIONAL: [&str; 19] = [
 /// Reads one; also says what it does not say.
 ///
 /// # Errors
-/// It is no JSON object.
+/// It is no JSON object, or has no field of a summary.
 pub fn read(value: &Value) -> Result<(Summary, Vec<String>), String> {
     let Value::Object(fields) = value else {
         return Err("it is no JSON object".to_owned());
@@ -79,6 +79,9 @@ pub fn read(value: &Value) -> Result<(Summary, Vec<String>), String> {
         fields,
         told: Vec::new(),
     };
+    if !NEEDED.iter().any(|name| fields.contains_key(*name)) {
+        return Err("it has none of the fields of a summary".to_owned());
+    }
     let version = fields.get("schema_version").and_then(Value::as_u64);
     match version {
         Some(2) => {}
@@ -241,12 +244,18 @@ impl Reading<'_> {
             "done" | "completed" | "complete" | "succeeded" | "success" | "ok" => Status::Done,
             "failed" | "error" | "crashed" => Status::Failed,
             "dry-run" => Status::DryRun,
-            "planned" | "" => Status::Planned,
+            "planned" => Status::Planned,
+            // What does not say that it came to a good end has not.
+            "" => {
+                self.told
+                    .push("it does not say how it ended: it is taken for failed".to_owned());
+                Status::Failed
+            }
             _ => {
                 self.told.push(format!(
-                    "its status is {word:?}, which is no word of the contract"
+                    "its status is {word:?}, which is no word of the contract: it is taken for failed"
                 ));
-                Status::Planned
+                Status::Failed
             }
         }
     }
@@ -510,6 +519,21 @@ mod tests {
             serde_json::to_value(&own).unwrap()
         );
         assert!(read(&json!([1])).is_err());
+        assert!(read(&json!({"a": 1})).is_err());
+    }
+
+    #[test]
+    fn what_does_not_say_that_it_went_well_is_taken_for_failed() {
+        for status in [json!(null), json!(""), json!("transcended"), json!(7)] {
+            let mut changed = first_version();
+            changed["status"] = status.clone();
+            let (summary, told) = read(&changed).unwrap();
+            assert_eq!(summary.status, Status::Failed, "{status}");
+            assert!(
+                told.iter().any(|it| it.contains("taken for failed")),
+                "{status}: {told:?}"
+            );
+        }
     }
 
     fn any_json() -> impl Strategy<Value = Value> {
