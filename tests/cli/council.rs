@@ -314,6 +314,7 @@ fn a_councillor_that_is_not_configured_is_named_before_anything_begins() {
     let house = house("", &[]);
     said(&house, &["overnight", "start", "--runner", "bulitin"])
         .ends(2)
+        .says("--runner bulitin: there is no such backend")
         .says("did you mean \"builtin\"");
     said(
         &house,

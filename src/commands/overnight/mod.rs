@@ -11,11 +11,12 @@ use runner_engine::outcome::Exit;
 use runner_jobs::KindSpec;
 use runner_jobs::overnight::lock::RunLock;
 use runner_jobs::overnight::{OvernightSpec, preview, schema};
+use runner_text::nearest::nearest;
 
 use super::{corpus, run as by_hand};
 use crate::cli::overnight::{OvernightCommand, StartArgs};
 use crate::cli::{Failure, show};
-use crate::config;
+use crate::config::{self, Config};
 use crate::drive::Manner;
 use crate::home::{self, Home};
 use crate::project::{FILE, Here};
@@ -111,6 +112,22 @@ fn night_job<'h>(
     }
 }
 
+/// Whether each `--runner` is a backend; the words where one is none.
+fn known(config: &Config, runners: &[String]) -> Result<(), String> {
+    match (runners.iter()).find(|name| !config.backends.contains_key(*name)) {
+        None => Ok(()),
+        Some(name) => {
+            let known: Vec<&str> = config.backends.keys().map(String::as_str).collect();
+            let near = nearest(name, known.iter().copied())
+                .map_or_else(String::new, |near| format!("; did you mean {near:?}?"));
+            Err(format!(
+                "--runner {name}: there is no such backend ({}){near}",
+                known.join(", ")
+            ))
+        }
+    }
+}
+
 /// What of a job's settings the flags change, as texts of the configuration.
 fn settings(args: &StartArgs) -> Vec<(String, String)> {
     let mut all: Vec<(&str, String)> = Vec::new();
@@ -155,6 +172,7 @@ fn settings(args: &StartArgs) -> Vec<(String, String)> {
 fn start(home: &Home, here: &Path, args: &StartArgs, manner: Manner) -> Result<Exit, Failure> {
     let project = Here::load(home, here)?;
     let (job, _) = night_job(&project, args.job.as_deref())?;
+    known(&project.config, &args.runner).map_err(Failure::usage)?;
     let settings = settings(args);
     // What cannot be is said before anything begins.
     let changed = config::load_with(&home.stack(Some(&project.root.join(FILE))), job, &settings)?;

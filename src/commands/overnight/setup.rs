@@ -108,15 +108,7 @@ fn wanted(project: &Here, wish: &Wish<'_>) -> Result<Vec<(String, String)>, Fail
         all.push(("keep_awake", "true".to_owned()));
     }
     if !wish.runners.is_empty() {
-        for name in wish.runners {
-            if !project.config.backends.contains_key(name) {
-                let known: Vec<&str> = project.config.backends.keys().map(String::as_str).collect();
-                return Err(Failure::configuration(format!(
-                    "--runner {name}: there is no such backend; there are {}",
-                    known.join(", ")
-                )));
-            }
-        }
+        super::known(&project.config, wish.runners).map_err(Failure::configuration)?;
         let names: Vec<String> = wish.runners.iter().map(|it| format!("{it:?}")).collect();
         all.push(("runners", format!("[{}]", names.join(", "))));
     }
