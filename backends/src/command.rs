@@ -157,7 +157,7 @@ impl Plan {
             stdin: Stdin::Bytes(body),
             limits: child::limits(&request.limits, self.quiet, self.output_cap, &self.patience),
             marker: request.id.clone(),
-            confine: self.confine.clone(),
+            sandbox: self.confine.clone().into(),
         };
         let (ended, containment) = child::attempt(&spec, cancel, &secrets);
         if let Some(containment) = containment {

@@ -22,6 +22,7 @@
 
 pub mod blockers;
 pub mod bwrap;
+pub mod inert;
 pub mod landlock;
 pub mod resolve;
 pub mod syscalls;

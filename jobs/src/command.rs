@@ -173,7 +173,7 @@ fn start(ctx: &mut Context<'_>, spec: &CommandSpec, out: &Path) -> Result<usize,
             ..Limits::default()
         },
         marker: ctx.admitted.run().to_string(),
-        confine: ctx.confine.cloned(),
+        sandbox: ctx.confine.cloned().into(),
     };
     ctx.progress.step(&spec.program, 0, 1);
     let mut said = Output::begin(ctx.run_dir, &ctx.redactor)?;

@@ -108,6 +108,7 @@ pub fn perform(mut ctx: Context<'_>, spec: &JobSpec) -> Result<Settled, PerformE
         files: _until_settled,
         keeper: _awake_until_settled,
         root,
+        run_dir,
         env,
         publish: wanted,
         cancel,
@@ -158,6 +159,7 @@ pub fn perform(mut ctx: Context<'_>, spec: &JobSpec) -> Result<Settled, PerformE
         Ok(()) => {
             let place = publish::Place {
                 root,
+                run_dir,
                 env,
                 marker: run.as_str(),
                 cancel: &cancel,

@@ -204,7 +204,7 @@ impl Child {
                 ..Limits::default()
             },
             marker: home::marker().map_err(|failure| failure.to_string())?,
-            confine: self.confine,
+            sandbox: self.confine.into(),
         };
         let cancel = Cancel::new().map_err(|error| error.to_string())?;
         let ended = process::run(&spec, &cancel, &mut |_, _| Verdict::Continue)

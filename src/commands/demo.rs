@@ -8,7 +8,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use runner_engine::outcome::Exit;
-use runner_engine::process::{self, Cancel, ChildSpec, Limits, Status, Stdin, Verdict};
+use runner_engine::process::{self, Cancel, ChildSpec, Limits, Sandbox, Status, Stdin, Verdict};
 use runner_engine::walls::{Level, at_hand};
 use runner_jobs::report;
 
@@ -270,7 +270,7 @@ fn git(dir: &Path, args: &[&str], stdin: Stdin) -> Result<(), Failure> {
             ..Limits::default()
         },
         marker: home::marker()?,
-        confine: None,
+        sandbox: Sandbox::Off,
     };
     let fail = |why: String| Failure::environment(format!("git {}: {why}", args.join(" ")));
     let cancel = Cancel::new().map_err(|error| fail(error.to_string()))?;

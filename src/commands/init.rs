@@ -1,9 +1,7 @@
 //! `runner init`: make a repository a project. Everything is checked before anything is written; it
 //! says what it writes, and a second time writes nothing.
 
-use std::ffi::OsStr;
 use std::fs;
-use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 use runner_engine::causes::whole;
@@ -229,15 +227,9 @@ fn config_file(
 
 /// Adds lines to the repository's own exclude file, which is never committed.
 fn exclude(git: &Git, lines: &[String]) -> Result<Option<Step>, Failure> {
-    let answer = git
-        .ask(&[
-            "rev-parse",
-            "--path-format=absolute",
-            "--git-path",
-            "info/exclude",
-        ])
+    let path = git
+        .path(&["--git-path", "info/exclude"])
         .map_err(|error| Failure::environment(error.to_string()))?;
-    let path = PathBuf::from(OsStr::from_bytes(answer.trim_ascii_end()));
     let mut text = match fs::read(&path) {
         Ok(text) => text,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Vec::new(),

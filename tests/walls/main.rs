@@ -16,7 +16,7 @@ mod launch;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use runner_engine::process::{ChildSpec, Limits, Stdin};
+use runner_engine::process::{ChildSpec, Limits, Sandbox, Stdin};
 use runner_engine::walls::{Confine, Means, Walls, bwrap};
 
 /// The program with the launcher.
@@ -46,7 +46,7 @@ pub fn shell(script: &str, cwd: &Path, walls: Walls) -> ChildSpec {
             ..Limits::default()
         },
         marker: format!("walls-{}", ulid()),
-        confine: Some(Confine {
+        sandbox: Sandbox::Launched(Confine {
             launcher: PathBuf::from(RUNNER),
             walls,
         }),

@@ -269,7 +269,7 @@ pub(crate) fn child_spec(
         stdin: Stdin::Bytes(prompt::text(request).into_bytes()),
         limits: child::limits(&request.limits, plan.quiet, plan.output_cap, &plan.patience),
         marker: request.id.clone(),
-        confine: plan.walls(),
+        sandbox: plan.walls().into(),
     }
 }
 

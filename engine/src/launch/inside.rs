@@ -171,6 +171,7 @@ fn restrict(plan: &Plan, real: &Real, held: bool) -> Result<Vec<String>, Refusal
     syscalls::refuse(syscalls::Wanted {
         network: plan.walls.network,
         sockets: held,
+        processes: true,
     })?;
     made_of.push("seccomp".to_owned());
     Ok(made_of)

@@ -19,14 +19,14 @@ use rustix::process::{PidfdFlags, Signal, pidfd_open};
 use super::Ended;
 use super::cancel::{AT_ONCE, Cancel};
 use super::room::Room;
-use super::spec::{ChildSpec, MARKER_VARIABLE, SpawnError, Stdin};
+use super::spec::{ChildSpec, MARKER_VARIABLE, Sandbox, SpawnError, Stdin};
 use super::supervisor::{Effect, Event, Reason, Status, Stream, Supervisor};
 use super::sweep::Owned;
 use super::wait::{Alarm, poll_within};
 use crate::launch::{Channel, Plan, Refusal, Report, clear_marked};
 use crate::time::boot_time;
 use crate::walls::blockers::clear_abandoned;
-use crate::walls::{Confine, Containment};
+use crate::walls::{Confine, Containment, inert};
 
 const CHUNK: usize = 64 * 1024;
 
@@ -61,15 +61,18 @@ pub fn run(
     };
     let mut alarm = Alarm::new().map_err(io("make a timer"))?;
     let started = boot_time();
-    let mut launcher = match &spec.confine {
+    let mut launcher = match spec.sandbox.launched() {
         Some(confine) => Some(Launcher::new(spec, confine, &program).map_err(io("make a socket"))?),
         None => None,
     };
     let mut owned = Owned::start(&spec.marker, || match &mut launcher {
         Some(launcher) => launcher.spawn(),
-        None => command(spec, &program).spawn(),
+        None => match &spec.sandbox {
+            Sandbox::Inert(rights) => inert::spawn(&mut command(spec, &program), &program, rights),
+            Sandbox::Off | Sandbox::Launched(_) => command(spec, &program).spawn(),
+        },
     })
-    .map_err(|error| match &spec.confine {
+    .map_err(|error| match spec.sandbox.launched() {
         Some(confine) => SpawnError::Walls {
             program: confine.launcher.clone(),
             why: format!("the launcher cannot be started: {error}"),
@@ -104,7 +107,9 @@ pub fn run(
     if let Some(refusal) = said.refused {
         return Err(refused(program, refusal));
     }
-    if spec.confine.is_some() && said.containment.is_none() && supervisor.reason() == Reason::Exited
+    if spec.sandbox.launched().is_some()
+        && said.containment.is_none()
+        && supervisor.reason() == Reason::Exited
     {
         return Err(SpawnError::Walls {
             program,
@@ -335,8 +340,8 @@ impl<'a> Session<'a> {
             chunk: vec![0; CHUNK],
             launcher,
             room: spec
-                .confine
-                .as_ref()
+                .sandbox
+                .launched()
                 .and_then(|confine| confine.walls.quota.clone())
                 .map(|quota| Room::new(quota, started)),
         })

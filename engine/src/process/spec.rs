@@ -16,6 +16,7 @@ use rustix::fs::{Access, AtFlags, CWD, accessat};
 
 use super::cancel::Cancel;
 use crate::walls::Confine;
+use crate::walls::inert::Inert;
 
 /// The variable that marks every process of a run, so that its tree can be found again.
 pub const MARKER_VARIABLE: &str = "RUNNER_RUN";
@@ -38,8 +39,35 @@ pub struct ChildSpec {
     /// The value of `RUNNER_RUN`: the run's id, or, for one of several children that a run has at
     /// the same time, the run's id, a `/` and something that tells them apart.
     pub marker: String,
-    /// The walls that it starts behind; `None` only for programs of our own choosing, such as git.
-    pub confine: Option<Confine>,
+    /// What the kernel holds it to.
+    pub sandbox: Sandbox,
+}
+
+/// What the kernel holds a child to.
+#[derive(Clone, Debug, Default)]
+pub enum Sandbox {
+    /// Nothing. Only for programs of our own choosing that read no project.
+    #[default]
+    Off,
+    /// Reading, and writing where it says; no other program and no network. For git.
+    Inert(Inert),
+    /// Whatever a job may touch, held by the launcher. For every program of a job.
+    Launched(Confine),
+}
+
+impl From<Option<Confine>> for Sandbox {
+    fn from(confine: Option<Confine>) -> Self {
+        confine.map_or(Self::Off, Self::Launched)
+    }
+}
+
+impl Sandbox {
+    pub(super) fn launched(&self) -> Option<&Confine> {
+        match self {
+            Self::Launched(confine) => Some(confine),
+            Self::Off | Self::Inert(_) => None,
+        }
+    }
 }
 
 /// What a child reads on its standard input, which never stays open.

@@ -137,6 +137,48 @@ pub fn restrict(wanted: &Wanted<'_>) -> Result<u32, WallError> {
     })
 }
 
+/// Restricts this thread and whatever it starts to reading, to executing `executables`, and to
+/// writing beneath `write`; no TCP. Without executables, executing is not restricted.
+///
+/// # Errors
+/// [`WallError::Nothing`] below ABI 3, [`WallError::Kernel`] when it is not enforced in full.
+pub(super) fn restrict_to(executables: &[PathBuf], write: &[PathBuf]) -> Result<(), WallError> {
+    let kernel = |error: &dyn std::fmt::Display| WallError::Kernel(format!("landlock: {error}"));
+    let abi = known().ok_or_else(|| WallError::Nothing {
+        why: "no Landlock of ABI 3 or later".to_owned(),
+    })?;
+    let read = AccessFs::ReadFile | AccessFs::ReadDir;
+    let everywhere = match executables {
+        [] => read | AccessFs::Execute,
+        _ => read,
+    };
+    let changes = AccessFs::from_write(abi) & !(AccessFs::MakeChar | AccessFs::MakeBlock);
+    let null = read | AccessFs::WriteFile;
+    let mut rules = vec![
+        (PathBuf::from("/"), everywhere),
+        (PathBuf::from("/dev/null"), null),
+    ];
+    let run = AccessFs::ReadFile | AccessFs::Execute;
+    rules.extend(executables.iter().map(|path| (path.clone(), run)));
+    rules.extend(write.iter().map(|path| (path.clone(), changes | read)));
+    let mut set = ruleset(abi, false).map_err(|error| kernel(&error))?;
+    for (path, rights) in rules {
+        let handle = PathFd::new(&path).map_err(|error| kernel(&error))?;
+        let rights = match path.is_dir() {
+            true => rights,
+            false => rights & AccessFs::from_file(abi),
+        };
+        set = set
+            .add_rule(PathBeneath::new(handle, rights))
+            .map_err(|error| kernel(&error))?;
+    }
+    let status = set.restrict_self().map_err(|error| kernel(&error))?;
+    match status.ruleset {
+        RulesetStatus::FullyEnforced if status.no_new_privs => Ok(()),
+        _ => Err(kernel(&"it is not enforced in full")),
+    }
+}
+
 /// Which path gets which rights.
 fn rules(wanted: &Wanted<'_>, abi: ABI) -> Vec<(PathBuf, BitFlags<AccessFs>)> {
     let real = wanted.real;

@@ -4,10 +4,9 @@
 //! dream's paths; and, once the changed ideas are known, those that were saved a moment ago. Must never write, and never call work in
 //! progress what a pass itself leaves behind: state, proposals and decisions are ignored by git.
 
-use std::path::PathBuf;
-
 use jiff::{SignedDuration, Timestamp};
 use runner_engine::git::Git;
+use runner_engine::git::changes::{Change, Untracked};
 
 use super::spec::{Dirty, DreamSpec};
 use super::survey::Idea;
@@ -29,45 +28,25 @@ const IN_PROGRESS: [(&str, &str); 6] = [
 /// Git gave no answer.
 pub fn dirty(git: &Git, spec: &DreamSpec) -> Result<Vec<String>, JobError> {
     let mut found = Vec::new();
-    let folder = git.ask(&["rev-parse", "--absolute-git-dir"])?;
-    let folder = PathBuf::from(
-        String::from_utf8_lossy(&folder)
-            .trim_end_matches('\n')
-            .to_owned(),
-    );
+    let folder = git.path(&["--git-dir"])?;
     for (name, what) in IN_PROGRESS {
         if folder.join(name).symlink_metadata().is_ok() {
             found.push(what.to_owned());
         }
     }
-    let unmerged = git.ask(&["ls-files", "--unmerged", "-z"])?;
-    for entry in String::from_utf8_lossy(&unmerged).split('\0') {
-        let Some((_, path)) = entry.split_once('\t') else {
-            continue;
-        };
-        note(&mut found, format!("{path} (unmerged)"));
-    }
     let untracked = match spec.dirty {
-        Dirty::Tracked => "--untracked-files=no",
-        Dirty::Strict => "--untracked-files=all",
+        Dirty::Tracked => Untracked::No,
+        Dirty::Strict => Untracked::Files,
     };
-    let status = git.ask(&[
-        "status",
-        "--porcelain=v1",
-        "-z",
-        "--no-renames",
-        "--ignore-submodules=all",
-        untracked,
-        "--",
-        &literal(&spec.ideas),
-        &literal(&spec.dreams),
-    ])?;
-    for entry in String::from_utf8_lossy(&status).split('\0') {
-        let Some(path) = entry.get(3..).filter(|path| !path.is_empty()) else {
-            continue;
-        };
-        if !found.contains(&format!("{path} (unmerged)")) {
-            note(&mut found, path.to_owned());
+    // A conflict anywhere is a merge that somebody is in the midst of.
+    for (path, change) in git.changes(&[], Untracked::No)? {
+        if change == Change::Unmerged {
+            found.push(format!("{path} (unmerged)"));
+        }
+    }
+    for (path, change) in git.changes(&[&spec.ideas, &spec.dreams], untracked)? {
+        if change != Change::Unmerged {
+            found.push(path);
         }
     }
     Ok(found)
@@ -92,15 +71,4 @@ pub(super) fn just_changed(
         }
     }
     (!names.is_empty()).then_some((until, names))
-}
-
-fn note(found: &mut Vec<String>, entry: String) {
-    if !found.contains(&entry) {
-        found.push(entry);
-    }
-}
-
-/// A path that git takes as it is, whatever signs it holds.
-pub(super) fn literal(path: &str) -> String {
-    format!(":(literal){path}")
 }

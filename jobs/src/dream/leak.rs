@@ -6,10 +6,10 @@
 //! it passes a link to a tracked file. Must never be satisfied by a promise that something will be
 //! ignored later.
 
-use runner_engine::git::{Git, GitError};
+use runner_engine::git::changes::literal;
+use runner_engine::git::{Git, GitError, Read};
 use runner_engine::placement::{RealFs, RelPath};
-
-use super::dirty::literal;
+use runner_engine::process::Stdin;
 
 /// Why a target is refused.
 #[derive(Debug, thiserror::Error)]
@@ -59,14 +59,15 @@ pub fn check(git: &Git, path: &str) -> Result<(), Leak> {
     disk.regular(&target)
         .map_err(|error| refuse(error.to_string()))?;
     if !git
-        .ask(&["ls-files", "-z", "--", &literal(path)])?
+        .ask(Read::LsFiles, &["-z", "--", &literal(path)])?
         .is_empty()
     {
         return Err(Leak::Tracked {
             path: path.to_owned(),
         });
     }
-    if !git.says_yes(&["check-ignore", "-q", "--", path])? {
+    let ignored = git.ask_if_any(Read::CheckIgnore, &["-q", "--", path], Stdin::Null)?;
+    if ignored.is_none() {
         let folder = path.split('/').next().unwrap_or(path).to_owned();
         return Err(Leak::NotIgnored {
             path: path.to_owned(),

@@ -7,7 +7,7 @@
 use runner_text::counted;
 use std::collections::HashSet;
 
-use runner_engine::git::{Git, GitError};
+use runner_engine::git::{Git, GitError, Read};
 
 /// How much of a history is kept, the newest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,7 +84,7 @@ pub fn read(git: &Git, bounds: &Bounds) -> Result<History, GitError> {
     let out = match log(git, &most, &["--name-status"]) {
         // A clone without trees has the messages all the same.
         Err(GitError::Failed { .. }) => {
-            let out = log(git, &most, &[])?;
+            let out = log(git, &most, &["--no-patch"])?;
             notes.push("history read without paths: git could not list them".to_owned());
             out
         }
@@ -109,19 +109,15 @@ fn log(git: &Git, most: &str, paths: &[&str]) -> Result<Vec<u8>, GitError> {
     // A commit starts with an empty field, which no path can be; its fields end with a NUL, which
     // no message can hold: nothing that a committer writes can pass for another commit.
     let mut args = vec![
-        "log",
-        most,
-        "--no-show-signature",
-        "--no-renames",
+        // Merges and commits without a change too.
+        "--always",
         "--no-relative",
-        // No order of the user's own.
-        "-O/dev/null",
-        "--encoding=UTF-8",
         "--format=tformat:%x00%H%x00%ct%x00%s%x00%b%x00",
+        "-z",
     ];
     args.extend(paths);
-    args.extend(["-z", "HEAD", "--"]);
-    git.ask(&args)
+    let commits = git.ask(Read::RevList, &[most, "HEAD", "--"])?;
+    git.diffs(commits, &args)
 }
 
 /// The commits whose work stands: none that a later one takes back, and none that only takes back;
@@ -161,7 +157,7 @@ fn taken_back(commit: &Commit) -> Option<String> {
     (hash.len() == commit.hash.len()).then(|| hash.to_ascii_lowercase())
 }
 
-/// Takes `git log`'s answer apart, and says whether the bounds left something out; what does not
+/// Takes the answer of [`log`] apart, and says whether the bounds left something out; what does not
 /// fit the form at all ends it.
 fn parse(out: &[u8], bounds: &Bounds) -> (Vec<Commit>, bool) {
     let mut commits = Vec::new();
@@ -232,7 +228,7 @@ fn one<'a>(
 /// # Errors
 /// [`GitError`]: git gave no answer.
 pub fn tracked(git: &Git) -> Result<Vec<String>, GitError> {
-    let out = git.ask(&["ls-files", "-z", "--cached"])?;
+    let out = git.ask(Read::LsFiles, &["-z", "--cached"])?;
     let mut seen = HashSet::new();
     Ok(out
         .split(|byte| *byte == 0)

@@ -181,10 +181,7 @@ impl Room {
         let Ok(Some(hash)) = git.commit(prefix) else {
             return false;
         };
-        !self.reverted.contains(&hash)
-            && git
-                .says_yes(&["merge-base", "--is-ancestor", &hash, "HEAD"])
-                .unwrap_or(false)
+        !self.reverted.contains(&hash) && git.leads_to(&hash, "HEAD").unwrap_or(false)
     }
 
     /// What was not read of the history, and why; one line each.

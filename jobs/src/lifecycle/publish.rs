@@ -1,25 +1,27 @@
 //! The commit of an entry, and its push, where the project's configuration says so.
 //!
-//! Only after the entry is placed: what fails here costs the commit and never the entry; it is told,
-//! and the next dream commits what was left behind. The commit names its paths, so nothing else that is
-//! staged or changed goes with it. No hook runs: a working agent could have written one. Must never
-//! change a file, and never push unless told.
+//! Only after the entry is placed: a failure here costs the commit and never the entry; it is reported,
+//! and the next dream commits what was left behind. The commit holds the named paths and nothing else
+//! that is staged or changed. How git is kept from running anything stands in [`runner_engine::git`].
+//! Must never change a file, and never push unless told.
 
 use std::collections::BTreeMap;
-use std::ffi::OsString;
-use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::path::Path;
 
-use runner_engine::process::{self, Cancel, ChildSpec, Limits, Status, Stdin, Verdict};
+use runner_engine::git::Git;
+use runner_engine::git::changes::{Change, Untracked};
+use runner_engine::git::commit::NewFile;
+use runner_engine::process::Cancel;
+use runner_engine::scope::Scope;
 
 use super::manifest;
 
 /// The longest first line of a message after its tag, in characters.
 const LINE: usize = 60;
-/// How long a commit may take.
-const COMMIT: Duration = Duration::from_secs(60);
-/// How long a push may take.
-const PUSH: Duration = Duration::from_secs(120);
+/// The largest file of a commit.
+const LARGEST: u64 = 16 * 1024 * 1024;
+/// Where git runs for a push, in the run's folder.
+const PUSH_FOLDER: &str = "push";
 
 /// What is to be committed once it is placed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,6 +50,8 @@ pub fn message(tag: &str, line: &str) -> String {
 pub struct Place<'a> {
     /// The project's root.
     pub root: &'a Path,
+    /// The run's own folder, outside the project.
+    pub run_dir: &'a Path,
     /// What git may see.
     pub env: &'a BTreeMap<String, String>,
     /// The run, so that its processes are found.
@@ -61,126 +65,53 @@ pub struct Place<'a> {
 /// # Errors
 /// Why it is not committed, or not pushed.
 pub fn publish(place: &Place<'_>, publish: &Publish) -> Result<(), String> {
-    let mut paths = left_behind(place, &publish.paths);
-    paths.extend(publish.paths.iter().cloned());
-    paths.sort();
-    paths.dedup();
-    let with = |args: &[&str]| -> Vec<String> {
-        let paths = paths.iter().map(|path| format!(":(top,literal){path}"));
-        args.iter()
-            .map(|it| (*it).to_owned())
-            .chain(paths)
-            .collect()
-    };
-    let not = |what: &str, why: String| format!("the entry is not {what}: {why}");
-    git(place, &with(&["add", "--"]), COMMIT).map_err(|why| not("committed", why))?;
-    let commit = [
-        "commit",
-        "--quiet",
-        "--no-verify",
-        "--no-gpg-sign",
-        "-m",
-        &publish.message,
-        "--",
-    ];
-    git(place, &with(&commit), COMMIT).map_err(|why| not("committed", why))?;
+    let git = Git::new(place.root, place.env, place.marker);
+    commit(&git, publish).map_err(|why| format!("the entry is not committed: {why}"))?;
     if publish.push {
-        let push = ["push", "--quiet", "--no-verify"].map(str::to_owned);
-        git(place, &push, PUSH).map_err(|why| not("pushed", why))?;
+        let folder = place.run_dir.join(PUSH_FOLDER);
+        git.push(&folder, place.env, place.cancel)
+            .map_err(|why| format!("the entry is not pushed: {why}"))?;
     }
     Ok(())
 }
 
+fn commit(git: &Git, publish: &Publish) -> Result<(), String> {
+    let mut paths = left_behind(git, &publish.paths);
+    paths.extend(publish.paths.iter().cloned());
+    paths.sort();
+    paths.dedup();
+    let scope = Scope::open(git.root(), &[], ".runner/staging/look");
+    let scope = scope.map_err(|error| error.to_string())?;
+    let mut files = Vec::new();
+    for path in paths {
+        let bytes = scope.read(&path, LARGEST);
+        let bytes = bytes.map_err(|error| format!("{path}: {error}"))?;
+        files.push(NewFile { path, bytes });
+    }
+    git.commit_files(&files, &publish.message)
+        .map(drop)
+        .map_err(|error| error.to_string())
+}
+
 /// Entries beside this one that an earlier dream could not commit.
-fn left_behind(place: &Place<'_>, paths: &[String]) -> Vec<String> {
+fn left_behind(git: &Git, paths: &[String]) -> Vec<String> {
     let folder = paths.first().and_then(|path| path.rsplit_once('/'));
     let Some((folder, _)) = folder else {
         return Vec::new();
     };
-    // Never added, or added by a dream whose commit failed.
-    let listings: [&[&str]; 2] = [
-        &["ls-files", "--others", "--exclude-standard", "-z", "--"],
-        &[
-            "diff",
-            "--cached",
-            "--name-only",
-            "--diff-filter=A",
-            "-z",
-            "--",
-        ],
-    ];
-    let mut out = String::new();
-    for args in listings {
-        let mut args: Vec<String> = args.iter().map(|it| (*it).to_owned()).collect();
-        args.push(format!(":(top,literal){folder}/"));
-        out.push_str(&git(place, &args, COMMIT).unwrap_or_default());
-    }
-    let entry = |path: &&str| {
+    let changes = git.changes(&[folder], Untracked::Files);
+    let entry = |path: &str| {
         let name = path
             .strip_prefix(folder)
             .and_then(|it| it.strip_prefix('/'));
         name.is_some_and(|name| manifest::id_of(name).is_some())
     };
-    out.split('\0').filter(entry).map(str::to_owned).collect()
-}
-
-fn git(place: &Place<'_>, args: &[String], total: Duration) -> Result<String, String> {
-    let pinned = [
-        "--no-pager",
-        "-c",
-        "core.hooksPath=/dev/null",
-        "-c",
-        "core.fsmonitor=false",
-        "-c",
-        "color.ui=false",
-        "-c",
-        "core.quotePath=false",
-        "-c",
-        "gc.auto=0",
-        "-c",
-        "maintenance.auto=false",
-    ];
-    let mut env: BTreeMap<String, String> = place
-        .env
-        .iter()
-        .filter(|(name, _)| !name.starts_with("GIT_"))
-        .map(|(name, value)| (name.clone(), value.clone()))
-        .collect();
-    env.insert("LC_ALL".to_owned(), "C".to_owned());
-    env.insert("GIT_TERMINAL_PROMPT".to_owned(), "0".to_owned());
-    let spec = ChildSpec {
-        program: PathBuf::from("git"),
-        args: (pinned.iter().map(OsString::from))
-            .chain(args.iter().map(OsString::from))
-            .collect(),
-        cwd: place.root.to_owned(),
-        env,
-        stdin: Stdin::Null,
-        limits: Limits {
-            total: Some(total),
-            output_cap: 1024 * 1024,
-            ..Limits::default()
-        },
-        marker: place.marker.to_owned(),
-        confine: None,
-    };
-    let ended = process::run(&spec, place.cancel, &mut |_, _| Verdict::Continue)
-        .map_err(|error| format!("git cannot be run: {error}"))?;
-    if ended.status == Status::Exit(0) {
-        return Ok(String::from_utf8_lossy(&ended.stdout).into_owned());
-    }
-    let said = String::from_utf8_lossy(&ended.stderr);
-    let said: Vec<&str> = said
-        .lines()
-        .filter(|line| !line.trim().is_empty())
-        .take(2)
-        .collect();
-    Err(format!(
-        "git {} ended with {}: {}",
-        args[0],
-        ended.status,
-        said.join("; ")
-    ))
+    changes
+        .unwrap_or_default()
+        .into_iter()
+        .filter(|(path, change)| matches!(change, Change::Added | Change::Untracked) && entry(path))
+        .map(|(path, _)| path)
+        .collect()
 }
 
 #[cfg(test)]
@@ -225,6 +156,7 @@ mod tests {
             fs::write(root.join("rem").join(name), "x").unwrap();
         }
         let cancel = Cancel::new().unwrap();
+        let run_dir = tempfile::tempdir().unwrap();
         let env: BTreeMap<String, String> = [
             ("PATH".to_owned(), "/usr/local/bin:/usr/bin:/bin".to_owned()),
             ("HOME".to_owned(), root.display().to_string()),
@@ -232,6 +164,7 @@ mod tests {
         .into();
         let place = Place {
             root,
+            run_dir: run_dir.path(),
             env: &env,
             marker: "r",
             cancel: &cancel,
@@ -244,7 +177,7 @@ mod tests {
         fs::write(root.join(".gitconfig"), "[user]\nuseConfigOnly = true\n").unwrap();
         let why = publish(&place, &wanted).unwrap_err();
         assert!(
-            why.starts_with("the entry is not committed: git commit ended with"),
+            why.starts_with("the entry is not committed: git commit-tree ended with"),
             "{why}"
         );
         fs::write(root.join(".gitconfig"), "[user]\nname=a\nemail=a@b\n").unwrap();
@@ -280,7 +213,7 @@ mod tests {
         )
         .unwrap_err();
         assert!(
-            why.starts_with("the entry is not pushed: git push"),
+            why.starts_with("the entry is not pushed: the branch main is not configured"),
             "{why}"
         );
     }

@@ -11,6 +11,7 @@
 
 use runner_backends::{Request, RequestLimits, Source};
 use runner_engine::git::Git;
+use runner_engine::git::changes::Untracked;
 use runner_engine::outcome::Class;
 use runner_engine::owner::Owner;
 use runner_text::counted;
@@ -326,11 +327,9 @@ impl Left {
                 Some(before) => format!("{before}..{after}"),
                 None => after.clone(),
             };
-            let log = git.ask(&["log", "--format=%h %s", "--max-count=200", &range, "--"])?;
-            let log = String::from_utf8_lossy(&log);
-            left.commits = log.lines().map(str::to_owned).collect();
+            left.commits = git.log("%h %s", &["--max-count=200", &range, "--"])?;
             if let Some(before) = before
-                && !git.says_yes(&["merge-base", "--is-ancestor", before, after])?
+                && !git.leads_to(before, after)?
             {
                 left.odd = Some(format!(
                     "history was rewritten: {before} is no ancestor any more"
@@ -339,11 +338,7 @@ impl Left {
         } else if after.is_none() && before.is_some() {
             left.odd = Some("the branch has no commit any more".to_owned());
         }
-        let status = git.ask(&["status", "--porcelain", "-z"])?;
-        left.uncommitted = status
-            .split(|byte| *byte == 0)
-            .filter(|it| !it.is_empty())
-            .count();
+        left.uncommitted = git.changes(&[], Untracked::Folders)?.len();
         Ok(left)
     }
 

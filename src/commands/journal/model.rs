@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 
 use jiff::Timestamp;
-use runner_engine::git::Git;
+use runner_engine::git::{Git, Read};
 use runner_engine::ledger::RunRow;
 use runner_engine::outcome::Outcome;
 use runner_engine::scope::Scope;
@@ -268,18 +268,10 @@ fn shown(entry: Entry) -> Shown {
 const FORMAT: &str = "%H%x00%h%x00%ct%x00%s";
 
 fn commits(git: &Git, more: &[&str]) -> Result<Vec<Commit>, JobError> {
-    let format = format!("--format={FORMAT}");
-    let mut args = vec![
-        "log",
-        COMMITS,
-        "--no-show-signature",
-        "--no-decorate",
-        &format,
-    ];
+    let mut args = vec![COMMITS, "HEAD"];
     args.extend(more);
-    let out = git.ask(&args)?;
-    let out = String::from_utf8_lossy(&out);
-    Ok(out.lines().filter_map(commit).collect())
+    let lines = git.log(FORMAT, &args)?;
+    Ok(lines.iter().filter_map(|line| commit(line)).collect())
 }
 
 fn commit(line: &str) -> Option<Commit> {
@@ -299,21 +291,14 @@ fn commit(line: &str) -> Option<Commit> {
 
 /// The commits that added the files of the journals, by the file: one walk through the history.
 fn added(git: &Git) -> Result<HashMap<String, Commit>, JobError> {
-    let format = format!("--format=%x01{FORMAT}");
-    let args = [
-        "log",
-        "--max-count=1000",
-        "--no-show-signature",
-        "--no-decorate",
-        "--no-renames",
-        "--relative",
-        "--diff-filter=A",
-        "--name-only",
-        &format,
-        "--",
-        manifest::FOLDER,
-    ];
-    let out = git.ask(&args)?;
+    let format = format!("--format=tformat:%x01{FORMAT}");
+    let within = ["--", manifest::FOLDER];
+    let mut args = vec!["--max-count=1000", "HEAD"];
+    args.extend(within);
+    let commits = git.ask(Read::RevList, &args)?;
+    let mut args = vec!["--relative", "--diff-filter=A", "--name-only", &format];
+    args.extend(within);
+    let out = git.diffs(commits, &args)?;
     let out = String::from_utf8_lossy(&out);
     let mut added = HashMap::new();
     let mut of: Option<Commit> = None;
@@ -385,7 +370,9 @@ impl Boards {
     fn board(&mut self, git: &Git, hash: &str) -> Option<&Board> {
         let Self { path, read, .. } = self;
         let board = read.entry(hash.to_owned()).or_insert_with(|| {
-            let bytes = git.ask(&["show", &format!("{hash}:./{path}")]).ok()?;
+            let bytes = git
+                .ask(Read::CatFile, &["blob", &format!("{hash}:./{path}")])
+                .ok()?;
             let text = String::from_utf8(bytes).ok()?;
             Some(Board::read(&text, Form::of(path)))
         });
@@ -446,7 +433,7 @@ fn gaps(runs: &[RunRow]) -> Vec<Gap> {
 
 /// Where commits are shown, by what the remote is called.
 fn commits_at(git: &Git) -> Option<String> {
-    let url = git.ask(&["remote", "get-url", "origin"]).ok()?;
+    let url = git.ask(Read::ConfigValue, &["remote.origin.url"]).ok()?;
     let url = String::from_utf8(url).ok()?;
     page_of(url.trim())
 }

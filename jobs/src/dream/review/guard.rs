@@ -7,11 +7,11 @@
 
 use std::collections::BTreeSet;
 
-use runner_engine::git::{Git, GitError};
+use runner_engine::git::changes::literal;
+use runner_engine::git::{Git, GitError, Read};
 use runner_engine::placement::{RealFs, RelPath};
 use runner_engine::process::Stdin;
 
-use super::super::dirty::literal;
 use super::super::spec::DreamSpec;
 
 /// Why a plan is refused.
@@ -53,9 +53,9 @@ pub(super) fn check(
     }
     let all: BTreeSet<&str> = paths.iter().chain(from).copied().collect();
     let literals: Vec<String> = all.iter().map(|path| literal(path)).collect();
-    let mut ask = vec!["ls-files", "-z", "--"];
+    let mut ask = vec!["-z", "--"];
     ask.extend(literals.iter().map(String::as_str));
-    let tracked = git.ask(&ask)?;
+    let tracked = git.ask(Read::LsFiles, &ask)?;
     if let Some(path) = names(&tracked).first() {
         return refuse(format!(
             "{path} is tracked by git: what is done to it is git's to undo, and could be committed; \
@@ -64,10 +64,11 @@ pub(super) fn check(
     }
     let listed: String = all.iter().map(|path| format!("{path}\0")).collect();
     let answer = git.ask_if_any(
-        &["check-ignore", "-z", "--stdin"],
+        Read::CheckIgnore,
+        &["-z", "--stdin"],
         Stdin::Bytes(listed.into_bytes()),
     )?;
-    let ignored: BTreeSet<String> = names(&answer).into_iter().collect();
+    let ignored: BTreeSet<String> = names(&answer.unwrap_or_default()).into_iter().collect();
     let private = from.iter().any(|path| ignored.contains(*path));
     let own = format!("{}/", spec.dreams);
     for path in paths.iter().filter(|path| !ignored.contains(**path)) {

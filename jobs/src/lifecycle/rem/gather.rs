@@ -135,17 +135,10 @@ fn commits(ctx: &Context<'_>) -> Result<Vec<Commit>, JobError> {
     if ctx.git.head()?.is_none() {
         return Ok(Vec::new());
     }
-    let format = "--format=%H%x00%h%x00%ct%x00%s";
-    let args = [
-        "log",
-        COMMITS,
-        "--no-show-signature",
-        "--no-decorate",
-        format,
-    ];
-    let out = ctx.git.ask(&args)?;
-    let out = String::from_utf8_lossy(&out);
-    let commits = out.lines().filter_map(|line| {
+    let lines = ctx
+        .git
+        .log("%H%x00%h%x00%ct%x00%s", &[COMMITS, "HEAD", "--"])?;
+    let commits = lines.iter().filter_map(|line| {
         let mut parts = line.splitn(4, '\0');
         Some(Commit {
             hash: parts.next()?.to_owned(),

@@ -74,7 +74,7 @@ fn create(ctx: &Context<'_>, program: &Path, packet: &Packet) -> Result<String, 
             ..Limits::default()
         },
         marker: ctx.admitted.run().to_string(),
-        confine: ctx.confine.cloned(),
+        sandbox: ctx.confine.cloned().into(),
     };
     let ended = process::run(&child, &ctx.cancel, &mut |_, _| Verdict::Continue)
         .map_err(|error| format!("bd could not be started: {error}"))?;

@@ -1,0 +1,441 @@
+//! Compares the work tree with the index, and the index with `HEAD`, without git's own comparison.
+//!
+//! `git status` and `git diff` run a file's filter to compare it, and a filter is a program that the
+//! project names. Here git only lists what the index holds; each file is compared by its stat data
+//! and, where that differs or cannot be trusted, by the hash of its bytes as they are.
+//!
+//! ```text
+//! stat data as in the index, and older than the index ──────> unchanged
+//! an attribute converts the file: stat data as in the index ─> unchanged, else changed
+//! the hash of its bytes as in the index ─────────────────────> unchanged
+//! the same without carriage returns before line feeds ───────> unchanged, else changed
+//! ```
+//!
+//! The last line is for trees whose owner set `core.autocrlf`. Must never open anything but regular
+//! files, never follow a link, and never write.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::ffi::OsStr;
+use std::fs::{self, File, Metadata};
+use std::io::{self, Read as _};
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat, openat2};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use super::{DOOR, Git, GitError, Read};
+use crate::process::Status;
+
+/// The largest file whose line ends are normalised for a comparison.
+const LARGEST_TEXT: u64 = 64 * 1024 * 1024;
+
+/// How a path differs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Change {
+    /// It is in conflict.
+    Unmerged,
+    /// The index has it and `HEAD` does not.
+    Added,
+    /// The index has another version than `HEAD`, or has it no more.
+    Staged,
+    /// The work tree has another version than the index, or has it no more.
+    Edited,
+    /// The index does not have it, and it is not ignored.
+    Untracked,
+}
+
+/// Which paths that are not in the index are looked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Untracked {
+    /// None.
+    No,
+    /// Every file.
+    Files,
+    /// Files, and folders of nothing but such files as one.
+    Folders,
+}
+
+/// The paths that differ, relative to the project. Changes inside submodules do not count.
+pub type Changes = BTreeMap<String, Change>;
+
+impl Git {
+    /// Returns what differs at or beneath `within` (paths relative to the project, as they are);
+    /// everything where it is empty.
+    ///
+    /// # Errors
+    /// [`GitError`]: git gave no answer.
+    pub fn changes(&self, within: &[&str], untracked: Untracked) -> Result<Changes, GitError> {
+        let question = format!("changes {untracked:?} -- {}", within.join(" "));
+        if self.tape.replays() {
+            let answer = self.recalled(&question)?;
+            return Ok(serde_json::from_slice(&answer.stdout).unwrap_or_default());
+        }
+        // On a tape it is one answer: the stat data of a work tree cannot be replayed.
+        let quiet = Self {
+            tape: crate::tape::Tape::off(),
+            ..self.clone()
+        };
+        let changes = quiet.compared(within, untracked)?;
+        if self.tape.records() {
+            let facts = json!({ "status": Status::Exit(0), "stderr": "" });
+            let text = serde_json::to_vec(&changes).unwrap_or_default();
+            self.tape.note(DOOR, &question, facts, Some(&text));
+        }
+        Ok(changes)
+    }
+
+    fn compared(&self, within: &[&str], untracked: Untracked) -> Result<Changes, GitError> {
+        let paths: Vec<String> = within.iter().map(|path| literal(path)).collect();
+        let with = |args: &[&'static str]| -> Vec<&str> {
+            let args = args.iter().copied().chain(["--"]);
+            args.chain(paths.iter().map(String::as_str)).collect()
+        };
+        let mut changes = Changes::new();
+        // What is found first says most.
+        let mut note = |path: &Path, change| {
+            let path = path.to_string_lossy().into_owned();
+            changes.entry(path).or_insert(change);
+        };
+        let listing = self.ask(Read::LsFiles, &with(&["--stage", "--debug", "-z"]))?;
+        let index = entries(&listing);
+        for entry in index.iter().filter(|entry| entry.stage != 0) {
+            note(&entry.path, Change::Unmerged);
+        }
+        let mut committed = self.committed(&paths)?;
+        for entry in &index {
+            match committed.remove(&entry.path) {
+                None => note(&entry.path, Change::Added),
+                Some(object) if object != (entry.mode, entry.object.clone()) => {
+                    note(&entry.path, Change::Staged);
+                }
+                Some(_) => {}
+            }
+        }
+        for path in committed.into_keys() {
+            note(&path, Change::Staged);
+        }
+        for path in self.edited(&index)? {
+            note(&path, Change::Edited);
+        }
+        let others: &[&str] = match untracked {
+            Untracked::No => return Ok(changes),
+            Untracked::Files => &["--others", "--exclude-standard", "-z"],
+            Untracked::Folders => &[
+                "--others",
+                "--exclude-standard",
+                "--directory",
+                "--no-empty-directory",
+                "-z",
+            ],
+        };
+        for path in names(&self.ask(Read::LsFiles, &with(others))?) {
+            note(&path, Change::Untracked);
+        }
+        Ok(changes)
+    }
+
+    /// Returns mode and object of every path of `HEAD` at or beneath `paths`; nothing before the
+    /// first commit.
+    fn committed(&self, paths: &[String]) -> Result<HashMap<PathBuf, (u32, String)>, GitError> {
+        let Some(head) = self.head()? else {
+            return Ok(HashMap::new());
+        };
+        let empty = match head.len() {
+            64 => "6ef19b41225c5369f1c104d45d8d85efa9b057b53b14b4b9b939dd74decc5321",
+            _ => "4b825dc642cb6eb9a060e54bf8d69288fbee4904",
+        };
+        let mut args = vec!["-r", "-z", "--no-renames", "--relative", empty, &head, "--"];
+        args.extend(paths.iter().map(String::as_str));
+        let out = self.ask(Read::DiffTree, &args)?;
+        let mut fields = out.split(|byte| *byte == 0);
+        let mut all = HashMap::new();
+        // `:000000 MODE ZEROS OBJECT A`, then the path.
+        while let (Some(facts), Some(path)) = (fields.next(), fields.next()) {
+            let facts = String::from_utf8_lossy(facts);
+            let mut facts = facts.split(' ').skip(1);
+            let mode = facts.next().and_then(|it| u32::from_str_radix(it, 8).ok());
+            if let (Some(mode), Some(object)) = (mode, facts.nth(1)) {
+                all.insert(name(path), (mode, object.to_owned()));
+            }
+        }
+        Ok(all)
+    }
+
+    /// Returns the paths whose files differ from the index.
+    fn edited(&self, index: &[Entry]) -> Result<Vec<PathBuf>, GitError> {
+        let written = self.path(&["--git-path", "index"])?;
+        let written = fs::symlink_metadata(written).map_or((0, 0), |it| modified(&it));
+        let mut edited = Vec::new();
+        let mut unsure = Vec::new();
+        for entry in index {
+            if entry.stage != 0 || entry.is_unwatched() || entry.mode == SUBMODULE {
+                continue;
+            }
+            let stat = fs::symlink_metadata(self.root.join(&entry.path)).ok();
+            match stat.filter(|stat| entry.is_of_type(stat)) {
+                None => edited.push(entry.path.clone()),
+                Some(stat) => {
+                    let same = entry.stat.as_ref().is_some_and(|known| known.fits(&stat));
+                    // A file written at the same moment as the index may have changed again in it.
+                    if !same || modified(&stat) >= written {
+                        unsure.push((entry, stat, same));
+                    }
+                }
+            }
+        }
+        if unsure.is_empty() {
+            return Ok(edited);
+        }
+        let converted = self.converted()?;
+        let root = openat(
+            CWD,
+            &self.root,
+            OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC,
+            Mode::empty(),
+        )
+        .map_err(|error| unreadable(&self.root, &error.into()))?;
+        for (entry, stat, same) in unsure {
+            let unchanged = match converted.contains(&entry.path) {
+                true => same,
+                false => entry
+                    .holds(&root, &stat)
+                    .map_err(|error| unreadable(&entry.path, &error))?,
+            };
+            if !unchanged {
+                edited.push(entry.path.clone());
+            }
+        }
+        Ok(edited)
+    }
+
+    /// Returns the paths that an attribute converts on their way into the index.
+    fn converted(&self) -> Result<BTreeSet<PathBuf>, GitError> {
+        let none = ":(exclude,attr:!filter !text !eol !crlf !ident !working-tree-encoding).";
+        let out = self.ask(Read::LsFiles, &["-z", "--", ".", none])?;
+        Ok(names(&out).collect())
+    }
+}
+
+const SUBMODULE: u32 = 0o160_000;
+const LINK: u32 = 0o120_000;
+const EXECUTABLE: u32 = 0o100;
+
+/// One path of the index.
+#[derive(Debug, PartialEq, Eq)]
+struct Entry {
+    path: PathBuf,
+    mode: u32,
+    object: String,
+    stage: u32,
+    stat: Option<Stat>,
+    flags: u32,
+}
+
+/// The stat data of a file when it was last found equal, as far as its writer recorded it.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Stat {
+    ctime: (i64, i64),
+    mtime: (i64, i64),
+    inode: u32,
+    size: u64,
+}
+
+impl Stat {
+    /// Whether a file still has them. A zero was not recorded: some programs write no inode, no time
+    /// of change and no fraction of a second.
+    fn fits(&self, stat: &Metadata) -> bool {
+        let time = |known: (i64, i64), now: (i64, i64)| {
+            known == (0, 0) || (known.0 == now.0 && (known.1 == 0 || known.1 == now.1))
+        };
+        time(self.mtime, modified(stat))
+            && time(self.ctime, (stat.ctime(), stat.ctime_nsec()))
+            && (self.inode == 0 || self.inode == stat.ino() as u32)
+            && self.size == stat.size() & u64::from(u32::MAX)
+    }
+}
+
+impl Entry {
+    /// Whether its owner told git not to look at it: `assume-unchanged` and `skip-worktree`.
+    fn is_unwatched(&self) -> bool {
+        self.flags & (0x8000 | 0x4000_0000) != 0
+    }
+
+    fn is_of_type(&self, stat: &Metadata) -> bool {
+        match self.mode {
+            LINK => stat.is_symlink(),
+            _ => stat.is_file(),
+        }
+    }
+
+    /// Whether the file has the bytes and the permission to execute that the index has.
+    fn holds(&self, root: &impl std::os::fd::AsFd, stat: &Metadata) -> io::Result<bool> {
+        if self.mode == LINK {
+            let target = rustix::fs::readlinkat(root, &self.path, Vec::new())?;
+            return Ok(hash(self.object.len(), &mut target.to_bytes())? == self.object);
+        }
+        if (self.mode & EXECUTABLE == 0) != (stat.mode() & EXECUTABLE == 0) {
+            return Ok(false);
+        }
+        let file = File::from(openat2(
+            root,
+            &self.path,
+            OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC,
+            Mode::empty(),
+            ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS,
+        )?);
+        let now = file.metadata()?;
+        if !now.is_file() {
+            return Ok(false);
+        }
+        let digits = self.object.len();
+        // A size of zero stands where git wants the bytes compared.
+        let other = |known: &Stat| known.size != 0 && known.size != now.size();
+        if !self.stat.as_ref().is_some_and(other)
+            && hash_sized(digits, now.size(), &mut (&file).take(now.size()))? == self.object
+        {
+            return Ok(true);
+        }
+        if now.size() > LARGEST_TEXT {
+            return Ok(false);
+        }
+        let mut bytes = Vec::new();
+        io::Seek::rewind(&mut &file)?;
+        (&file).take(LARGEST_TEXT).read_to_end(&mut bytes)?;
+        let plain = with_line_feeds(&bytes);
+        Ok(plain.len() < bytes.len()
+            && !bytes.contains(&0)
+            && hash(digits, &mut plain.as_slice())? == self.object)
+    }
+}
+
+fn with_line_feeds(bytes: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(bytes.len());
+    let mut rest = bytes.iter().peekable();
+    while let Some(byte) = rest.next() {
+        if *byte != b'\r' || rest.peek() != Some(&&b'\n') {
+            out.push(*byte);
+        }
+    }
+    out
+}
+
+fn hash(length: usize, bytes: &mut &[u8]) -> io::Result<String> {
+    hash_sized(length, bytes.len() as u64, bytes)
+}
+
+/// Returns the name of a blob of `size` bytes, in hexadecimal of `length` digits.
+fn hash_sized(length: usize, size: u64, bytes: &mut impl io::Read) -> io::Result<String> {
+    fn all<H: sha1::Digest>(size: u64, bytes: &mut impl io::Read) -> io::Result<String> {
+        let mut hash = H::new();
+        hash.update(format!("blob {size}\0"));
+        let mut chunk = vec![0; 64 * 1024];
+        loop {
+            match bytes.read(&mut chunk) {
+                Ok(0) => break,
+                Ok(count) => hash.update(&chunk[..count]),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        let hex = hash.finalize();
+        Ok(hex.iter().map(|byte| format!("{byte:02x}")).collect())
+    }
+    match length {
+        64 => all::<sha2::Sha256>(size, bytes),
+        _ => all::<sha1::Sha1>(size, bytes),
+    }
+}
+
+fn modified(stat: &Metadata) -> (i64, i64) {
+    (stat.mtime(), stat.mtime_nsec())
+}
+
+/// Takes the answer of `ls-files --stage --debug -z` apart: `MODE OBJECT STAGE`, a tab, the path and
+/// a NUL, then five lines of stat data. Git does not promise the form of those lines; where they are
+/// different, the stat data is unknown and the file is compared by its bytes.
+fn entries(listing: &[u8]) -> Vec<Entry> {
+    let mut all = Vec::new();
+    let mut rest = listing;
+    while let Some(end) = rest.iter().position(|byte| *byte == 0) {
+        let (head, after) = (&rest[..end], &rest[end + 1..]);
+        let mut lines = after.splitn(6, |byte| *byte == b'\n');
+        let facts: Vec<&[u8]> = lines.by_ref().take(5).collect();
+        let (stat, flags) = match debug(&facts) {
+            Some((stat, flags)) => {
+                rest = lines.next().unwrap_or_default();
+                (Some(stat), flags)
+            }
+            None => {
+                rest = after;
+                (None, 0)
+            }
+        };
+        let Some(tab) = head.iter().position(|byte| *byte == b'\t') else {
+            continue;
+        };
+        let words = String::from_utf8_lossy(&head[..tab]);
+        let mut words = words.split_ascii_whitespace().rev();
+        if let (Some(stage), Some(object), Some(mode)) = (words.next(), words.next(), words.next())
+            && let (Ok(stage), Ok(mode)) = (stage.parse(), u32::from_str_radix(mode, 8))
+        {
+            all.push(Entry {
+                path: name(&head[tab + 1..]),
+                mode,
+                object: object.to_owned(),
+                stage,
+                stat,
+                flags,
+            });
+        }
+    }
+    all
+}
+
+fn debug(lines: &[&[u8]]) -> Option<(Stat, u32)> {
+    let [ctime, mtime, device, _, size] = lines else {
+        return None;
+    };
+    fn value<'a>(line: &'a [u8], name: &str) -> Option<&'a str> {
+        let line = std::str::from_utf8(line).ok()?;
+        let at = line.find(name)? + name.len();
+        line[at..].trim_start().split(['\t', ' ']).next()
+    }
+    fn time(line: &[u8], name: &str) -> Option<(i64, i64)> {
+        let (seconds, rest) = value(line, name)?.split_once(':')?;
+        Some((seconds.parse().ok()?, rest.parse().ok()?))
+    }
+    let stat = Stat {
+        ctime: time(ctime, "ctime:")?,
+        mtime: time(mtime, "mtime:")?,
+        inode: value(device, "ino:")?.parse().ok()?,
+        size: value(size, "size:")?.parse().ok()?,
+    };
+    let flags = u32::from_str_radix(value(size, "flags:")?, 16).ok()?;
+    Some((stat, flags))
+}
+
+/// A path that git takes as it is, whatever signs it holds.
+pub fn literal(path: &str) -> String {
+    format!(":(literal){path}")
+}
+
+fn names(out: &[u8]) -> impl Iterator<Item = PathBuf> {
+    out.split(|byte| *byte == 0)
+        .filter(|name| !name.is_empty())
+        .map(name)
+}
+
+fn name(bytes: &[u8]) -> PathBuf {
+    PathBuf::from(OsStr::from_bytes(bytes))
+}
+
+fn unreadable(path: &Path, error: &io::Error) -> GitError {
+    GitError::Unreadable {
+        path: path.display().to_string(),
+        why: error.to_string(),
+    }
+}

@@ -1,0 +1,204 @@
+//! Commits named files for runner, past the work tree's filters and hooks and beside the index.
+//!
+//! ```text
+//! bytes ──hash-object──> blobs ──hash-object──> trees, from HEAD's ──commit-tree──> commit
+//!                                  HEAD ──update-ref, only from what it was──> commit
+//!                                  index ──update-index, these paths──> blobs
+//! ```
+//!
+//! Nothing else that is staged or changed goes with it. Git may write its own folders and nothing
+//! else, and cannot start a program. Must never read the work tree, sign, or move a branch that
+//! somebody else moved meanwhile.
+
+use std::path::PathBuf;
+
+use super::{Git, GitError, Read, Stdin};
+use crate::walls::inert::Inert;
+
+/// One file of a commit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NewFile {
+    /// Its path, relative to the project.
+    pub path: String,
+    /// Its content.
+    pub bytes: Vec<u8>,
+}
+
+impl Git {
+    /// Commits `files` on top of `HEAD` and brings their entries of the index in line. Returns the new
+    /// commit; `None` where `HEAD` has them already.
+    ///
+    /// # Errors
+    /// [`GitError`]: there is no identity to commit as, or `HEAD` moved meanwhile. Nothing is changed
+    /// then, but for objects that no name leads to.
+    pub fn commit_files(
+        &self,
+        files: &[NewFile],
+        message: &str,
+    ) -> Result<Option<String>, GitError> {
+        let head = self.head()?;
+        // A project can be a folder of its repository.
+        let prefix = self.ask(Read::RevParse, &["--show-prefix"])?;
+        let prefix = String::from_utf8_lossy(&prefix).trim_end().to_owned();
+        let mut blobs = Vec::new();
+        for file in files {
+            let blob = self.store("blob", file.bytes.clone())?;
+            blobs.push((format!("{prefix}{}", file.path), blob));
+        }
+        let base = match &head {
+            Some(head) => Some(self.one_line(Read::RevParse, &[&format!("{head}^{{tree}}")])?),
+            None => None,
+        };
+        let paths: Vec<(&str, &str)> = blobs
+            .iter()
+            .map(|(path, blob)| (path.as_str(), blob.as_str()))
+            .collect();
+        let tree = self.tree(base.as_deref(), &paths)?;
+        if base.as_deref() != Some(tree.as_str()) {
+            let mut args = vec!["commit-tree", "--no-gpg-sign", &tree, "-F", "-"];
+            if let Some(head) = &head {
+                args.extend(["-p", head]);
+            }
+            let commit = self.change(&args, message.as_bytes().to_vec())?;
+            // An old value of zeros says that there was none.
+            let zeros = "0".repeat(commit.len());
+            let old = head.as_deref().unwrap_or(&zeros);
+            let reason = format!("commit: {}", message.lines().next().unwrap_or_default());
+            self.change(&["update-ref", "-m", &reason, "HEAD", &commit, old], vec![])?;
+            self.index(&blobs)?;
+            return Ok(Some(commit));
+        }
+        self.index(&blobs)?;
+        Ok(None)
+    }
+
+    fn index(&self, blobs: &[(String, String)]) -> Result<(), GitError> {
+        let entries: String = blobs
+            .iter()
+            .map(|(path, blob)| format!("100644 {blob}\t{path}\0"))
+            .collect();
+        self.change(
+            &["update-index", "-z", "--index-info"],
+            entries.into_bytes(),
+        )?;
+        Ok(())
+    }
+
+    /// Stores the tree `base` with these paths added or replaced, and returns its name.
+    fn tree(&self, base: Option<&str>, paths: &[(&str, &str)]) -> Result<String, GitError> {
+        let mut entries = match base {
+            Some(base) => tree_entries(&self.ask(Read::CatFile, &["tree", base])?, base.len() / 2),
+            None => Vec::new(),
+        };
+        let mut names: Vec<&str> = paths
+            .iter()
+            .map(|(path, _)| path.split_once('/').map_or(*path, |(folder, _)| folder))
+            .collect();
+        names.dedup();
+        for name in names {
+            let at = entries.iter().position(|it| it.name == name.as_bytes());
+            let old = at.map(|at| entries.swap_remove(at));
+            let below: Vec<(&str, &str)> = paths
+                .iter()
+                .filter_map(|(path, blob)| {
+                    Some((path.strip_prefix(name)?.strip_prefix('/')?, *blob))
+                })
+                .collect();
+            let (mode, object) = match below.is_empty() {
+                false => {
+                    let folder = old.as_ref().filter(|old| old.mode == FOLDER);
+                    let folder = folder.map(|folder| folder.object.clone());
+                    (FOLDER.to_owned(), self.tree(folder.as_deref(), &below)?)
+                }
+                true => {
+                    let blob = paths.iter().find(|(path, _)| *path == name);
+                    let blob = blob.map_or_else(String::new, |(_, blob)| (*blob).to_owned());
+                    (FILE.to_owned(), blob)
+                }
+            };
+            entries.push(TreeEntry {
+                mode,
+                name: name.as_bytes().to_vec(),
+                object,
+            });
+        }
+        entries.sort_by_key(TreeEntry::order);
+        let mut bytes = Vec::new();
+        for entry in &entries {
+            bytes.extend(entry.mode.bytes().chain([b' ']));
+            bytes.extend(entry.name.iter().copied().chain([0]));
+            bytes.extend(unhex(&entry.object));
+        }
+        self.store("tree", bytes)
+    }
+
+    fn store(&self, kind: &str, bytes: Vec<u8>) -> Result<String, GitError> {
+        let mut args = vec!["hash-object", "-w", "-t", kind];
+        if kind == "blob" {
+            args.push("--no-filters");
+        }
+        args.push("--stdin");
+        self.change(&args, bytes)
+    }
+
+    /// Returns the first line of git's answer.
+    pub(super) fn one_line(&self, read: Read, args: &[&str]) -> Result<String, GitError> {
+        let out = self.ask(read, args)?;
+        Ok(String::from_utf8_lossy(&out).trim_end().to_owned())
+    }
+
+    /// Calls a command that may write in git's own folders; its answer without the last line feed.
+    pub(super) fn change(&self, args: &[&str], stdin: Vec<u8>) -> Result<String, GitError> {
+        let mut write: Vec<PathBuf> = vec![self.path(&["--git-common-dir"])?];
+        write.push(self.path(&["--git-dir"])?);
+        let answer = self.started(args, Stdin::Bytes(stdin), Inert { write })?;
+        let out = self.successful(&args[..1], answer)?;
+        Ok(String::from_utf8_lossy(&out).trim_end().to_owned())
+    }
+}
+
+const FOLDER: &str = "40000";
+const FILE: &str = "100644";
+
+struct TreeEntry {
+    mode: String,
+    name: Vec<u8>,
+    object: String,
+}
+
+impl TreeEntry {
+    /// Git sorts a folder as if its name ended in a slash.
+    fn order(&self) -> Vec<u8> {
+        let mut name = self.name.clone();
+        if self.mode == FOLDER {
+            name.push(b'/');
+        }
+        name
+    }
+}
+
+/// Takes a tree object apart: `MODE NAME`, a NUL and the object's `length` bytes, again and again.
+fn tree_entries(mut tree: &[u8], length: usize) -> Vec<TreeEntry> {
+    let mut all = Vec::new();
+    while let Some(end) = tree.iter().position(|byte| *byte == 0) {
+        let (head, rest) = (&tree[..end], &tree[end + 1..]);
+        let (Some(space), Some(object)) = (
+            head.iter().position(|byte| *byte == b' '),
+            rest.get(..length),
+        ) else {
+            break;
+        };
+        all.push(TreeEntry {
+            mode: String::from_utf8_lossy(&head[..space]).into_owned(),
+            name: head[space + 1..].to_vec(),
+            object: object.iter().map(|byte| format!("{byte:02x}")).collect(),
+        });
+        tree = &rest[length..];
+    }
+    all
+}
+
+fn unhex(text: &str) -> impl Iterator<Item = u8> {
+    let digits = text.as_bytes().chunks(2);
+    digits.filter_map(|pair| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok())
+}

@@ -1,0 +1,468 @@
+//! Asks git about a project, and commits for runner, without running anything that a project names.
+//!
+//! The user's own `git` gives the answers that the user's own `git` will act on; a library would
+//! sometimes give others (it does for tracked files under an ignore rule). Git itself reads
+//! configuration and attributes that an agent may have written, and many of them name programs. So:
+//!
+//! - Only the commands in [`Read`] and the five that [`commit`] needs are ever called. None of them
+//!   converts, compares or shows the content of a work tree, fetches, signs or asks for a password.
+//! - Git is started by an absolute path from a `PATH` entry that lies outside the project.
+//! - The kernel refuses it every other program, the network and all writes ([`crate::walls::inert`]).
+//!
+//! What changed in the work tree is compared here ([`changes`]), because git would apply filters.
+//! A push is the one call with a network and with programs of the user's ([`push`]): it sees none of
+//! the project's configuration. This module must never call git in another way.
+
+pub mod changes;
+pub mod commit;
+pub mod push;
+
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde_json::json;
+
+use crate::digest::Digest;
+use crate::process::{
+    self, Cancel, ChildSpec, Limits, Sandbox, SpawnError, Status, Stdin, Verdict, find_program,
+};
+use crate::tape::{Tape, Unrecorded};
+use crate::walls::inert::Inert;
+
+/// The longest a question may take.
+const PATIENCE: Duration = Duration::from_secs(120);
+/// The longest answer: the subjects and paths of a very long history.
+const LONGEST: usize = 256 * 1024 * 1024;
+
+/// Before every command. The kernel refuses what these name; they keep git from trying. A commit
+/// graph is a file that could state other parents than the commits do.
+const PINNED: [&str; 16] = [
+    "--no-optional-locks",
+    "--no-pager",
+    "-c",
+    "core.hooksPath=/dev/null",
+    "-c",
+    "core.fsmonitor=false",
+    "-c",
+    "core.untrackedCache=false",
+    "-c",
+    "core.commitGraph=false",
+    "-c",
+    "core.quotePath=false",
+    "-c",
+    "protocol.allow=never",
+    "-c",
+    "color.ui=false",
+];
+
+/// Its name on a tape.
+const DOOR: &str = "git";
+
+/// The question of a tape on which the run was asked for its commit.
+pub const HEAD: &str = "rev-parse HEAD";
+
+/// The git commands that read. Each of them is plumbing that neither runs a program nor looks at the
+/// content of a work tree.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Read {
+    /// Names of objects and of git's own paths.
+    RevParse,
+    /// Commits that lead to a revision, in git's order.
+    RevList,
+    /// The bytes of an object.
+    CatFile,
+    /// The index, and what is neither in it nor ignored.
+    LsFiles,
+    /// What differs between two trees, or between commits and their parents.
+    DiffTree,
+    /// Branches and where they are pushed to.
+    ForEachRef,
+    /// Which paths are ignored.
+    CheckIgnore,
+    /// One value of the configuration, such as the address of a remote.
+    ConfigValue,
+}
+
+impl Read {
+    fn words(self) -> &'static [&'static str] {
+        match self {
+            Self::RevParse => &["rev-parse"],
+            Self::RevList => &["rev-list"],
+            Self::CatFile => &["cat-file"],
+            Self::LsFiles => &["ls-files"],
+            Self::DiffTree => &["diff-tree"],
+            Self::ForEachRef => &["for-each-ref"],
+            Self::CheckIgnore => &["check-ignore"],
+            Self::ConfigValue => &["config", "--get"],
+        }
+    }
+
+    fn with<'a>(self, args: &[&'a str]) -> Vec<&'a str> {
+        self.words().iter().chain(args).copied().collect()
+    }
+}
+
+/// A question to git that got no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum GitError {
+    /// The folder is not inside a work tree.
+    #[error("{path} is not in a git repository")]
+    NotARepository {
+        /// The folder.
+        path: PathBuf,
+    },
+    /// The repository is another user's, and git looks into none of those.
+    #[error(
+        "{path} belongs to another user, so git refuses to look into it (if you trust it: git config --global --add safe.directory {path})"
+    )]
+    Foreign {
+        /// The folder.
+        path: PathBuf,
+    },
+    /// Git could not be started.
+    #[error("cannot run git")]
+    Spawn(#[source] SpawnError),
+    /// A run that is gone through again asks what was not asked then.
+    #[error(transparent)]
+    Unrecorded(#[from] Unrecorded),
+    /// A file of the work tree that had to be compared cannot be read.
+    #[error("{path}: {why}")]
+    Unreadable {
+        /// The file, relative to the project.
+        path: String,
+        /// What about it.
+        why: String,
+    },
+    /// Git said no.
+    #[error("git {args} ended with {status}: {stderr}")]
+    Failed {
+        /// The arguments after the pinned ones.
+        args: String,
+        /// Its exit code or signal.
+        status: Status,
+        /// The first lines it wrote to stderr.
+        stderr: String,
+    },
+}
+
+/// A work tree to ask about.
+#[derive(Clone, Debug)]
+pub struct Git {
+    root: PathBuf,
+    env: BTreeMap<String, String>,
+    marker: String,
+    tape: Tape,
+}
+
+impl Git {
+    /// Questions about the work tree at `root`; `env` is the environment a child may have (`PATH`,
+    /// `HOME`), `marker` the run that asks.
+    pub fn new(root: &Path, env: &BTreeMap<String, String>, marker: &str) -> Self {
+        let mut env: BTreeMap<String, String> = env
+            .iter()
+            .filter(|(name, _)| matches!(name.as_str(), "PATH" | "HOME" | "USER" | "LOGNAME"))
+            .map(|(name, value)| (name.clone(), value.clone()))
+            .collect();
+        env.insert("LC_ALL".to_owned(), "C".to_owned());
+        env.insert("GIT_TERMINAL_PROMPT".to_owned(), "0".to_owned());
+        // In a partial clone a question must not become a download. Replaced objects would show
+        // another history than the one that is pushed.
+        env.insert("GIT_NO_LAZY_FETCH".to_owned(), "1".to_owned());
+        env.insert("GIT_NO_REPLACE_OBJECTS".to_owned(), "1".to_owned());
+        Self {
+            root: root.to_owned(),
+            env,
+            marker: marker.to_owned(),
+            tape: Tape::off(),
+        }
+    }
+
+    /// The same, on a tape.
+    #[must_use]
+    pub fn taped(mut self, tape: Tape) -> Self {
+        self.tape = tape;
+        self
+    }
+
+    /// The work tree.
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// Returns what git prints.
+    ///
+    /// # Errors
+    /// [`GitError::Failed`] for any exit code but 0.
+    pub fn ask(&self, read: Read, args: &[&str]) -> Result<Vec<u8>, GitError> {
+        self.ask_with(read, args, Stdin::Null)
+    }
+
+    /// Returns what git prints when it reads `stdin`.
+    ///
+    /// # Errors
+    /// [`GitError::Failed`] for any exit code but 0.
+    pub fn ask_with(&self, read: Read, args: &[&str], stdin: Stdin) -> Result<Vec<u8>, GitError> {
+        let args = read.with(args);
+        let answer = self.call(&args, stdin)?;
+        self.successful(&args, answer)
+    }
+
+    fn successful(&self, args: &[&str], answer: Answer) -> Result<Vec<u8>, GitError> {
+        if answer.status == Status::Exit(0) {
+            return Ok(answer.stdout);
+        }
+        let stderr = answer.first_lines();
+        if stderr.contains("not a git repository") {
+            return Err(GitError::NotARepository {
+                path: self.root.clone(),
+            });
+        }
+        if stderr.contains("dubious ownership") {
+            return Err(GitError::Foreign {
+                path: self.root.clone(),
+            });
+        }
+        Err(GitError::Failed {
+            args: args.join(" "),
+            status: answer.status,
+            stderr,
+        })
+    }
+
+    /// Returns what git prints when it reads `stdin`; `None` for exit code 1, which says that there is
+    /// nothing to print.
+    ///
+    /// # Errors
+    /// [`GitError::Failed`] for any exit code but 0 and 1.
+    pub fn ask_if_any(
+        &self,
+        read: Read,
+        args: &[&str],
+        stdin: Stdin,
+    ) -> Result<Option<Vec<u8>>, GitError> {
+        let args = read.with(args);
+        let answer = self.call(&args, stdin)?;
+        match answer.status {
+            Status::Exit(1) => Ok(None),
+            _ => self.successful(&args, answer).map(Some),
+        }
+    }
+
+    /// Returns one line for each commit that `args` name, the newest first, in the form `format`
+    /// (git's placeholders, without a line feed).
+    ///
+    /// # Errors
+    /// [`GitError`].
+    pub fn log(&self, format: &str, args: &[&str]) -> Result<Vec<String>, GitError> {
+        let format = format!("--format=tformat:{format}");
+        let mut all = vec![format.as_str(), "--encoding=UTF-8"];
+        all.extend(args);
+        let out = self.ask(Read::RevList, &all)?;
+        // Each commit has a line with its name first.
+        let lines = out.split(|byte| *byte == b'\n').skip(1).step_by(2);
+        Ok(lines
+            .map(|line| String::from_utf8_lossy(line).into_owned())
+            .collect())
+    }
+
+    /// Returns the diffs of `commits` (hashes, one a line, as `rev-list` prints them) with their
+    /// parents, in the form that `args` ask for.
+    ///
+    /// # Errors
+    /// [`GitError`].
+    pub fn diffs(&self, commits: Vec<u8>, args: &[&str]) -> Result<Vec<u8>, GitError> {
+        let mut all = vec![
+            "--stdin",
+            "--root",
+            "-r",
+            "--no-renames",
+            // No order of the user's own.
+            "-O/dev/null",
+            "--encoding=UTF-8",
+        ];
+        all.extend(args);
+        self.ask_with(Read::DiffTree, &all, Stdin::Bytes(commits))
+    }
+
+    /// Whether the commit `ancestor` leads to `descendant`.
+    ///
+    /// # Errors
+    /// [`GitError`]: one of them does not exist, for example.
+    pub fn leads_to(&self, ancestor: &str, descendant: &str) -> Result<bool, GitError> {
+        let missing = self.ask(
+            Read::RevList,
+            &["--max-count=1", ancestor, "--not", descendant, "--"],
+        )?;
+        Ok(missing.is_empty())
+    }
+
+    /// The top of the work tree.
+    ///
+    /// # Errors
+    /// [`GitError::NotARepository`].
+    pub fn top(&self) -> Result<PathBuf, GitError> {
+        self.path(&["--show-toplevel"])
+    }
+
+    /// Returns the one path that `rev-parse` prints for `args`, absolute.
+    ///
+    /// # Errors
+    /// [`GitError`].
+    pub fn path(&self, args: &[&str]) -> Result<PathBuf, GitError> {
+        let mut all = vec!["--path-format=absolute"];
+        all.extend(args);
+        let out = self.ask(Read::RevParse, &all)?;
+        let path = out.strip_suffix(b"\n").unwrap_or(&out);
+        Ok(PathBuf::from(OsStr::from_bytes(path)))
+    }
+
+    /// The commit that is checked out; `None` in a repository without commits.
+    ///
+    /// # Errors
+    /// [`GitError`].
+    pub fn head(&self) -> Result<Option<String>, GitError> {
+        let args = ["--verify", "--quiet", "HEAD"];
+        let out = self.ask_if_any(Read::RevParse, &args, Stdin::Null)?;
+        Ok(out.map(|out| String::from_utf8_lossy(&out).trim().to_owned()))
+    }
+
+    /// The full hash of a commit that exists here.
+    ///
+    /// # Errors
+    /// [`GitError`].
+    pub fn commit(&self, hash: &str) -> Result<Option<String>, GitError> {
+        if hash.len() < 7 || !hash.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+            return Ok(None);
+        }
+        let name = format!("{hash}^{{commit}}");
+        let answer = self.call(&["rev-parse", "--verify", "--quiet", &name], Stdin::Null)?;
+        Ok((answer.status == Status::Exit(0))
+            .then(|| String::from_utf8_lossy(&answer.stdout).trim().to_owned()))
+    }
+
+    fn call(&self, args: &[&str], stdin: Stdin) -> Result<Answer, GitError> {
+        let question = question(args, &stdin);
+        if self.tape.replays() {
+            return self.recalled(&question);
+        }
+        let answer = self.started(args, stdin, Inert::default())?;
+        if self.tape.records() {
+            let words = String::from_utf8_lossy(&answer.stderr);
+            let facts = json!({ "status": answer.status, "stderr": words });
+            self.tape.note(DOOR, &question, facts, Some(&answer.stdout));
+        }
+        Ok(answer)
+    }
+
+    fn recalled(&self, question: &str) -> Result<Answer, GitError> {
+        let answer = self.tape.recall(DOOR, question)?;
+        let status = serde_json::from_value(answer.facts["status"].clone());
+        let status = status.map_err(|_| Unrecorded {
+            door: DOOR.to_owned(),
+            question: question.to_owned(),
+        })?;
+        Ok(Answer {
+            status,
+            stdout: answer.content.map(|(_, bytes)| bytes).unwrap_or_default(),
+            stderr: answer.facts["stderr"]
+                .as_str()
+                .unwrap_or_default()
+                .as_bytes()
+                .to_vec(),
+        })
+    }
+
+    fn started(&self, args: &[&str], stdin: Stdin, rights: Inert) -> Result<Answer, GitError> {
+        let spec = ChildSpec {
+            program: self.program().map_err(GitError::Spawn)?,
+            args: PINNED.iter().chain(args).map(OsString::from).collect(),
+            cwd: self.root.clone(),
+            env: self.env.clone(),
+            stdin,
+            limits: Limits {
+                total: Some(PATIENCE),
+                output_cap: LONGEST,
+                ..Limits::default()
+            },
+            marker: self.marker.clone(),
+            sandbox: Sandbox::Inert(rights),
+        };
+        start(&spec, &Cancel::new().map_err(no_token)?)
+    }
+
+    /// Returns git's absolute path, from the first entry of `PATH` that lies outside the project.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn program(&self) -> Result<PathBuf, SpawnError> {
+        let path = self.env.get("PATH").map_or("", String::as_str);
+        find_program(Path::new("git"), &self.root, &outside(path, &self.root))
+    }
+}
+
+/// Returns the entries of a `PATH` that lie outside `project`, and whose `git` does too: a program in
+/// the project is one that an agent can have written.
+pub fn outside(path: &str, project: &Path) -> String {
+    let entries = path.split(':').filter(|entry| !is_inside(entry, project));
+    entries.collect::<Vec<_>>().join(":")
+}
+
+/// Whether an entry of a `PATH`, or the `git` that it holds, leads into `project`.
+pub fn is_inside(entry: &str, project: &Path) -> bool {
+    let Ok(project) = fs::canonicalize(project) else {
+        return false;
+    };
+    let leads = |path: &Path| fs::canonicalize(path).is_ok_and(|real| real.starts_with(&project));
+    Path::new(entry).is_absolute()
+        && (leads(Path::new(entry)) || leads(&Path::new(entry).join("git")))
+}
+
+/// How git answered.
+#[derive(Debug)]
+struct Answer {
+    status: Status,
+    stdout: Vec<u8>,
+    stderr: Vec<u8>,
+}
+
+impl Answer {
+    fn first_lines(&self) -> String {
+        String::from_utf8_lossy(&self.stderr)
+            .lines()
+            .filter(|line| !line.trim().is_empty())
+            .take(3)
+            .collect::<Vec<_>>()
+            .join("; ")
+    }
+}
+
+fn no_token(source: std::io::Error) -> GitError {
+    GitError::Spawn(SpawnError::Io {
+        program: PathBuf::from("git"),
+        what: "make a cancel token",
+        source,
+    })
+}
+
+fn start(spec: &ChildSpec, cancel: &Cancel) -> Result<Answer, GitError> {
+    let ended =
+        process::run(spec, cancel, &mut |_, _| Verdict::Continue).map_err(GitError::Spawn)?;
+    Ok(Answer {
+        status: ended.status,
+        stdout: ended.stdout,
+        stderr: ended.stderr,
+    })
+}
+
+/// A question as it stands on a tape.
+fn question(args: &[&str], stdin: &Stdin) -> String {
+    let words = args.join(" ");
+    match stdin {
+        Stdin::Null => words,
+        Stdin::Bytes(bytes) => format!("{words} < {}", Digest::of(bytes)),
+    }
+}

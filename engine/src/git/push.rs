@@ -1,0 +1,220 @@
+//! Pushes the branch that is checked out to where its owner configured it to go.
+//!
+//! This is the one call of git with a network, and with programs: ssh, a credential helper, a
+//! transport. All of them are named by the user's own configuration or by none. Git runs in an empty
+//! folder of git's own shape that shares nothing with the project but its objects, so the project's
+//! configuration, hooks and attributes do not apply. Must never push to an address inside the
+//! project, and never by a protocol that runs a command (`ext::`).
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use super::{Git, GitError, Read, outside, start};
+use crate::process::{Cancel, ChildSpec, Limits, Sandbox, Stdin};
+
+/// The protocols of an address.
+const PROTOCOLS: &str = "https:http:ssh:git:file";
+/// How long a push may take.
+const LONGEST: Duration = Duration::from_secs(120);
+
+/// Why a branch was not pushed.
+#[derive(Debug, thiserror::Error)]
+pub enum PushError {
+    /// `HEAD` is no branch.
+    #[error("no branch is checked out")]
+    Detached,
+    /// The branch has no remote.
+    #[error("the branch {branch} is not configured to be pushed anywhere")]
+    Nowhere {
+        /// Its short name.
+        branch: String,
+    },
+    /// The address of the remote lies in the project, where an agent can have made it.
+    #[error("the address of {remote} lies inside the project: {address}")]
+    Inside {
+        /// The remote.
+        remote: String,
+        /// Its address.
+        address: String,
+    },
+    /// The empty folder could not be made.
+    #[error("{path}: {source}")]
+    Folder {
+        /// The folder.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// Git refused, or the other side did.
+    #[error(transparent)]
+    Git(#[from] GitError),
+}
+
+/// Where the branch goes.
+struct Target {
+    /// The name of the branch over there.
+    branch: String,
+    /// What is to be moved here when it has arrived.
+    tracking: String,
+    address: String,
+}
+
+impl Git {
+    /// Pushes the commit `HEAD` to its branch's remote. `folder` is made for git to run in, lies
+    /// outside the project, and is removed again. `env` is what the user's own programs may see.
+    ///
+    /// # Errors
+    /// [`PushError`].
+    pub fn push(
+        &self,
+        folder: &Path,
+        env: &BTreeMap<String, String>,
+        cancel: &Cancel,
+    ) -> Result<(), PushError> {
+        let target = self.target()?;
+        let commit = self.one_line(Read::RevParse, &["HEAD"])?;
+        let objects = self.path(&["--git-path", "objects"])?;
+        let at = |source| PushError::Folder {
+            path: folder.to_owned(),
+            source,
+        };
+        empty_repository(folder, commit.len(), &objects).map_err(at)?;
+        let mut all = self.env.clone();
+        let own = env.iter().filter(|(name, _)| !name.starts_with("GIT_"));
+        all.extend(own.map(|(name, value)| (name.clone(), value.clone())));
+        let pushed = self.push_from(folder, all, (&commit, &target), cancel);
+        let removed = fs::remove_dir_all(folder).map_err(at);
+        pushed?;
+        removed?;
+        if !target.tracking.is_empty() {
+            self.change(&["update-ref", &target.tracking, &commit], Vec::new())?;
+        }
+        Ok(())
+    }
+
+    fn push_from(
+        &self,
+        folder: &Path,
+        mut env: BTreeMap<String, String>,
+        (commit, target): (&str, &Target),
+        cancel: &Cancel,
+    ) -> Result<(), GitError> {
+        let path = env.get("PATH").map_or("", String::as_str);
+        let path = outside(path, &self.root);
+        let folder_text = folder.display().to_string();
+        for (name, value) in [
+            ("PATH", path.as_str()),
+            ("GIT_DIR", folder_text.as_str()),
+            ("GIT_ALLOW_PROTOCOL", PROTOCOLS),
+        ] {
+            env.insert(name.to_owned(), value.to_owned());
+        }
+        let refspec = format!("{commit}:refs/heads/{}", target.branch);
+        let args = [
+            "--no-pager",
+            "-c",
+            "core.hooksPath=/dev/null",
+            "-c",
+            "gc.auto=0",
+            "push",
+            "--quiet",
+            "--no-verify",
+            "--no-signed",
+            "--recurse-submodules=no",
+            "--",
+            &target.address,
+            &refspec,
+        ];
+        let spec = ChildSpec {
+            program: self.program().map_err(GitError::Spawn)?,
+            args: args.iter().map(OsString::from).collect(),
+            cwd: folder.to_owned(),
+            env,
+            stdin: Stdin::Null,
+            limits: Limits {
+                total: Some(LONGEST),
+                output_cap: 1024 * 1024,
+                ..Limits::default()
+            },
+            marker: self.marker.clone(),
+            sandbox: Sandbox::Off,
+        };
+        let answer = start(&spec, cancel)?;
+        self.successful(&["push"], answer).map(drop)
+    }
+
+    /// Returns where `HEAD`'s branch is pushed to.
+    fn target(&self) -> Result<Target, PushError> {
+        let args = ["--verify", "--quiet", "--symbolic-full-name", "HEAD"];
+        let name = self.one_line(Read::RevParse, &args)?;
+        let Some(branch) = name.strip_prefix("refs/heads/") else {
+            return Err(PushError::Detached);
+        };
+        let format = "--format=%(push:remotename)%00%(push:remoteref)%00%(push)";
+        let facts = self.one_line(Read::ForEachRef, &[format, &name])?;
+        let mut facts = facts.split('\0');
+        let remote = facts.next().unwrap_or_default().to_owned();
+        let there = facts.next().unwrap_or_default();
+        let tracking = facts.next().unwrap_or_default().to_owned();
+        let there = there.strip_prefix("refs/heads/").unwrap_or(branch);
+        if remote.is_empty() {
+            return Err(PushError::Nowhere {
+                branch: branch.to_owned(),
+            });
+        }
+        let mut address = None;
+        for key in ["pushurl", "url"] {
+            let key = format!("remote.{remote}.{key}");
+            let found = self.ask_if_any(Read::ConfigValue, &[&key], Stdin::Null)?;
+            let found = found.map(|it| String::from_utf8_lossy(&it).trim_end().to_owned());
+            address = address.or(found);
+        }
+        let Some(address) = address else {
+            return Err(PushError::Nowhere {
+                branch: branch.to_owned(),
+            });
+        };
+        let path = address.strip_prefix("file://").unwrap_or(&address);
+        let path = self.root.join(path);
+        let address = match fs::canonicalize(&path) {
+            Ok(real) if leads_inside(&real, &self.root) => {
+                return Err(PushError::Inside { remote, address });
+            }
+            // Git runs in another folder, where a relative path would lead elsewhere.
+            Ok(real) => real.display().to_string(),
+            Err(_) => address,
+        };
+        Ok(Target {
+            branch: there.to_owned(),
+            tracking,
+            address,
+        })
+    }
+}
+
+fn leads_inside(real: &Path, project: &Path) -> bool {
+    fs::canonicalize(project).is_ok_and(|project| real.starts_with(project))
+}
+
+/// Makes a repository that has the project's objects and nothing else of it.
+fn empty_repository(folder: &Path, hash: usize, objects: &Path) -> std::io::Result<()> {
+    match fs::remove_dir_all(folder) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    fs::create_dir_all(folder.join("objects/info"))?;
+    fs::create_dir_all(folder.join("refs/heads"))?;
+    fs::write(folder.join("HEAD"), "ref: refs/heads/none\n")?;
+    let config = match hash {
+        64 => {
+            "[core]\nrepositoryformatversion = 1\nbare = true\n[extensions]\nobjectFormat = sha256\n"
+        }
+        _ => "[core]\nrepositoryformatversion = 0\nbare = true\n",
+    };
+    fs::write(folder.join("config"), config)?;
+    let line = format!("{}\n", objects.display());
+    fs::write(folder.join("objects/info/alternates"), line)
+}

@@ -1,0 +1,451 @@
+//! Git asked about real repositories: what changed, commits of named files, pushes; with each git that
+//! this host has. What a planted program does is the hostile suite's.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use runner_engine::git::changes::{Change, Untracked};
+use runner_engine::git::commit::NewFile;
+use runner_engine::git::{Git, GitError, Read};
+use runner_engine::process::Cancel;
+use tempfile::TempDir;
+
+/// The folder of each git on this host, without repeats.
+fn gits() -> Vec<PathBuf> {
+    let folders = ["/usr/local/bin", "/usr/bin", "/opt/git/bin"].map(PathBuf::from);
+    let mut seen = Vec::new();
+    let mut found = Vec::new();
+    for folder in folders {
+        if let Ok(real) = fs::canonicalize(folder.join("git"))
+            && !seen.contains(&real)
+        {
+            seen.push(real);
+            found.push(folder);
+        }
+    }
+    assert!(!found.is_empty(), "these tests need git");
+    found
+}
+
+struct Place {
+    folder: TempDir,
+    git: PathBuf,
+}
+
+impl Place {
+    fn new(git: &Path) -> Self {
+        let place = Self {
+            folder: tempfile::tempdir().unwrap(),
+            git: git.join("git"),
+        };
+        fs::create_dir(place.root()).unwrap();
+        fs::create_dir(place.folder.path().join("home")).unwrap();
+        place.git(&["init", "-q", "-b", "main"]);
+        place
+    }
+
+    fn root(&self) -> PathBuf {
+        self.folder.path().join("project")
+    }
+
+    fn env(&self) -> BTreeMap<String, String> {
+        let path = self.git.parent().unwrap().display().to_string();
+        let home = self.folder.path().join("home").display().to_string();
+        [
+            ("PATH".to_owned(), format!("{path}:/usr/bin:/bin")),
+            ("HOME".to_owned(), home),
+        ]
+        .into()
+    }
+
+    /// What a person does: with an identity, and without this host's configuration.
+    fn git(&self, args: &[&str]) -> String {
+        let done = Command::new(&self.git)
+            .args(["-c", "user.name=a", "-c", "user.email=a@b"])
+            .args(args)
+            .current_dir(self.root())
+            .env_clear()
+            .envs(self.env())
+            .env("GIT_CONFIG_NOSYSTEM", "1")
+            .output()
+            .unwrap();
+        let text = String::from_utf8_lossy(&done.stdout).into_owned();
+        let error = String::from_utf8_lossy(&done.stderr);
+        assert!(done.status.success(), "git {args:?}: {error}");
+        text
+    }
+
+    fn write(&self, path: &str, text: &str) {
+        let path = self.root().join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+
+    fn ask(&self) -> Git {
+        Git::new(&self.root(), &self.env(), "test")
+    }
+
+    fn changes(&self) -> Vec<(String, Change)> {
+        let changes = self.ask().changes(&[], Untracked::Folders).unwrap();
+        changes.into_iter().collect()
+    }
+
+    /// The paths of `git status`, which must be the ones that we find.
+    fn status(&self) -> Vec<String> {
+        let out = self.git(&["status", "--porcelain", "-z", "--no-renames"]);
+        let mut paths: Vec<String> = out
+            .split('\0')
+            .filter_map(|entry| entry.get(3..).filter(|path| !path.is_empty()))
+            .map(str::to_owned)
+            .collect();
+        paths.sort();
+        // One that is staged as deleted and still there has two lines.
+        paths.dedup();
+        paths
+    }
+
+    fn agree(&self, what: &str) {
+        let found: Vec<String> = self.changes().into_iter().map(|(path, _)| path).collect();
+        assert_eq!(found, self.status(), "{what}, {}", self.git.display());
+    }
+}
+
+#[test]
+fn changes_are_those_of_git_status() {
+    for git in gits() {
+        let place = Place::new(&git);
+        place.agree("an empty repository");
+        place.write("plain", "one\n");
+        place.write("with space/ö \"x\"", "two\n");
+        place.write("new\nline", "three\n");
+        place.write("run.sh", "#!/bin/sh\n");
+        std::os::unix::fs::symlink("plain", place.root().join("link")).unwrap();
+        place.write(".gitignore", "ignored/\n");
+        place.write("ignored/x", "x");
+        place.agree("before the first commit");
+        place.git(&["add", "."]);
+        place.agree("everything staged");
+        place.git(&["commit", "-qm", "one"]);
+        place.agree("right after a commit");
+        place.write("plain", "eno\n");
+        place.agree("another text of the same length");
+        place.write("plain", "one\n");
+        place.agree("written again as it was");
+        place.write("with space/ö \"x\"", "two and more\n");
+        fs::remove_file(place.root().join("link")).unwrap();
+        std::os::unix::fs::symlink("run.sh", place.root().join("link")).unwrap();
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        fs::set_permissions(place.root().join("run.sh"), mode).unwrap();
+        place.agree("a link, a mode and a text");
+        place.git(&["add", "."]);
+        place.agree("the same, staged");
+        fs::remove_file(place.root().join("new\nline")).unwrap();
+        place.write("new folder/a", "");
+        place.write("new folder/b", "");
+        place.agree("a deletion and a new folder");
+        place.git(&["rm", "-q", "--cached", "plain"]);
+        place.agree("no longer in the index");
+        fs::remove_file(place.root().join("run.sh")).unwrap();
+        fs::create_dir(place.root().join("run.sh")).unwrap();
+        place.write("run.sh/inside", "x");
+        let found = place.changes();
+        assert!(
+            found.contains(&("run.sh".to_owned(), Change::Staged)),
+            "{found:?}"
+        );
+    }
+}
+
+#[test]
+fn conflicts_and_subfolders_are_seen() {
+    for git in gits() {
+        let place = Place::new(&git);
+        place.write("sub/a", "1\n");
+        place.git(&["add", "."]);
+        place.git(&["commit", "-qm", "one"]);
+        place.git(&["checkout", "-qb", "side"]);
+        place.write("sub/a", "2\n");
+        place.git(&["commit", "-qam", "two"]);
+        place.git(&["checkout", "-q", "main"]);
+        place.write("sub/a", "3\n");
+        place.git(&["commit", "-qam", "three"]);
+        let merge = Command::new(&place.git)
+            .args([
+                "-c",
+                "user.name=a",
+                "-c",
+                "user.email=a@b",
+                "merge",
+                "-q",
+                "side",
+            ])
+            .current_dir(place.root())
+            .env_clear()
+            .envs(place.env())
+            .output()
+            .unwrap();
+        assert!(!merge.status.success());
+        assert_eq!(place.changes(), [("sub/a".to_owned(), Change::Unmerged)]);
+        place.git(&["reset", "-q", "--hard"]);
+        place.write("sub/a", "4\n");
+        place.write("other", "");
+        let below = Git::new(&place.root().join("sub"), &place.env(), "test");
+        let changes = below.changes(&[], Untracked::Files).unwrap();
+        assert_eq!(
+            changes.into_iter().collect::<Vec<_>>(),
+            [("a".to_owned(), Change::Edited)]
+        );
+        let within = place.ask().changes(&["sub"], Untracked::Files).unwrap();
+        assert_eq!(within.into_keys().collect::<Vec<_>>(), ["sub/a"]);
+    }
+}
+
+/// A filter never runs, and a tree that needs one is not dirty for ever.
+#[test]
+fn converted_files_are_compared_by_stat_data() {
+    for git in gits() {
+        let place = Place::new(&git);
+        place.write(
+            ".gitattributes",
+            "*.bin filter=upper\n*.txt text eol=crlf\n",
+        );
+        place.git(&["config", "filter.upper.clean", "tr a-z A-Z"]);
+        place.git(&["config", "filter.upper.smudge", "tr A-Z a-z"]);
+        place.git(&["config", "filter.upper.required", "true"]);
+        place.write("a.bin", "text\n");
+        place.write("a.txt", "one\ntwo\n");
+        place.git(&["add", "."]);
+        place.git(&["commit", "-qm", "one"]);
+        for file in ["a.bin", "a.txt"] {
+            fs::remove_file(place.root().join(file)).unwrap();
+        }
+        place.git(&["checkout", "-q", "."]);
+        assert_eq!(
+            fs::read_to_string(place.root().join("a.txt")).unwrap(),
+            "one\r\ntwo\r\n"
+        );
+        assert_eq!(place.changes(), []);
+        place.write("a.bin", "other\n");
+        assert_eq!(place.changes(), [("a.bin".to_owned(), Change::Edited)]);
+    }
+}
+
+#[test]
+fn line_ends_alone_are_no_change() {
+    for git in gits() {
+        let place = Place::new(&git);
+        place.write("a", "one\ntwo\n");
+        place.git(&["add", "."]);
+        place.git(&["commit", "-qm", "one"]);
+        place.git(&["config", "core.autocrlf", "true"]);
+        place.write("a", "one\r\ntwo\r\n");
+        assert_eq!(place.changes(), []);
+        place.write("a", "one\r\nother\r\n");
+        assert_eq!(place.changes().len(), 1);
+    }
+}
+
+/// Each form that an index can have.
+#[test]
+fn forms_of_the_index_are_read() {
+    for git in gits() {
+        for setting in [
+            ["index.version", "4"],
+            ["core.splitIndex", "true"],
+            ["core.untrackedCache", "true"],
+            ["feature.manyFiles", "true"],
+            ["core.trustctime", "false"],
+            ["core.checkStat", "minimal"],
+        ] {
+            let place = Place::new(&git);
+            place.git(&["config", setting[0], setting[1]]);
+            for number in 0..40 {
+                place.write(&format!("folder/{number}"), "text\n");
+            }
+            place.git(&["add", "."]);
+            place.git(&["commit", "-qm", "one"]);
+            place.write("folder/7", "other\n");
+            place.write("folder/new", "");
+            place.git(&["add", "folder/7"]);
+            place.write("folder/8", "other\n");
+            place.agree(setting[0]);
+        }
+        let place = Place::new(&git);
+        fs::remove_dir_all(place.root().join(".git")).unwrap();
+        place.git(&["init", "-q", "--object-format=sha256", "-b", "main"]);
+        place.write("a", "text\n");
+        place.git(&["add", "."]);
+        place.git(&["commit", "-qm", "one"]);
+        place.write("a", "texs\n");
+        place.agree("names of 64 digits");
+        let file = NewFile {
+            path: "b/c".into(),
+            bytes: b"new".to_vec(),
+        };
+        place.git(&["config", "user.name", "a"]);
+        place.git(&["config", "user.email", "a@b"]);
+        place.write("b/c", "new");
+        place.ask().commit_files(&[file], "two").unwrap();
+        place.agree("a commit with names of 64 digits");
+    }
+}
+
+#[test]
+fn a_commit_holds_the_named_files() {
+    for git in gits() {
+        let place = Place::new(&git);
+        place.git(&["config", "user.name", "a"]);
+        place.git(&["config", "user.email", "a@b"]);
+        let file = |path: &str, text: &str| NewFile {
+            path: path.into(),
+            bytes: text.into(),
+        };
+        place.write("rem/1.org", "one");
+        let first = place
+            .ask()
+            .commit_files(&[file("rem/1.org", "one")], "rem: first\n\nbody");
+        assert!(first.unwrap().is_some(), "the first commit of a repository");
+        assert_eq!(
+            place.git(&["log", "-1", "--format=%B"]).trim(),
+            "rem: first\n\nbody"
+        );
+        place.agree("after the first commit");
+        place.write("staged", "mine");
+        place.write(
+            "rem-x",
+            "a name that sorts between a folder and what is in it",
+        );
+        place.write("rem/deep/er/2.org", "two");
+        place.git(&["add", "staged", "rem-x"]);
+        place.git(&["commit", "-qm", "between", "--", "rem-x"]);
+        let files = [
+            file("rem/deep/er/2.org", "two"),
+            file("rem/1.org", "changed"),
+        ];
+        place.write("rem/1.org", "changed");
+        place.ask().commit_files(&files, "rem: second").unwrap();
+        place.git(&["fsck", "--strict"]);
+        let shown = place.git(&["show", "--name-only", "--format="]);
+        assert_eq!(
+            shown.lines().collect::<Vec<_>>(),
+            ["rem/1.org", "rem/deep/er/2.org"]
+        );
+        assert_eq!(place.changes(), [("staged".to_owned(), Change::Added)]);
+        place.agree("what somebody staged stays staged");
+        let again = place.ask().commit_files(&files, "rem: again").unwrap();
+        assert_eq!(again, None, "nothing new is no commit");
+        // In a folder of the repository, paths are relative to that folder.
+        let below = Git::new(&place.root().join("rem"), &place.env(), "test");
+        place.write("rem/3.org", "three");
+        below
+            .commit_files(&[file("3.org", "three")], "rem: third")
+            .unwrap();
+        assert_eq!(
+            place.git(&["show", "--name-only", "--format="]).trim(),
+            "rem/3.org"
+        );
+    }
+}
+
+#[test]
+fn a_push_goes_where_the_branch_goes() {
+    for git in gits() {
+        let place = Place::new(&git);
+        place.write("a", "1");
+        place.git(&["add", "."]);
+        place.git(&["commit", "-qm", "one"]);
+        let there = place.folder.path().join("there.git");
+        let there = there.to_str().unwrap();
+        place.git(&["init", "-q", "--bare", there]);
+        let folder = place.folder.path().join("push");
+        let cancel = Cancel::new().unwrap();
+        let push = || place.ask().push(&folder, &place.env(), &cancel);
+        let why = push().unwrap_err().to_string();
+        assert_eq!(
+            why,
+            "the branch main is not configured to be pushed anywhere"
+        );
+        place.git(&["remote", "add", "origin", "../there.git"]);
+        place.git(&["push", "-q", "-u", "origin", "main"]);
+        place.write("a", "2");
+        place.git(&["commit", "-qam", "two"]);
+        push().unwrap();
+        assert!(!folder.exists());
+        let head = place.git(&["rev-parse", "HEAD"]);
+        assert_eq!(place.git(&["--git-dir", there, "rev-parse", "main"]), head);
+        assert_eq!(place.git(&["rev-parse", "origin/main"]), head);
+        // An address that an agent can have made.
+        place.git(&["init", "-q", "--bare", "inside.git"]);
+        place.git(&["remote", "set-url", "origin", "inside.git"]);
+        let why = push().unwrap_err().to_string();
+        assert!(why.contains("lies inside the project"), "{why}");
+        place.git(&["remote", "set-url", "origin", "ext::touch ran"]);
+        let why = push().unwrap_err().to_string();
+        assert!(why.contains("not allowed"), "{why}");
+        place.git(&["checkout", "-q", "--detach"]);
+        assert_eq!(push().unwrap_err().to_string(), "no branch is checked out");
+    }
+}
+
+#[test]
+fn a_git_of_the_project_is_never_used() {
+    for git in gits() {
+        let place = Place::new(&git);
+        let tools = place.root().join("tools");
+        fs::create_dir(&tools).unwrap();
+        let planted = tools.join("git");
+        fs::write(
+            &planted,
+            format!("#!/bin/sh\ntouch {}/ran\n", place.root().display()),
+        )
+        .unwrap();
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        fs::set_permissions(&planted, mode).unwrap();
+        let beside = place.folder.path().join("beside");
+        std::os::unix::fs::symlink(&tools, &beside).unwrap();
+        let linked = place.folder.path().join("linked");
+        fs::create_dir(&linked).unwrap();
+        std::os::unix::fs::symlink(&planted, linked.join("git")).unwrap();
+        let mut env = place.env();
+        let path = format!(
+            "{}:{}:{}:tools:.::{}",
+            tools.display(),
+            beside.display(),
+            linked.display(),
+            env["PATH"]
+        );
+        env.insert("PATH".into(), path);
+        let ask = Git::new(&place.root(), &env, "test");
+        assert_eq!(ask.head().unwrap(), None);
+        assert!(!place.root().join("ran").exists());
+        assert_eq!(ask.program().unwrap(), place.git);
+        env.insert("PATH".into(), tools.display().to_string());
+        let none = Git::new(&place.root(), &env, "test").head();
+        assert!(matches!(none, Err(GitError::Spawn(_))), "{none:?}");
+    }
+}
+
+#[test]
+fn history_has_one_line_a_commit() {
+    for git in gits() {
+        let place = Place::new(&git);
+        for subject in [
+            "one",
+            "commit 0000000000000000000000000000000000000000",
+            "three",
+        ] {
+            place.git(&["commit", "-q", "--allow-empty", "-m", subject]);
+        }
+        let ask = place.ask();
+        let lines = ask.log("%s", &["HEAD", "--"]).unwrap();
+        assert_eq!(lines.len(), 3);
+        assert_eq!((&*lines[0], &*lines[2]), ("three", "one"));
+        let head = ask.head().unwrap().unwrap();
+        assert!(ask.leads_to("HEAD~2", &head).unwrap());
+        assert!(!ask.leads_to(&head, "HEAD~1").unwrap());
+        let blob = ask.ask(Read::CatFile, &["blob", "HEAD:none"]);
+        assert!(matches!(blob, Err(GitError::Failed { .. })));
+    }
+}

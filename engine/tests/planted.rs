@@ -1,0 +1,660 @@
+//! Programs that a project names in git's configuration, attributes, hooks and links, and the promise
+//! that none of them starts when runner asks git or commits.
+//!
+//! Each door is a way that git has to run a program, planted as an agent could plant it. A canary is
+//! watched for being opened: the kernel opens a program to start it, so what could not write anything
+//! is noticed all the same. A control opens the same doors with git as people call it, which shows
+//! that the canaries work.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use runner_engine::git::changes::Untracked;
+use runner_engine::git::commit::NewFile;
+use runner_engine::git::{Git, Read};
+use runner_engine::process::{Cancel, Stdin};
+use rustix::fs::inotify;
+use tempfile::TempDir;
+
+/// A way to have a program started: its name, the lines of `.git/config` and what else is planted.
+/// `{}` becomes the canary's path.
+struct Door {
+    name: &'static str,
+    config: &'static str,
+    plant: fn(&Place, &str),
+}
+
+fn nothing(_: &Place, _: &str) {}
+
+fn attributes(place: &Place, line: &str) {
+    let path = place.root().join(".gitattributes");
+    let old = fs::read_to_string(&path).unwrap_or_default();
+    fs::write(path, format!("{old}{line}\n")).unwrap();
+}
+
+fn promisor(place: &Place, canary: &str) {
+    let _ = canary;
+    // A commit whose tree is nowhere: reading it would be a download.
+    let missing = "tree 1111111111111111111111111111111111111111\n\
+                   author a <a@b> 1700000000 +0000\ncommitter a <a@b> 1700000000 +0000\n\nx\n";
+    let hash = place.input(
+        &[
+            "hash-object",
+            "-t",
+            "commit",
+            "-w",
+            "--stdin",
+            "--literally",
+        ],
+        missing,
+    );
+    place.git(&["update-ref", "refs/heads/main", hash.trim()]);
+}
+
+const DOORS: &[Door] = &[
+    Door {
+        name: "filter-clean",
+        config: "[filter \"x\"]\nclean = {}\nsmudge = {}\n",
+        plant: |place, _| attributes(place, "* filter=x"),
+    },
+    Door {
+        name: "filter-required",
+        config: "[filter \"x\"]\nclean = {}\nrequired = true\n",
+        plant: |place, _| attributes(place, "*.rs filter=x"),
+    },
+    Door {
+        name: "filter-process",
+        config: "[filter \"x\"]\nprocess = {}\n",
+        plant: |place, _| attributes(place, "* filter=x"),
+    },
+    Door {
+        name: "filter-info-attributes",
+        config: "[filter \"y\"]\nclean = {}\n",
+        plant: |place, _| {
+            fs::create_dir_all(place.dot_git().join("info")).unwrap();
+            fs::write(place.dot_git().join("info/attributes"), "* filter=y\n").unwrap();
+        },
+    },
+    Door {
+        name: "filter-attributes-file",
+        config: "[core]\nattributesFile = ../attributes\n[filter \"z\"]\nclean = {}\n",
+        plant: |place, _| fs::write(place.root().join("../attributes"), "* filter=z\n").unwrap(),
+    },
+    Door {
+        name: "submodule-filter",
+        config: "",
+        plant: |place, canary| submodule(place, canary, "lib"),
+    },
+    Door {
+        name: "submodule-filter-slashes",
+        config: "",
+        plant: |place, canary| submodule(place, canary, "docs/a/lib"),
+    },
+    Door {
+        name: "submodule-update",
+        config: "[submodule \"docs/x\"]\nupdate = !{}\nactive = true\nurl = ./x\n[submodule]\nrecurse = true\n",
+        plant: nothing,
+    },
+    Door {
+        name: "fsmonitor",
+        config: "[core]\nfsmonitor = {}\n",
+        plant: nothing,
+    },
+    Door {
+        name: "hooks-path",
+        config: "[core]\nhooksPath = ../hooks\n",
+        plant: |place, canary| hooks(&place.root().join("../hooks"), canary),
+    },
+    Door {
+        name: "hooks",
+        config: "",
+        plant: |place, canary| hooks(&place.dot_git().join("hooks"), canary),
+    },
+    Door {
+        name: "show-signature",
+        config: "[log]\nshowSignature = true\n[gpg]\nprogram = {}\n",
+        plant: |place, _| signed(place, "PGP SIGNATURE"),
+    },
+    Door {
+        name: "show-signature-ssh",
+        config: "[log]\nshowSignature = true\n[gpg]\nformat = ssh\n[gpg \"ssh\"]\nprogram = {}\nallowedSignersFile = config\n",
+        plant: |place, _| signed(place, "SSH SIGNATURE"),
+    },
+    Door {
+        name: "sign-commits",
+        config: "[commit]\ngpgSign = true\n[user]\nsigningKey = x\n[gpg]\nprogram = {}\n",
+        plant: nothing,
+    },
+    Door {
+        name: "lazy-fetch-ssh",
+        config: "[core]\nrepositoryFormatVersion = 1\nsshCommand = {}\n[extensions]\npartialClone = origin\n[remote \"origin\"]\nurl = ssh://127.0.0.1/x\npromisor = true\n",
+        plant: promisor,
+    },
+    Door {
+        name: "lazy-fetch-ext",
+        config: "[core]\nrepositoryFormatVersion = 1\n[extensions]\npartialClone = origin\n[remote \"origin\"]\nurl = \"ext::{} x\"\npromisor = true\n[protocol \"ext\"]\nallow = always\n",
+        plant: promisor,
+    },
+    Door {
+        name: "lazy-fetch-upload-pack",
+        config: "[core]\nrepositoryFormatVersion = 1\n[extensions]\npartialClone = origin\n[remote \"origin\"]\nurl = .\nuploadpack = {}\npromisor = true\n",
+        plant: promisor,
+    },
+    Door {
+        name: "lazy-fetch-proxy",
+        config: "[core]\nrepositoryFormatVersion = 1\ngitProxy = {}\n[extensions]\npartialClone = origin\n[remote \"origin\"]\nurl = git://127.0.0.1/x\npromisor = true\n",
+        plant: promisor,
+    },
+    Door {
+        name: "lazy-fetch-instead-of",
+        config: "[core]\nrepositoryFormatVersion = 1\n[extensions]\npartialClone = origin\n[remote \"origin\"]\nurl = https://127.0.0.1:9/x\npromisor = true\n[url \"ext::{} \"]\ninsteadOf = https://\n[protocol \"ext\"]\nallow = always\n",
+        plant: promisor,
+    },
+    Door {
+        name: "lazy-fetch-credentials",
+        config: "[core]\nrepositoryFormatVersion = 1\naskPass = {}\n[credential]\nhelper = {}\n[extensions]\npartialClone = origin\n[remote \"origin\"]\nurl = http://u@127.0.0.1:9/x\npromisor = true\n",
+        plant: promisor,
+    },
+    Door {
+        name: "lazy-fetch-vcs",
+        config: "[core]\nrepositoryFormatVersion = 1\n[extensions]\npartialClone = origin\n[remote \"origin\"]\nurl = x\nvcs = planted\npromisor = true\n",
+        plant: promisor,
+    },
+    Door {
+        name: "external-diff",
+        config: "[diff]\nexternal = {}\n",
+        plant: nothing,
+    },
+    Door {
+        name: "diff-driver",
+        config: "[diff \"x\"]\ncommand = {}\n",
+        plant: |place, _| attributes(place, "* diff=x"),
+    },
+    Door {
+        name: "textconv",
+        config: "[diff \"x\"]\ntextconv = {}\ncachetextconv = true\n",
+        plant: |place, _| attributes(place, "* diff=x"),
+    },
+    Door {
+        name: "merge-driver",
+        config: "[merge \"x\"]\ndriver = {}\n",
+        plant: |place, _| attributes(place, "* merge=x"),
+    },
+    Door {
+        name: "pager",
+        config: "[core]\npager = {}\n[pager]\nlog = {}\nrev-list = {}\nls-files = {}\nconfig = {}\nfor-each-ref = {}\n",
+        plant: nothing,
+    },
+    Door {
+        name: "alias",
+        config: "[alias]\nrev-parse = !{}\nls-files = !{}\nrev-list = !{}\nx = !{}\n",
+        plant: nothing,
+    },
+    Door {
+        name: "editor",
+        config: "[core]\neditor = {}\n[sequence]\neditor = {}\n",
+        plant: nothing,
+    },
+    Door {
+        name: "trailers",
+        config: "[trailer \"x\"]\ncommand = {}\ncmd = {}\n",
+        plant: nothing,
+    },
+    Door {
+        name: "alternate-refs",
+        config: "[core]\nalternateRefsCommand = {}\n",
+        plant: |place, _| {
+            let other = place.root().join("../other.git");
+            place.git(&["init", "-q", "--bare", other.to_str().unwrap()]);
+            fs::create_dir_all(place.dot_git().join("objects/info")).unwrap();
+            let line = format!("{}/objects\n", other.display());
+            fs::write(place.dot_git().join("objects/info/alternates"), line).unwrap();
+        },
+    },
+    Door {
+        name: "include",
+        config: "[include]\npath = ../planted\n",
+        plant: |place, canary| {
+            let text = format!("[core]\nfsmonitor = {canary}\npager = {canary}\n");
+            fs::write(place.root().join("planted"), text).unwrap();
+        },
+    },
+    Door {
+        name: "include-if",
+        config: "[includeIf \"gitdir:**\"]\npath = ../planted\n",
+        plant: |place, canary| {
+            let text = format!("[filter \"x\"]\nclean = {canary}\n[core]\nfsmonitor = {canary}\n");
+            fs::write(place.root().join("planted"), text).unwrap();
+            attributes(place, "* filter=x");
+        },
+    },
+    Door {
+        name: "worktree-config",
+        config: "[extensions]\nworktreeConfig = true\n",
+        plant: |place, canary| {
+            let text = format!("[core]\nfsmonitor = {canary}\n");
+            fs::write(place.dot_git().join("config.worktree"), text).unwrap();
+        },
+    },
+    Door {
+        name: "git-file",
+        config: "[core]\nfsmonitor = {}\n",
+        plant: |place, _| {
+            fs::rename(place.dot_git(), place.root().join("elsewhere")).unwrap();
+            fs::write(place.root().join(".git"), "gitdir: elsewhere\n").unwrap();
+        },
+    },
+    Door {
+        name: "common-folder",
+        config: "",
+        plant: |place, canary| {
+            let common = place.root().join("common");
+            let copied = Command::new("cp")
+                .arg("-a")
+                .arg(place.dot_git())
+                .arg(&common)
+                .status();
+            assert!(copied.unwrap().success());
+            let config = format!("[core]\nfsmonitor = {canary}\nhooksPath = {canary}\n");
+            fs::write(common.join("config"), config).unwrap();
+            fs::write(place.dot_git().join("commondir"), "../common\n").unwrap();
+        },
+    },
+    Door {
+        name: "linked-worktree",
+        config: "[extensions]\nworktreeConfig = true\n",
+        plant: |place, canary| {
+            place.git(&["worktree", "add", "-q", "--detach", "tree", "HEAD"]);
+            let folder = place.dot_git().join("worktrees/tree");
+            let text = format!("[core]\nfsmonitor = {canary}\n[filter \"x\"]\nclean = {canary}\n");
+            fs::write(folder.join("config.worktree"), text).unwrap();
+            fs::write(place.root().join("tree/.gitattributes"), "* filter=x\n").unwrap();
+        },
+    },
+    Door {
+        name: "recent-objects",
+        config: "[gc]\nrecentObjectsHook = {}\nauto = 1\n[maintenance]\nauto = true\n[uploadpack]\npackObjectsHook = {}\n",
+        plant: nothing,
+    },
+    Door {
+        name: "external-command",
+        config: "",
+        plant: |place, canary| {
+            // A command of git's own name beside the project's other tools.
+            for name in ["git", "git-rev-list", "git-ls-files", "git-remote-planted"] {
+                fs::create_dir_all(place.root().join("bin")).unwrap();
+                fs::copy(canary, place.root().join("bin").join(name)).unwrap();
+            }
+        },
+    },
+];
+
+/// A repository in the project's work tree whose files have a filter, changed after they were added.
+fn submodule(place: &Place, canary: &str, at: &str) {
+    let folder = place.root().join(at);
+    fs::create_dir_all(&folder).unwrap();
+    let folder = folder.to_str().unwrap();
+    let git = |args: &[&str]| place.git(&[&["-C", folder], args].concat());
+    git(&["init", "-q"]);
+    fs::write(format!("{folder}/a.rs"), "text\n").unwrap();
+    git(&["add", "."]);
+    git(&["commit", "-qm", "one"]);
+    place.git(&["add", at]);
+    fs::write(format!("{folder}/.gitattributes"), "* filter=x\n").unwrap();
+    git(&["config", "filter.x.clean", canary]);
+    git(&["config", "core.fsmonitor", canary]);
+    fs::write(format!("{folder}/a.rs"), "texs\n").unwrap();
+}
+
+fn signed(place: &Place, kind: &str) {
+    let commit = format!(
+        "tree {}\nauthor a <a@b> 1700000000 +0000\ncommitter a <a@b> 1700000000 +0000\n\
+         gpgsig -----BEGIN {kind}-----\n \n abcd\n -----END {kind}-----\n\nx\n",
+        place.git(&["rev-parse", "HEAD^{tree}"]).trim()
+    );
+    let hash = place.input(&["hash-object", "-t", "commit", "-w", "--stdin"], &commit);
+    place.git(&["update-ref", "refs/heads/main", hash.trim()]);
+}
+
+fn hooks(folder: &Path, canary: &str) {
+    fs::create_dir_all(folder).unwrap();
+    for name in [
+        "post-index-change",
+        "reference-transaction",
+        "pre-commit",
+        "post-commit",
+        "commit-msg",
+        "prepare-commit-msg",
+        "pre-push",
+        "fsmonitor-watchman",
+        "post-checkout",
+        "pre-auto-gc",
+    ] {
+        let _ = fs::remove_file(folder.join(name));
+        std::os::unix::fs::symlink(canary, folder.join(name)).unwrap();
+    }
+}
+
+struct Place {
+    folder: TempDir,
+    git: PathBuf,
+    watch: OwnedFd,
+}
+
+impl Place {
+    fn new(git: &Path) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["project", "home", "canary"] {
+            fs::create_dir(folder.path().join(name)).unwrap();
+        }
+        let watch = inotify::init(inotify::CreateFlags::NONBLOCK | inotify::CreateFlags::CLOEXEC);
+        let place = Self {
+            folder,
+            git: git.to_owned(),
+            watch: watch.unwrap(),
+        };
+        place.git(&["init", "-q", "-b", "main"]);
+        place.git(&["config", "user.name", "a"]);
+        place.git(&["config", "user.email", "a@b"]);
+        fs::create_dir_all(place.root().join("ideas")).unwrap();
+        fs::write(place.root().join("ideas/a.md"), "# A\n").unwrap();
+        fs::write(place.root().join("a.rs"), "text\n").unwrap();
+        place.git(&["add", "."]);
+        place.git(&["commit", "-qm", "one"]);
+        place
+    }
+
+    fn root(&self) -> PathBuf {
+        self.folder.path().join("project")
+    }
+
+    fn dot_git(&self) -> PathBuf {
+        self.root().join(".git")
+    }
+
+    fn env(&self) -> BTreeMap<String, String> {
+        let root = self.root();
+        let git = self.git.parent().unwrap();
+        // The project's own tools come first, as a person's direnv might have it.
+        let path = format!("{}/bin:{}:/usr/bin:/bin", root.display(), git.display());
+        let home = self.folder.path().join("home").display().to_string();
+        [("PATH".to_owned(), path), ("HOME".to_owned(), home)].into()
+    }
+
+    fn command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(&self.git);
+        command
+            .args(args)
+            .current_dir(self.root())
+            .env_clear()
+            .env("HOME", self.folder.path().join("home"))
+            .env(
+                "PATH",
+                format!("{}:/usr/bin:/bin", self.git.parent().unwrap().display()),
+            )
+            .env("GIT_TERMINAL_PROMPT", "0")
+            .envs(["GIT_AUTHOR_NAME", "GIT_COMMITTER_NAME"].map(|name| (name, "a")))
+            .envs(["GIT_AUTHOR_EMAIL", "GIT_COMMITTER_EMAIL"].map(|name| (name, "a@b")))
+            .stdin(Stdio::null());
+        command
+    }
+
+    fn git(&self, args: &[&str]) -> String {
+        let done = self.command(args).output().unwrap();
+        let error = String::from_utf8_lossy(&done.stderr);
+        assert!(done.status.success(), "git {args:?}: {error}");
+        String::from_utf8_lossy(&done.stdout).into_owned()
+    }
+
+    fn input(&self, args: &[&str], text: &str) -> String {
+        let mut command = self.command(args);
+        let mut child = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        std::io::Write::write_all(&mut child.stdin.take().unwrap(), text.as_bytes()).unwrap();
+        String::from_utf8(child.wait_with_output().unwrap().stdout).unwrap()
+    }
+
+    /// Plants these doors, and begins to watch their canaries.
+    fn plant(&self, doors: &[&Door]) {
+        let folder = self.folder.path().join("canary");
+        for door in doors {
+            let canary = folder.join(door.name);
+            // It says yes to whatever it is asked and ends.
+            fs::write(&canary, "#!/bin/sh\nexit 0\n").unwrap();
+            fs::set_permissions(&canary, fs::Permissions::from_mode(0o755)).unwrap();
+            let canary = canary.to_str().unwrap();
+            (door.plant)(self, canary);
+        }
+        // Last, because planting uses git. An edited file makes git compare it.
+        fs::write(self.root().join("a.rs"), "texs\n").unwrap();
+        let config = fs::read_dir(self.root())
+            .unwrap()
+            .filter_map(|entry| Some(entry.ok()?.path().join("config")))
+            .find(|path| path.parent().is_some_and(|it| it.join("HEAD").exists()))
+            .expect("the repository has a configuration");
+        let mut text = fs::read_to_string(&config).unwrap();
+        for door in doors {
+            text += &door
+                .config
+                .replace("{}", folder.join(door.name).to_str().unwrap());
+        }
+        fs::write(&config, text).unwrap();
+        inotify::add_watch(&self.watch, &folder, inotify::WatchFlags::OPEN).unwrap();
+    }
+
+    /// The canaries that were opened since the last look.
+    fn started(&self) -> BTreeSet<String> {
+        let mut buffer = [std::mem::MaybeUninit::uninit(); 8192];
+        let mut reader = inotify::Reader::new(&self.watch, &mut buffer);
+        let mut found = BTreeSet::new();
+        while let Ok(event) = reader.next() {
+            if let Some(name) = event.file_name() {
+                found.insert(name.to_string_lossy().into_owned());
+            }
+        }
+        found
+    }
+
+    /// Everything that runner ever asks of git, and its commit.
+    fn ask_everything(&self) {
+        for root in [self.root(), self.root().join("tree")] {
+            if !root.exists() {
+                continue;
+            }
+            let git = Git::new(&root, &self.env(), "planted");
+            let _ = git.top();
+            let _ = git.head();
+            let _ = git.changes(&[], Untracked::Folders);
+            let _ = git.changes(&["ideas"], Untracked::Files);
+            let _ = git.log("%H %s", &["--max-count=9", "HEAD", "--"]);
+            let commits = git.ask(Read::RevList, &["--max-count=9", "HEAD", "--"]);
+            let _ = git.diffs(
+                commits.unwrap_or_default(),
+                &[
+                    "--always",
+                    "--name-status",
+                    "-z",
+                    "--format=tformat:%x00%H%x00%s%x00%b",
+                ],
+            );
+            let _ = git.ask(Read::CatFile, &["blob", "HEAD:a.rs"]);
+            let _ = git.ask(
+                Read::ForEachRef,
+                &["--format=%(push:remotename)", "refs/heads"],
+            );
+            let _ = git.ask(Read::ConfigValue, &["remote.origin.url"]);
+            let paths = Stdin::Bytes(b"ideas/a.md\0dreams/x\0".to_vec());
+            let _ = git.ask_if_any(Read::CheckIgnore, &["-z", "--stdin"], paths);
+            let _ = git.leads_to("HEAD~1", "HEAD");
+            let file = NewFile {
+                path: "rem/1.org".into(),
+                bytes: b"entry".to_vec(),
+            };
+            let _ = git.commit_files(&[file], "rem: entry");
+        }
+    }
+}
+
+fn gits() -> Vec<PathBuf> {
+    let all = ["/usr/local/bin/git", "/usr/bin/git"].map(PathBuf::from);
+    let mut seen = BTreeSet::new();
+    let there = all.into_iter().filter(|path| path.is_file());
+    let found: Vec<PathBuf> = there
+        .filter(|path| seen.insert(fs::canonicalize(path).unwrap()))
+        .collect();
+    assert!(!found.is_empty(), "these tests need git");
+    found
+}
+
+/// Git as people call it: what the doors are there for.
+fn as_people_do(place: &Place) {
+    let doors: [&[&str]; 12] = [
+        &["status"],
+        &["add", "-A"],
+        &["log", "-p", "--show-signature", "--ext-diff", "--textconv"],
+        &["-p", "log"],
+        &["diff", "HEAD"],
+        &["x"],
+        &["commit", "-m", "two"],
+        &["commit", "--allow-empty"],
+        &["fetch"],
+        &["cat-file", "-p", "HEAD^{tree}"],
+        &["interpret-trailers", "--trailer", "x=1", "a.rs"],
+        &["-C", "tree", "status"],
+    ];
+    for args in doors {
+        let _ = place
+            .command(args)
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .status();
+    }
+}
+
+#[test]
+fn no_door_opens_for_runner() {
+    let mut chains = 0;
+    let mut open = BTreeSet::new();
+    for git in gits() {
+        for door in DOORS {
+            let place = Place::new(&git);
+            place.plant(&[door]);
+            place.ask_everything();
+            let started = place.started();
+            assert_eq!(
+                started,
+                BTreeSet::new(),
+                "{} with {}",
+                door.name,
+                git.display()
+            );
+            chains += 1;
+            as_people_do(&place);
+            open.extend(place.started());
+        }
+    }
+    println!(
+        "{chains} chains, {} doors that git itself opens: {open:?}",
+        open.len()
+    );
+    assert!(open.len() >= 20, "the canaries do not work: {open:?}");
+}
+
+/// A push runs the user's programs, and none that the project names.
+#[test]
+fn a_push_runs_nothing_of_the_project() {
+    for git in gits() {
+        for door in DOORS {
+            let place = Place::new(&git);
+            let there = place.folder.path().join("there.git");
+            place.git(&["init", "-q", "--bare", there.to_str().unwrap()]);
+            place.git(&["remote", "add", "origin", there.to_str().unwrap()]);
+            place.git(&["push", "-q", "-u", "origin", "main"]);
+            place.plant(&[door]);
+            let asked = Git::new(&place.root(), &place.env(), "planted");
+            let folder = place.folder.path().join("push");
+            let _ = asked.push(&folder, &place.env(), &Cancel::new().unwrap());
+            let started = place.started();
+            assert_eq!(
+                started,
+                BTreeSet::new(),
+                "{} with {}",
+                door.name,
+                git.display()
+            );
+        }
+    }
+}
+
+/// Any number of doors at once, with settings that bend git's own behaviour.
+#[test]
+fn generated_projects_start_nothing() {
+    const SETTINGS: [&str; 14] = [
+        "[core]\nautocrlf = true\n",
+        "[core]\nsplitIndex = true\n",
+        "[core]\nuntrackedCache = true\n",
+        "[core]\npreloadIndex = true\n[index]\nthreads = 8\n",
+        "[index]\nversion = 4\n",
+        "[feature]\nmanyFiles = true\n",
+        "[core]\ncommitGraph = true\n[fetch]\nwriteCommitGraph = true\n",
+        "[status]\nsubmoduleSummary = true\n",
+        "[diff]\nsubmodule = log\nignoreSubmodules = none\n",
+        "[submodule]\nrecurse = true\nfetchJobs = 4\n",
+        "[core]\nsparseCheckout = true\n[index]\nsparse = true\n",
+        "[i18n]\nlogOutputEncoding = UTF-16\ncommitEncoding = x\n",
+        "[safe]\nbareRepository = all\n",
+        "[trace2]\nnormalTarget = true\n",
+    ];
+    let scale: f64 = std::env::var("RUNNER_TEST_SCALE")
+        .ok()
+        .and_then(|it| it.parse().ok())
+        .unwrap_or(0.03);
+    let cases = ((2000.0 * scale) as u64).max(1);
+    let begun = std::time::Instant::now();
+    let gits = gits();
+    for seed in 0..cases {
+        let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+        let mut draw = |most: usize| {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            (state % most as u64) as usize
+        };
+        let place = Place::new(&gits[draw(gits.len())]);
+        // Doors that move or break the repository are planted alone, above.
+        let usable: Vec<&Door> = DOORS
+            .iter()
+            .filter(|door| !matches!(door.name, "git-file" | "common-folder" | "linked-worktree"))
+            .collect();
+        let mut doors: Vec<&Door> = Vec::new();
+        for _ in 0..=draw(6) {
+            let door = usable[draw(usable.len())];
+            if !doors.iter().any(|known| known.name == door.name) {
+                doors.push(door);
+            }
+        }
+        // A missing commit comes last: planting the others needs the history.
+        doors.sort_by_key(|door| (door.name.starts_with("lazy"), door.name.starts_with("show")));
+        let names: Vec<&str> = doors.iter().map(|door| door.name).collect();
+        place.plant(&doors);
+        let config = place.dot_git().join("config");
+        let mut text = fs::read_to_string(&config).unwrap();
+        for _ in 0..draw(4) {
+            text += SETTINGS[draw(SETTINGS.len())];
+        }
+        fs::write(&config, text).unwrap();
+        place.ask_everything();
+        assert_eq!(place.started(), BTreeSet::new(), "seed {seed}: {names:?}");
+    }
+    println!(
+        "{cases} generated projects in {:.1} s",
+        begun.elapsed().as_secs_f64()
+    );
+}
