@@ -12,6 +12,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::OnceLock;
 
 use runner_engine::git::changes::Untracked;
 use runner_engine::git::commit::NewFile;
@@ -253,12 +254,7 @@ const DOORS: &[Door] = &[
         config: "",
         plant: |place, canary| {
             let common = place.root().join("common");
-            let copied = Command::new("cp")
-                .arg("-a")
-                .arg(place.dot_git())
-                .arg(&common)
-                .status();
-            assert!(copied.unwrap().success());
+            copy(&place.dot_git(), &common);
             let config = format!("[core]\nfsmonitor = {canary}\nhooksPath = {canary}\n");
             fs::write(common.join("config"), config).unwrap();
             fs::write(place.dot_git().join("commondir"), "../common\n").unwrap();
@@ -339,6 +335,19 @@ fn hooks(folder: &Path, canary: &str) {
     }
 }
 
+fn copy(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap().flatten() {
+        let target = to.join(entry.file_name());
+        match entry.file_type().unwrap().is_dir() {
+            true => copy(&entry.path(), &target),
+            // The samples of hooks are of no use here.
+            false if entry.path().extension().is_some_and(|it| it == "sample") => {}
+            false => drop(fs::copy(entry.path(), target).unwrap()),
+        }
+    }
+}
+
 struct Place {
     folder: TempDir,
     git: PathBuf,
@@ -357,14 +366,21 @@ impl Place {
             git: git.to_owned(),
             watch: watch.unwrap(),
         };
-        place.git(&["init", "-q", "-b", "main"]);
-        place.git(&["config", "user.name", "a"]);
-        place.git(&["config", "user.email", "a@b"]);
-        fs::create_dir_all(place.root().join("ideas")).unwrap();
-        fs::write(place.root().join("ideas/a.md"), "# A\n").unwrap();
-        fs::write(place.root().join("a.rs"), "text\n").unwrap();
-        place.git(&["add", "."]);
-        place.git(&["commit", "-qm", "one"]);
+        static TEMPLATE: OnceLock<TempDir> = OnceLock::new();
+        let template = TEMPLATE.get_or_init(|| {
+            place.git(&["init", "-q", "-b", "main"]);
+            place.git(&["config", "user.name", "a"]);
+            place.git(&["config", "user.email", "a@b"]);
+            fs::create_dir_all(place.root().join("ideas")).unwrap();
+            fs::write(place.root().join("ideas/a.md"), "# A\n").unwrap();
+            fs::write(place.root().join("a.rs"), "text\n").unwrap();
+            place.git(&["add", "."]);
+            place.git(&["commit", "-qm", "one"]);
+            let template = tempfile::tempdir().unwrap();
+            copy(&place.root(), template.path());
+            template
+        });
+        copy(template.path(), &place.root());
         place
     }
 

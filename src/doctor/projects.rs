@@ -4,6 +4,7 @@
 use std::path::Path;
 
 use jiff::{SignedDuration, Timestamp};
+use runner_engine::git::is_inside;
 use runner_engine::ledger::{Filter, Ledger, Project};
 use runner_engine::locks::{ContractLock, LockError};
 use runner_engine::outcome::Outcome;
@@ -14,7 +15,7 @@ use runner_jobs::KindSpec;
 use super::{Finding, surroundings, word};
 use crate::cli::{Failure, show};
 use crate::filesystem;
-use crate::home::Home;
+use crate::home::{self, Home};
 use crate::project::projection::Projection;
 use crate::project::{self, Here};
 
@@ -75,6 +76,18 @@ fn one(
     let mut found = Vec::new();
     if let Some((what, mend)) = project::standing_of_row(known).trouble(&known.path, &known.id) {
         return Ok(vec![Finding::error(root, what).mend(mend)]);
+    }
+    let path = home::setting("PATH").unwrap_or_default();
+    let path = path.to_string_lossy();
+    if let Some(entry) = path.split(':').find(|entry| is_inside(entry, &known.path)) {
+        let what = format!(
+            "PATH has {entry}, which lies inside this project: an agent could put programs there; \
+             git is looked for elsewhere"
+        );
+        found.push(
+            Finding::warning(root.clone(), what)
+                .mend("take that folder out of PATH, then: runner setup --apply"),
+        );
     }
     let here = match Here::at(home, &known.path) {
         Ok(here) => here,

@@ -12,6 +12,8 @@ use std::io;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::Path;
 
+use runner_engine::git::is_inside;
+
 use crate::cli::Failure;
 
 /// What of an environment is frozen. No proxy: its address may hold a password.
@@ -37,6 +39,28 @@ pub const FROZEN: &[&str] = &[
 
 /// The name of the file that a person keeps keys in.
 pub const CREDENTIALS: &str = "credentials.env";
+
+/// Refuses a `PATH` with a folder of one of the projects: an agent that works there could put a `git`
+/// or a `claude` into it, which the host's scheduler would then start.
+///
+/// # Errors
+/// There is such a folder.
+pub fn refuse_project_folders<'a>(
+    variables: &BTreeMap<String, String>,
+    projects: impl Iterator<Item = &'a Path>,
+) -> Result<(), Failure> {
+    let path = variables.get("PATH").map_or("", String::as_str);
+    for project in projects {
+        if let Some(entry) = path.split(':').find(|entry| is_inside(entry, project)) {
+            return Err(Failure::configuration(format!(
+                "PATH has {entry}, which lies inside the project {}: an agent could put programs there",
+                project.display()
+            ))
+            .mend("take that folder out of PATH, then repeat this"));
+        }
+    }
+    Ok(())
+}
 
 /// The text of the file.
 ///
@@ -159,5 +183,24 @@ mod tests {
         );
         fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
         assert_eq!(credentials(&path).unwrap()["KEY"], "secret");
+    }
+
+    #[test]
+    fn a_path_into_a_project_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let project = folder.path().join("project");
+        fs::create_dir_all(project.join("bin")).unwrap();
+        std::os::unix::fs::symlink(project.join("bin"), folder.path().join("link")).unwrap();
+        let refused = |entry: &Path| {
+            let path = format!("/usr/bin:{}", entry.display());
+            let variables = [("PATH".to_owned(), path)].into();
+            refuse_project_folders(&variables, [project.as_path()].into_iter())
+        };
+        assert!(refused(&project.join("bin")).is_err());
+        assert!(refused(&folder.path().join("link")).is_err());
+        assert!(refused(&project).is_err());
+        assert!(refused(folder.path()).is_ok());
+        let text = refused(&project).unwrap_err().to_string();
+        assert!(text.contains("lies inside the project"), "{text}");
     }
 }

@@ -160,6 +160,8 @@ pub fn converge(home: &Home, old: &Record, wanted: Wanted<'_>) -> Result<Converg
     record.hosts.clear();
     if let Some(variables) = environment {
         let path = home.environment_file();
+        let roots = intent.projects.keys().map(Path::new);
+        environment::refuse_project_folders(variables, roots)?;
         let new = environment::text(variables)?;
         write(&mut work, &path, text_at(&path)?, new, Some(0o600));
     }

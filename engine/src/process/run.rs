@@ -65,7 +65,8 @@ pub fn run(
         Some(confine) => Some(Launcher::new(spec, confine, &program).map_err(io("make a socket"))?),
         None => None,
     };
-    let mut owned = Owned::start(&spec.marker, || match &mut launcher {
+    let alone = matches!(spec.sandbox, Sandbox::Inert(_));
+    let mut owned = Owned::start(&spec.marker, alone, || match &mut launcher {
         Some(launcher) => launcher.spawn(),
         None => match &spec.sandbox {
             Sandbox::Inert(rights) => inert::spawn(&mut command(spec, &program), &program, rights),

@@ -45,12 +45,15 @@ pub(super) struct Owned {
     seen: BTreeSet<(u32, u64)>,
     killed: usize,
     buried: bool,
+    /// The kernel keeps it from starting processes, so its own end is the end of its tree.
+    alone: bool,
 }
 
 impl Owned {
     /// Starts a child, in a process group of its own, as `spawn` does.
     pub fn start(
         marker: &str,
+        alone: bool,
         spawn: impl FnOnce() -> std::io::Result<Child>,
     ) -> std::io::Result<Self> {
         set_child_subreaper(Some(getpid()))?;
@@ -69,6 +72,7 @@ impl Owned {
             seen: BTreeSet::new(),
             killed: 0,
             buried: false,
+            alone,
         })
     }
 
@@ -116,6 +120,15 @@ impl Owned {
     fn bury_now(&mut self) -> Killed {
         self.buried = true;
         let pid = self.child.id();
+        if self.alone && matches!(self.status(), Ok(Some(_))) {
+            let mut children = children();
+            let _ = self.child.wait();
+            children.remove(&pid);
+            return Killed {
+                count: 0,
+                survivors: 0,
+            };
+        }
         self.kill_all();
         let swept = tree::sweep(&mut self.seen, members(pid, &self.marker, self.since));
         let child_killed = usize::from(self.seen.contains(&(pid, self.since)));

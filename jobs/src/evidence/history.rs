@@ -81,10 +81,10 @@ pub fn read(git: &Git, bounds: &Bounds) -> Result<History, GitError> {
     let mut notes = Vec::new();
     // One more than is kept tells that there are more.
     let most = format!("--max-count={}", bounds.commits.saturating_add(1));
-    let out = match log(git, &most, &["--name-status"]) {
+    let out = match log(git, &most) {
         // A clone without trees has the messages all the same.
         Err(GitError::Failed { .. }) => {
-            let out = log(git, &most, &["--no-patch"])?;
+            let out = messages(git, &most)?;
             notes.push("history read without paths: git could not list them".to_owned());
             out
         }
@@ -105,19 +105,37 @@ pub fn read(git: &Git, bounds: &Bounds) -> Result<History, GitError> {
     })
 }
 
-fn log(git: &Git, most: &str, paths: &[&str]) -> Result<Vec<u8>, GitError> {
+/// The fields of a commit, each ended by a NUL, after an empty one.
+const FORMAT: &str = "--format=tformat:%x00%H%x00%ct%x00%s%x00%b%x00";
+
+fn log(git: &Git, most: &str) -> Result<Vec<u8>, GitError> {
     // A commit starts with an empty field, which no path can be; its fields end with a NUL, which
     // no message can hold: nothing that a committer writes can pass for another commit.
-    let mut args = vec![
+    let args = [
         // Merges and commits without a change too.
         "--always",
         "--no-relative",
-        "--format=tformat:%x00%H%x00%ct%x00%s%x00%b%x00",
+        "--name-status",
+        FORMAT,
         "-z",
     ];
-    args.extend(paths);
     let commits = git.ask(Read::RevList, &[most, "HEAD", "--"])?;
     git.diffs(commits, &args)
+}
+
+/// The same without paths, for a repository whose trees are not there.
+fn messages(git: &Git, most: &str) -> Result<Vec<u8>, GitError> {
+    let args = [most, "--encoding=UTF-8", FORMAT, "HEAD", "--"];
+    let out = git.ask(Read::RevList, &args)?;
+    let fields: Vec<&[u8]> = out.split(|byte| *byte == 0).collect();
+    // Each commit begins with a line of its own in place of the empty field.
+    let commits = fields.chunks_exact(5).flat_map(|commit| {
+        let fields = commit[1..]
+            .iter()
+            .flat_map(|field| [b"\0", *field].concat());
+        fields.chain(*b"\0\0").collect::<Vec<u8>>()
+    });
+    Ok(commits.collect())
 }
 
 /// The commits whose work stands: none that a later one takes back, and none that only takes back;
