@@ -1,0 +1,140 @@
+//! An agent plants programs in the project's git, and runner's own commands start none of them.
+//!
+//! The agent is a job's: it works in the sandbox and writes what it may write. What it may not write
+//! (git's configuration, for one) a person's careless `git config` stands in for. Each planted program
+//! leaves a file when it is started.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+
+use crate::house::House;
+
+/// What the agent does; `$1` is the planted program.
+const AGENT: &str = r#"
+set -e
+mkdir -p docs/lib
+cd docs/lib
+git init -q
+echo text >a.txt
+echo '* filter=x' >.gitattributes
+git config filter.x.clean "$1"
+git config filter.x.process "$1"
+git config core.fsmonitor "$1"
+cd ../..
+git -c user.name=a -c user.email=a@b -C docs/lib commit -q --allow-empty -m one
+git add docs/lib 2>/dev/null || true
+echo texs >docs/lib/a.txt
+echo '* filter=x diff=x merge=x' >.gitattributes
+mkdir -p bin && cp "$1" bin/git && cp "$1" bin/ssh
+echo changed >README.md
+"#;
+
+/// What a careless person, or an agent outside the sandbox, left in git's own folder.
+const CONFIG: &str = r#"
+[filter "x"]
+	clean = {}
+	smudge = {}
+	process = {}
+[diff]
+	external = {}
+[diff "x"]
+	textconv = {}
+[core]
+	fsmonitor = {}
+	pager = {}
+	editor = {}
+	sshCommand = {}
+	askPass = {}
+	alternateRefsCommand = {}
+[log]
+	showSignature = true
+[gpg]
+	program = {}
+[commit]
+	gpgSign = true
+[credential]
+	helper = {}
+[alias]
+	rev-parse = !{}
+"#;
+
+/// The commands that ask git, each of them after the agent was there.
+const COMMANDS: [&[&str]; 14] = [
+    &["status"],
+    &["run", "dream"],
+    &["night"],
+    &["night", "--dry-run"],
+    &["journal"],
+    &["journal", "page"],
+    &["dream", "list"],
+    &["run", "up"],
+    &["run", "rem"],
+    &["overnight", "start", "--max-iterations", "1"],
+    &["corpus", "health"],
+    &["guard", "check", "dreams/x"],
+    &["doctor"],
+    &["init"],
+];
+
+fn gits() -> Vec<PathBuf> {
+    let all = ["/usr/local/bin", "/usr/bin"].map(PathBuf::from);
+    all.into_iter()
+        .filter(|folder| folder.join("git").is_file())
+        .collect()
+}
+
+#[test]
+fn no_command_starts_a_planted_program() {
+    let mut chains = 0;
+    for git in gits() {
+        let house = House::with(
+            "[jobs.plant]\nkind = \"command\"\ntrigger = \"manual\"\nprogram = \"sh\"\nargs = [\"agent.sh\", \"CANARY\"]\n\
+             [jobs.up]\nkind = \"wake\"\ntrigger = \"manual\"\nbackend = \"builtin\"\n\
+             [jobs.rem]\nkind = \"rem\"\ntrigger = \"manual\"\nbackend = \"builtin\"\n",
+        );
+        let canary = house.root().join("canary.sh");
+        let effect = house.root().join("effect");
+        let text = format!("#!/bin/sh\necho \"$0 $*\" >>{}\nexit 0\n", effect.display());
+        fs::write(&canary, text).unwrap();
+        fs::set_permissions(&canary, fs::Permissions::from_mode(0o755)).unwrap();
+        let canary = canary.to_str().unwrap();
+        house.write("agent.sh", AGENT);
+        house.write("ideas/a.md", "# Share the cache\n\nBetween workers.\n");
+        house.write("plan.org", "* Plan\n** TODO Share the cache\n");
+        house.write(
+            ".agents/learnings/a.md",
+            "---\nid: a\n---\n# A\n\nPin versions.\n",
+        );
+        let toml = house.read("runner.toml").replace("CANARY", canary);
+        house.write("runner.toml", toml);
+        house.run(&["run", "plant"]);
+        assert!(house.path("docs/lib/.git").exists(), "the agent worked");
+        let config = house.path(".git/config");
+        let text = fs::read_to_string(&config).unwrap() + &CONFIG.replace("{}", canary);
+        fs::write(&config, text).unwrap();
+        for hook in ["post-index-change", "reference-transaction", "post-commit"] {
+            let _ = fs::copy(canary, house.path(".git/hooks").join(hook));
+        }
+        // Before this the agent itself ran git inside the sandbox.
+        let _ = fs::remove_file(&effect);
+        for args in COMMANDS {
+            house.write("README.md", format!("touched before {args:?}\n"));
+            let path = format!(
+                "{}/bin:{}:/usr/bin:/bin",
+                house.project().display(),
+                git.display()
+            );
+            let _ = house.runner(args).env("PATH", path).output().unwrap();
+            let said = fs::read_to_string(&effect).unwrap_or_default();
+            assert_eq!(said, "", "{args:?} with {}", git.display());
+            chains += 1;
+        }
+        // A person's own git starts them: the trap works.
+        let _ = house.command("git", &["status"]).output();
+        assert!(Path::new(&effect).exists(), "the trap does not work");
+    }
+    crate::house::tell(&format!(
+        "{chains} commands after an agent planted programs"
+    ));
+}
