@@ -41,6 +41,7 @@ pub(super) struct Mistake {
     /// What is wrong, without the place and the name.
     why: String,
     drawing: Option<String>,
+    fix: Option<String>,
     exit: Exit,
 }
 
@@ -104,7 +105,8 @@ impl From<Mistake> for Told {
             key: (!mistake.key.is_empty()).then(|| mistake.key.clone()),
             hint: nearest
                 .as_ref()
-                .map(|near| format!("did you mean {near:?}?")),
+                .map(|near| format!("did you mean {near:?}?"))
+                .or_else(|| mistake.fix.clone()),
             message,
             nearest,
             failure: mistake.into(),
@@ -144,6 +146,9 @@ impl From<Mistake> for Failure {
                 place.0.display()
             ));
         }
+        if let Some(fix) = mistake.fix {
+            failure = failure.mend(fix);
+        }
         match mistake.drawing {
             Some(drawing) => failure.drawn(drawing),
             None => failure,
@@ -160,6 +165,7 @@ impl Mistake {
             place: Some(Box::new((path.to_owned(), None))),
             why: why.to_owned(),
             drawing: None,
+            fix: None,
             exit: Exit::Configuration,
         }
     }
@@ -183,8 +189,17 @@ impl Mistake {
             place: Some(Box::new((path.to_owned(), Some((spot.line, spot.column))))),
             why: why.to_owned(),
             drawing: Some(spot.drawing),
+            fix: None,
             exit: Exit::Configuration,
         }
+    }
+
+    /// The same with exit code 78 wherever the value was given, and with the command that mends it:
+    /// for a value that names what a run must never touch.
+    pub(super) fn forbidden(mut self, fix: String) -> Self {
+        self.exit = Exit::Configuration;
+        self.fix = Some(fix);
+        self
     }
 
     /// What it says without its drawing: two that say the same are one.
@@ -358,6 +373,7 @@ fn about(sources: &Sources, key: &str, why: &str, of_value: bool) -> Mistake {
             place: None,
             why: why.to_owned(),
             drawing: None,
+            fix: None,
             exit: match given.layer {
                 "environment" => Exit::Configuration,
                 _ => Exit::Usage,
@@ -386,6 +402,7 @@ fn about(sources: &Sources, key: &str, why: &str, of_value: bool) -> Mistake {
             place: None,
             why: why.to_owned(),
             drawing: None,
+            fix: None,
             exit: Exit::Configuration,
         },
     }
