@@ -23,7 +23,7 @@ use runner_jobs::overnight::{OvernightSpec, ownership};
 
 use super::curator::Curator;
 use super::job::{Job, target};
-use super::sources::{Mistake, Sources, wrong};
+use super::sources::{Fix, Mistake, Sources, wrong};
 
 /// The setting with a night's output folder.
 pub(super) const OUTPUT: &str = "output_dir";
@@ -60,10 +60,7 @@ pub(super) fn output(own: &OvernightSpec) -> Result<(), String> {
 
 /// The mistake of an output folder that a night must not move: exit code 78 in every layer.
 pub(super) fn refused(sources: &Sources, key: &str, why: &str) -> Mistake {
-    let usual = OvernightSpec::default().output_dir;
-    wrong(sources, key, why).forbidden(format!(
-        "name a folder that only nights use, such as {usual}"
-    ))
+    wrong(sources, key, why).forbidden(Fix::OutputFolder)
 }
 
 /// Refuses an output folder that overlaps what another setting names: it would be moved away with

@@ -12,6 +12,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use runner_engine::outcome::Exit;
+use runner_jobs::overnight::OvernightSpec;
 use toml::de::{DeTable, DeValue};
 use toml::{Spanned, Table, Value};
 
@@ -41,8 +42,26 @@ pub(super) struct Mistake {
     /// What is wrong, without the place and the name.
     why: String,
     drawing: Option<String>,
-    fix: Option<String>,
+    fix: Option<Fix>,
     exit: Exit,
+}
+
+/// What mends a mistake, where that is more than the value's form.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Fix {
+    /// Another output folder of a night.
+    OutputFolder,
+}
+
+impl Fix {
+    fn text(self) -> String {
+        match self {
+            Self::OutputFolder => format!(
+                "name a folder that only nights use, such as {}",
+                OvernightSpec::default().output_dir
+            ),
+        }
+    }
 }
 
 /// A file, and the line and column in it.
@@ -106,7 +125,7 @@ impl From<Mistake> for Told {
             hint: nearest
                 .as_ref()
                 .map(|near| format!("did you mean {near:?}?"))
-                .or_else(|| mistake.fix.clone()),
+                .or_else(|| mistake.fix.map(Fix::text)),
             message,
             nearest,
             failure: mistake.into(),
@@ -147,7 +166,7 @@ impl From<Mistake> for Failure {
             ));
         }
         if let Some(fix) = mistake.fix {
-            failure = failure.mend(fix);
+            failure = failure.mend(fix.text());
         }
         match mistake.drawing {
             Some(drawing) => failure.drawn(drawing),
@@ -194,9 +213,9 @@ impl Mistake {
         }
     }
 
-    /// The same with exit code 78 wherever the value was given, and with the command that mends it:
-    /// for a value that names what a run must never touch.
-    pub(super) fn forbidden(mut self, fix: String) -> Self {
+    /// The same with exit code 78 wherever the value was given, and with what mends it: for a value
+    /// that names what a run must never touch.
+    pub(super) fn forbidden(mut self, fix: Fix) -> Self {
         self.exit = Exit::Configuration;
         self.fix = Some(fix);
         self
