@@ -231,6 +231,7 @@ mod tests {
     use std::fs;
     use std::os::unix::fs::symlink;
 
+    use super::super::output::Output;
     use super::*;
 
     #[test]
@@ -337,5 +338,29 @@ mod tests {
         ] {
             assert_eq!(word(text), expected, "{text}: {:?}", inspect(root, text));
         }
+    }
+
+    #[test]
+    fn another_folder_is_put_back() {
+        let project = tempfile::tempdir().unwrap();
+        let root = project.path();
+        fs::create_dir_all(root.join("out")).unwrap();
+        fs::write(root.join("out/overnight.log"), "").unwrap();
+        let out = Output::new(root, "out");
+        let Ok(Standing::Earlier(held)) = out.inspect() else {
+            panic!("a log is evidence")
+        };
+        // Between the look and the move.
+        fs::rename(root.join("out"), root.join("gone")).unwrap();
+        fs::create_dir(root.join("out")).unwrap();
+        fs::write(root.join("out/own.rs"), "own").unwrap();
+        assert!(out.set_aside(&held, "before").is_err());
+        assert_eq!(fs::read_to_string(root.join("out/own.rs")).unwrap(), "own");
+        assert_eq!(fs::read_dir(root.join("runs")).unwrap().count(), 0);
+        fs::remove_dir_all(root.join("out")).unwrap();
+        fs::rename(root.join("gone"), root.join("out")).unwrap();
+        fs::create_dir(root.join("runs/before")).unwrap();
+        assert_eq!(out.set_aside(&held, "before").unwrap(), "runs/before-2");
+        assert!(root.join("runs/before-2/overnight.log").is_file());
     }
 }
