@@ -9,8 +9,10 @@ use jiff::tz::TimeZone;
 use runner_engine::ids::{OccurrenceId, RunId};
 use runner_engine::ledger::{Ledger, NewOccurrence, Origin, Recorded};
 use runner_engine::outcome::{Exit, Outcome};
+use runner_jobs::KindSpec;
 use runner_jobs::dream::review;
 
+use super::overnight::own_output;
 use super::runs::{self, RunJson};
 use crate::cancel;
 use crate::cli::Failure;
@@ -50,11 +52,14 @@ pub fn enqueue(
     project.config.job(wish.job)?;
     let settings = settings(wish.set)?;
     // A setting that means nothing is refused here, not at night.
-    config::load_with(
+    let changed = config::load_with(
         &home.stack(Some(&project.root.join(FILE))),
         wish.job,
         &settings,
     )?;
+    if let KindSpec::Overnight(own) = &changed.job(wish.job)?.spec.kind {
+        own_output(&project.root, own)?;
+    }
     let now = home.wall()?;
     let zone = &project.config.job(wish.job)?.zone;
     let zone = TimeZone::get(zone).unwrap_or(TimeZone::UTC);

@@ -9,7 +9,9 @@ use runner_engine::ids::{OccurrenceId, RunId};
 use runner_engine::ledger::{Ledger, NewOccurrence, Recorded, RunRow};
 use runner_engine::outcome::{Exit, Outcome};
 use runner_engine::owner::Owner;
+use runner_jobs::KindSpec;
 
+use super::overnight::own_output;
 use super::runs;
 use crate::cli::Failure;
 use crate::cli::args::Listing;
@@ -29,7 +31,9 @@ pub(super) fn run(
     how: How,
 ) -> Result<Exit, Failure> {
     let project = Here::load(home, here)?;
-    project.config.job(job)?;
+    if let KindSpec::Overnight(own) = &project.config.job(job)?.spec.kind {
+        own_output(&project.root, own)?;
+    }
     once(home, &project, job, key, how)
 }
 

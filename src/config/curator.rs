@@ -12,6 +12,7 @@ use serde::Deserialize;
 use toml::Table;
 
 use super::job::{NEVER, folder};
+use super::paths;
 use super::section::Section;
 use super::sources::{Mistake, Sources};
 use super::units;
@@ -112,8 +113,7 @@ pub fn kind(word: &str) -> Result<Kind, String> {
 fn target(text: &str) -> Result<String, String> {
     let text = folder(text);
     RelPath::new(text).map_err(|error| error.to_string())?;
-    let first = text.split('/').next().unwrap_or(text);
-    match NEVER.iter().find(|never| never.eq_ignore_ascii_case(first)) {
+    match paths::reserved(text, &NEVER) {
         Some(never) => Err(format!("{text:?}: the curator places nothing in {never}")),
         None => Ok(text.to_owned()),
     }

@@ -11,6 +11,7 @@ use runner_jobs::lifecycle::spec::Kind;
 use runner_jobs::lifecycle::work::WorkSpec;
 
 use super::job::{self, Around, Job, NEVER, target};
+use super::paths;
 use super::sources::{Mistake, Sources, wrong};
 use super::trigger::When;
 use toml::Table;
@@ -55,8 +56,7 @@ fn common(
         return Err(("agent", why));
     }
     RelPath::new(board).map_err(|error| ("board", error.to_string()))?;
-    let first = board.split('/').next().unwrap_or(board);
-    if let Some(never) = NEVER.iter().find(|never| never.eq_ignore_ascii_case(first)) {
+    if let Some(never) = paths::reserved(board, &NEVER) {
         return Err(("board", format!("{board:?}: no board lies in {never}")));
     }
     for path in writes.iter().copied().flatten().filter(|path| *path != ".") {

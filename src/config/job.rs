@@ -30,7 +30,7 @@ use super::section::{Section, no_such};
 use super::sources::{Mistake, Sources, unknown, wrong};
 use super::trigger::{When, trigger};
 use super::walls::{self, Sandbox};
-use super::{Night, overnight, units};
+use super::{Night, overnight, paths, units};
 
 pub(super) const KINDS: [&str; 11] = [
     "dream",
@@ -224,6 +224,7 @@ pub(super) fn job(name: &str, mut table: Table, around: &Around<'_>) -> Result<J
             cycle::check_work(own).map_err(|(own, why)| wrong(sources, &key(own), &why))?;
         }
         KindSpec::Overnight(own) => {
+            paths::output(own).map_err(|why| paths::refused(sources, &key(paths::OUTPUT), &why))?;
             overnight::check(own).map_err(|(own, why)| wrong(sources, &key(own), &why))?;
         }
         KindSpec::Report | KindSpec::Curator(_) => {}
@@ -302,13 +303,16 @@ fn has_date(value: &Value) -> bool {
 
 /// What of a dream's own settings cannot be worked with, and why.
 fn check_dream(dream: &DreamSpec) -> Result<(), (&'static str, String)> {
-    let path = |key, text: &str| RelPath::new(text).map_err(|error| (key, error.to_string()));
+    let path = |key, text: &str| match paths::reserved(text, &paths::NOT_OF_DREAMS) {
+        Some(never) => Err((key, format!("{text:?}: no dream job uses {never}"))),
+        None => RelPath::new(text).map_err(|error| (key, error.to_string())),
+    };
     let ideas = path("ideas", &dream.ideas)?;
     let dreams = path("dreams", &dream.dreams)?;
     path("done", &dream.done)?;
     path("specs", &dream.specs)?;
     for file in &dream.canonical {
-        path("canonical", file)?;
+        RelPath::new(file).map_err(|error| ("canonical", error.to_string()))?;
     }
     if ideas.is_within(&dreams) {
         let why = format!("the ideas ({ideas}) lie where the dreams are written ({dreams})");
@@ -340,8 +344,7 @@ pub(super) fn target(to: &str) -> Result<(), String> {
     if to.contains(['{', '}']) {
         return Err(format!("{to:?} has a placeholder that is not {{date}}"));
     }
-    let first = to.split('/').next().unwrap_or(to);
-    match NEVER.iter().find(|never| never.eq_ignore_ascii_case(first)) {
+    match paths::reserved(to, &NEVER) {
         Some(never) => Err(format!("{to:?}: no job places anything in {never}")),
         None => Ok(()),
     }

@@ -6,6 +6,7 @@ use runner_jobs::lifecycle::Files;
 use toml::Table;
 
 use super::job::NEVER;
+use super::paths;
 use super::section::Section;
 use super::sources::{Mistake, Sources};
 
@@ -26,8 +27,7 @@ pub(super) fn read(mut table: Table, sources: &Sources) -> Result<Files, Mistake
 /// A file of the project that is nobody else's.
 fn of_project(text: &str) -> Result<String, String> {
     RelPath::new(text).map_err(|error| error.to_string())?;
-    let first = text.split('/').next().unwrap_or(text);
-    match NEVER.iter().find(|never| never.eq_ignore_ascii_case(first)) {
+    match paths::reserved(text, &NEVER) {
         Some(never) => Err(format!("{text:?} lies in {never}, which is not its place")),
         None => Ok(text.to_owned()),
     }
@@ -37,7 +37,7 @@ fn of_project(text: &str) -> Result<String, String> {
 fn private(text: &str) -> Result<String, String> {
     RelPath::new(text).map_err(|error| error.to_string())?;
     let name = text.rsplit('/').next().unwrap_or(text);
-    if !name.starts_with('_') || text.split('/').any(|part| part == ".git") {
+    if !name.starts_with('_') || paths::reserved(text, &[".git"]).is_some() {
         return Err(format!("{text:?}: its name must begin with an underscore"));
     }
     Ok(text.to_owned())

@@ -19,6 +19,7 @@ mod lifecycle;
 pub mod notify;
 mod overnight;
 mod overrides;
+mod paths;
 mod place;
 mod policy;
 pub mod pools;
@@ -409,6 +410,7 @@ fn resolve(merged: &mut Table, sources: &Sources) -> Result<Config, Mistake> {
     top.finish()?;
     followers::check_after(&jobs, sources)?;
     cycle::check(&jobs, sources)?;
+    paths::check(&jobs, &curator, &lifecycle, sources)?;
     Ok(Config {
         project,
         night,

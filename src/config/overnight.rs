@@ -2,24 +2,16 @@
 
 use runner_engine::placement::RelPath;
 use runner_jobs::overnight::OvernightSpec;
-use runner_jobs::overnight::corpus::{FOLDER, SUBPATHS};
 
-use super::job::target;
+use super::paths;
 
 /// The setting that cannot be worked with, and why.
 pub(super) fn check(own: &OvernightSpec) -> Result<(), (&'static str, String)> {
-    let output =
-        RelPath::new(&own.output_dir).map_err(|error| ("output_dir", error.to_string()))?;
-    target(&own.output_dir).map_err(|why| ("output_dir", why))?;
-    for subpath in SUBPATHS {
-        let path = RelPath::new(&format!("{FOLDER}/{subpath}")).expect("a constant path");
-        if output.is_within(&path) || path.is_within(&output) {
-            let why = format!("{output} is part of the corpus ({path}), which only commits change");
-            return Err(("output_dir", why));
-        }
-    }
     if !own.queue.is_empty() {
         RelPath::new(&own.queue).map_err(|error| ("queue", error.to_string()))?;
+        if paths::reserved(&own.queue, &[]).is_some() {
+            return Err(("queue", format!("{:?} belongs to git", own.queue)));
+        }
     }
     if !(0.0..=1.0).contains(&own.plateau_epsilon) {
         let why = format!("it must be from 0 to 1, it is {}", own.plateau_epsilon);

@@ -12,6 +12,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use runner_engine::outcome::Exit;
+use runner_jobs::overnight::OvernightSpec;
 use toml::de::{DeTable, DeValue};
 use toml::{Spanned, Table, Value};
 
@@ -41,7 +42,26 @@ pub(super) struct Mistake {
     /// What is wrong, without the place and the name.
     why: String,
     drawing: Option<String>,
+    fix: Option<Fix>,
     exit: Exit,
+}
+
+/// What mends a mistake, where that is more than the value's form.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Fix {
+    /// Another output folder of a night.
+    OutputFolder,
+}
+
+impl Fix {
+    fn text(self) -> String {
+        match self {
+            Self::OutputFolder => format!(
+                "name a folder that only nights use, such as {}",
+                OvernightSpec::default().output_dir
+            ),
+        }
+    }
 }
 
 /// A file, and the line and column in it.
@@ -104,7 +124,8 @@ impl From<Mistake> for Told {
             key: (!mistake.key.is_empty()).then(|| mistake.key.clone()),
             hint: nearest
                 .as_ref()
-                .map(|near| format!("did you mean {near:?}?")),
+                .map(|near| format!("did you mean {near:?}?"))
+                .or_else(|| mistake.fix.map(Fix::text)),
             message,
             nearest,
             failure: mistake.into(),
@@ -144,6 +165,9 @@ impl From<Mistake> for Failure {
                 place.0.display()
             ));
         }
+        if let Some(fix) = mistake.fix {
+            failure = failure.mend(fix.text());
+        }
         match mistake.drawing {
             Some(drawing) => failure.drawn(drawing),
             None => failure,
@@ -160,6 +184,7 @@ impl Mistake {
             place: Some(Box::new((path.to_owned(), None))),
             why: why.to_owned(),
             drawing: None,
+            fix: None,
             exit: Exit::Configuration,
         }
     }
@@ -183,8 +208,17 @@ impl Mistake {
             place: Some(Box::new((path.to_owned(), Some((spot.line, spot.column))))),
             why: why.to_owned(),
             drawing: Some(spot.drawing),
+            fix: None,
             exit: Exit::Configuration,
         }
+    }
+
+    /// The same with exit code 78 wherever the value was given, and with what mends it: for a value
+    /// that names what a run must never touch.
+    pub(super) fn forbidden(mut self, fix: Fix) -> Self {
+        self.exit = Exit::Configuration;
+        self.fix = Some(fix);
+        self
     }
 
     /// What it says without its drawing: two that say the same are one.
@@ -358,6 +392,7 @@ fn about(sources: &Sources, key: &str, why: &str, of_value: bool) -> Mistake {
             place: None,
             why: why.to_owned(),
             drawing: None,
+            fix: None,
             exit: match given.layer {
                 "environment" => Exit::Configuration,
                 _ => Exit::Usage,
@@ -386,6 +421,7 @@ fn about(sources: &Sources, key: &str, why: &str, of_value: bool) -> Mistake {
             place: None,
             why: why.to_owned(),
             drawing: None,
+            fix: None,
             exit: Exit::Configuration,
         },
     }

@@ -15,24 +15,16 @@ fn other(house: &House, toml: &str) -> PathBuf {
     let path = house.root().join("other");
     fs::create_dir_all(&path).unwrap();
     let dir = path.to_str().unwrap();
-    for args in [
-        &["init", "--quiet", "--initial-branch=main", dir][..],
-        &[
-            "-C",
-            dir,
-            "-c",
-            "user.name=a",
-            "-c",
-            "user.email=a@example.org",
-            "commit",
-            "--quiet",
-            "--allow-empty",
-            "-m",
-            "Begin",
-        ],
-    ] {
-        assert!(house.command("git", args).status().unwrap().success());
-    }
+    house.git(&["init", "--quiet", "--initial-branch=main", dir]);
+    house.git(&[
+        "-C",
+        dir,
+        "commit",
+        "--quiet",
+        "--allow-empty",
+        "-m",
+        "Begin",
+    ]);
     house.run(&["-C", dir, "init"]).ends(0);
     let file = path.join("runner.toml");
     let text = fs::read_to_string(&file).unwrap();

@@ -51,6 +51,10 @@ impl Said {
     }
 }
 
+/// An identity, and the defaults of git where a host's own file may say something else.
+const GIT_CONFIG: &str = "[user]\n\tname = a\n\temail = a@example.org\n\
+    [commit]\n\tgpgSign = false\n[core]\n\tautocrlf = false\n[init]\n\tdefaultBranch = main\n";
+
 /// A test's own world.
 pub struct House {
     folder: tempfile::TempDir,
@@ -68,6 +72,8 @@ impl House {
     pub fn at(folder: tempfile::TempDir) -> Self {
         let house = Self { folder, uid: None };
         fs::create_dir_all(house.project()).unwrap();
+        // The program clears git's variables, so what git is told of a person stands in the home.
+        fs::write(house.root().join(".gitconfig"), GIT_CONFIG).unwrap();
         // Nothing late is spread over a minute that a test would have to wait for.
         let config = house.root().join("config/runner/config.toml");
         fs::create_dir_all(config.parent().unwrap()).unwrap();
@@ -131,6 +137,7 @@ impl House {
             .env("HOME", self.root())
             .env("XDG_STATE_HOME", self.root().join("state"))
             .env("XDG_CONFIG_HOME", self.root().join("config"))
+            .env("GIT_CONFIG_NOSYSTEM", "1")
             .env("TZ", "UTC")
             .stdin(Stdio::null());
         if let Some(uid) = self.uid {
@@ -150,11 +157,6 @@ impl House {
     pub fn git(&self, args: &[&str]) -> String {
         let output = self
             .command("git", args)
-            .env("GIT_CONFIG_NOSYSTEM", "1")
-            .env("GIT_AUTHOR_NAME", "a")
-            .env("GIT_AUTHOR_EMAIL", "a@example.org")
-            .env("GIT_COMMITTER_NAME", "a")
-            .env("GIT_COMMITTER_EMAIL", "a@example.org")
             .env("GIT_AUTHOR_DATE", "2026-11-01T00:00:00Z")
             .env("GIT_COMMITTER_DATE", "2026-11-01T00:00:00Z")
             .output()

@@ -5,9 +5,11 @@
 //! handle of their folder, so nothing is looked up twice by its path. It must never open a target
 //! for writing, follow a link, or touch what is not a regular file. Needs Linux 5.6.
 
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
 use rustix::fs::{
@@ -81,6 +83,55 @@ impl RealFs {
                 trouble: trouble(errno),
             }),
         }
+    }
+
+    /// Holds the folder at `path`; `None` if there is nothing.
+    ///
+    /// # Errors
+    /// [`Trouble::NotAFile`] for a link, a file, and for any path that goes through a link, a file or
+    /// a mount point.
+    pub fn hold(&self, path: &RelPath) -> Result<Option<Self>, FsError> {
+        const ACT: &str = "open the folder";
+        let Some(handle) = self.walk(ACT, path, OFlags::PATH | OFlags::NOFOLLOW)? else {
+            return Ok(None);
+        };
+        let stat = fstat(&handle).map_err(fail(ACT, path))?;
+        let what = kind_of(&stat);
+        if what != FOLDER {
+            return Err(FsError {
+                act: ACT,
+                path: path.to_string(),
+                trouble: Trouble::NotAFile(what),
+            });
+        }
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW;
+        Ok(self.walk(ACT, path, flags)?.map(|root| Self { root }))
+    }
+
+    /// The names in the held folder, in order.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn names(&self) -> io::Result<Vec<OsString>> {
+        let mut names = Vec::new();
+        for item in Dir::read_from(&self.root)? {
+            let item = item?;
+            let name = OsStr::from_bytes(item.file_name().to_bytes());
+            if name != "." && name != ".." {
+                names.push(name.to_owned());
+            }
+        }
+        names.sort();
+        Ok(names)
+    }
+
+    /// Whether both hold the same folder, whatever it is called now.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn is_same(&self, other: &Self) -> io::Result<bool> {
+        let (own, other) = (fstat(&self.root)?, fstat(&other.root)?);
+        Ok((own.st_dev, own.st_ino) == (other.st_dev, other.st_ino))
     }
 
     /// Opens a regular file; `None` if there is nothing.
@@ -208,14 +259,10 @@ impl RealFs {
         handle: &OwnedFd,
     ) -> Result<rustix::fs::Stat, FsError> {
         let stat = fstat(handle).map_err(fail(act, path))?;
-        let what = match FileType::from_raw_mode(stat.st_mode) {
-            FileType::RegularFile => return Ok(stat),
-            FileType::Symlink => "a symbolic link",
-            FileType::Directory => "a folder",
-            FileType::Fifo => "a FIFO",
-            FileType::Socket => "a socket",
-            _ => "a device",
-        };
+        let what = kind_of(&stat);
+        if what == FILE {
+            return Ok(stat);
+        }
         Err(FsError {
             act,
             path: path.to_string(),
@@ -394,6 +441,22 @@ pub(crate) fn read_bounded(file: &mut File, limit: u64) -> io::Result<Option<Vec
     let mut bytes = Vec::new();
     file.take(limit.saturating_add(1)).read_to_end(&mut bytes)?;
     Ok((bytes.len() as u64 <= limit).then_some(bytes))
+}
+
+/// The names of what a path leads to, of which two are asked for.
+const FILE: &str = "a file";
+const FOLDER: &str = "a folder";
+
+/// Names what a path leads to.
+fn kind_of(stat: &rustix::fs::Stat) -> &'static str {
+    match FileType::from_raw_mode(stat.st_mode) {
+        FileType::RegularFile => FILE,
+        FileType::Symlink => "a symbolic link",
+        FileType::Directory => FOLDER,
+        FileType::Fifo => "a FIFO",
+        FileType::Socket => "a socket",
+        _ => "a device",
+    }
 }
 
 fn fail<'a>(act: &'static str, path: &'a RelPath) -> impl FnOnce(Errno) -> FsError + 'a {

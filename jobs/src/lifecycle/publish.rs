@@ -120,11 +120,17 @@ mod tests {
     use std::fs;
     use std::process::Command;
 
+    const PATH: &str = "/usr/local/bin:/usr/bin:/bin";
+
     fn run(root: &Path, args: &[&str]) -> String {
         let done = Command::new("git")
             .args(["-c", "user.name=a", "-c", "user.email=a@b"])
             .args(args)
             .current_dir(root)
+            .env_clear()
+            .env("PATH", PATH)
+            .env("HOME", root)
+            .env("GIT_CONFIG_NOSYSTEM", "1")
             .output()
             .unwrap();
         assert!(
@@ -158,7 +164,7 @@ mod tests {
         let cancel = Cancel::new().unwrap();
         let run_dir = tempfile::tempdir().unwrap();
         let env: BTreeMap<String, String> = [
-            ("PATH".to_owned(), "/usr/local/bin:/usr/bin:/bin".to_owned()),
+            ("PATH".to_owned(), PATH.to_owned()),
             ("HOME".to_owned(), root.display().to_string()),
         ]
         .into();

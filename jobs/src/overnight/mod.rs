@@ -21,6 +21,7 @@ pub mod lock;
 pub mod long_haul;
 pub mod night;
 pub mod output;
+pub mod ownership;
 pub mod packets;
 pub mod preview;
 mod record;

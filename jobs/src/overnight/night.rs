@@ -74,6 +74,7 @@ pub fn run(ctx: &mut Context<'_>, spec: &OvernightSpec) -> Result<Finished, JobE
         LockError::Io { .. } => disk(error),
     })?;
     let out = Output::new(root, &spec.output_dir);
+    out.inspect().map_err(disk)?;
     let recovered = commit::settle(root).map_err(failed)?;
     let told = resume::note(&out, &recovered);
     commit::clear(root).map_err(failed)?;

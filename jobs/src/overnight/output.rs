@@ -12,7 +12,10 @@ use std::path::{Path, PathBuf};
 use jiff::Timestamp;
 use runner_engine::failpoint;
 use runner_engine::files::{beneath, write_atomic};
+use runner_engine::placement::{FsError, PlacementFs as _, RealFs};
 use serde::{Deserialize, Serialize};
+
+use super::ownership::{self, Refusal, Standing};
 
 /// The log's name.
 pub const LOG: &str = "overnight.log";
@@ -21,11 +24,20 @@ pub const SUMMARY: [&str; 2] = ["summary.json", "summary.md"];
 
 /// Something could not be kept.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot {act} {path}: {source}")]
-pub struct OutputError {
-    act: &'static str,
-    path: String,
-    source: io::Error,
+pub enum OutputError {
+    /// The disk refused.
+    #[error("cannot {act} {path}: {source}")]
+    Io {
+        /// The act, as a verb.
+        act: &'static str,
+        /// The path.
+        path: String,
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// The folder is not runner's.
+    #[error(transparent)]
+    Refused(#[from] Refusal),
 }
 
 /// A folder below the project.
@@ -89,7 +101,7 @@ impl Output {
             "" => self.below.clone(),
             name => self.path_of(name),
         };
-        beneath(&self.root, Path::new(&below)).map_err(|source| OutputError {
+        beneath(&self.root, Path::new(&below)).map_err(|source| OutputError::Io {
             act: "write",
             path: below,
             source,
@@ -115,7 +127,7 @@ impl Output {
         if let Some(parent) = path.parent() {
             fs::create_dir_all(parent).map_err(fail("make", parent))?;
         }
-        write_atomic(&path, text.as_bytes(), 0o644).map_err(|error| OutputError {
+        write_atomic(&path, text.as_bytes(), 0o644).map_err(|error| OutputError::Io {
             act: "write",
             path: path.display().to_string(),
             source: error.source,
@@ -186,37 +198,56 @@ impl Output {
             .collect()
     }
 
-    /// Whether anything lies there.
-    pub fn is_there(&self) -> bool {
-        self.at("").is_ok_and(|path| path.is_dir())
+    /// Looks at what is there; see [`ownership::inspect`].
+    ///
+    /// # Errors
+    /// The folder is not runner's.
+    pub fn inspect(&self) -> Result<Standing, Refusal> {
+        ownership::inspect(&self.root, &self.below)
     }
 
-    /// Moves the folder to `runs/<name>` beside it; a name that is taken gets a number.
+    /// Moves `earlier`, which [`Output::inspect`] found here, to `runs/<name>` beside it; a name that
+    /// is taken gets a number. Another folder that took its place meanwhile is put back.
     ///
     /// # Errors
     /// [`OutputError`].
-    pub fn set_aside(&self, name: &str) -> Result<String, OutputError> {
-        let from = self.at("")?;
-        let beside = match self.below.rsplit_once('/') {
-            Some((parent, _)) => format!("{parent}/runs"),
-            None => "runs".to_owned(),
-        };
-        let runs = Self::new(&self.root, &beside);
-        runs.make()?;
-        let mut target = name.to_owned();
+    pub fn set_aside(&self, earlier: &RealFs, name: &str) -> Result<String, OutputError> {
+        let from = ownership::parse(&self.below)?;
+        let beside = ownership::runs_beside(&from);
+        Self::new(&self.root, beside.as_str()).make()?;
+        let failed = |source: io::Error| fail("move", Path::new(from.as_str()))(source);
+        let moved = |error: FsError| failed(io::Error::other(error));
+        let fs = RealFs::open(&self.root).map_err(moved)?;
         let mut number = 1;
-        while runs.at(&target)?.exists() {
-            number += 1;
-            target = format!("{name}-{number}");
+        let target = loop {
+            let target = match number {
+                1 => beside.join(name),
+                _ => beside.join(&format!("{name}-{number}")),
+            };
+            let target = target.map_err(|error| failed(io::Error::other(error)))?;
+            // A file system without this act would replace an empty folder at most.
+            let done = match fs.rename_noreplace(&from, &target) {
+                Err(error) if error.is_unsupported() => fs.rename_replace(&from, &target),
+                done => done,
+            };
+            match done {
+                Ok(()) => break target,
+                Err(error) if error.is_taken() => number += 1,
+                Err(error) => return Err(moved(error)),
+            }
+        };
+        let found = fs.hold(&target).map_err(moved)?;
+        let is_same = found.map_or(Ok(false), |found| found.is_same(earlier));
+        if !is_same.map_err(failed)? {
+            fs.rename_noreplace(&target, &from).map_err(moved)?;
+            return Err(OutputError::Refused(Refusal {
+                path: self.below.clone(),
+                why: "another folder took its place while the night began".to_owned(),
+            }));
         }
-        let to = runs.at(&target)?;
-        failpoint::reach();
-        fs::rename(&from, &to).map_err(fail("move", &from))?;
-        let folder = runs.at("")?;
-        File::open(&folder)
-            .and_then(|it| it.sync_all())
-            .map_err(fail("sync", &folder))?;
-        Ok(runs.path_of(&target))
+        fs.sync_dir(Some(&beside)).map_err(moved)?;
+        fs.sync_dir(from.parent().as_ref()).map_err(moved)?;
+        Ok(target.to_string())
     }
 }
 
@@ -229,5 +260,5 @@ pub fn pretty(value: &impl Serialize) -> String {
 
 fn fail(act: &'static str, path: &Path) -> impl FnOnce(io::Error) -> OutputError {
     let path = path.display().to_string();
-    move |source| OutputError { act, path, source }
+    move |source| OutputError::Io { act, path, source }
 }

@@ -20,6 +20,7 @@ use super::OvernightSpec;
 use super::commit::Recovered;
 use super::night::noted;
 use super::output::{LOG, Output, OutputError, RunState, SUMMARY};
+use super::ownership::Standing;
 use super::report;
 use super::summary::{Iteration, Status, Summary};
 
@@ -72,7 +73,7 @@ pub fn note(out: &Output, recovered: &Recovered) -> Vec<String> {
 /// Opens this run: anew, or with what a dead one left.
 ///
 /// # Errors
-/// The output folder could not be written.
+/// The output folder is not runner's, or could not be written.
 pub fn open(
     out: &Output,
     spec: &OvernightSpec,
@@ -87,13 +88,13 @@ pub fn open(
         timeout_seconds,
         ..RunState::default()
     };
-    if !out.is_there() {
+    let Standing::Earlier(earlier) = out.inspect()? else {
         return Ok(Opened {
             state: fresh,
             iterations: Vec::new(),
             told: Vec::new(),
         });
-    }
+    };
     let summary: Option<Summary> = out.read(SUMMARY[0]);
     // A summary that was written for a dead run is not its end: who wrote it may have died as well,
     // before the death was told.
@@ -149,7 +150,7 @@ pub fn open(
         .or(summary.map(|it| it.run_id))
         .filter(|id| id.parse::<RunId>().is_ok())
         .unwrap_or_else(|| "before".to_owned());
-    let aside = out.set_aside(&name)?;
+    let aside = out.set_aside(&earlier, &name)?;
     if !told.is_empty() {
         told.push(format!("its report is {aside}/{}", SUMMARY[0]));
     }

@@ -96,7 +96,11 @@ impl Place {
     pub fn env(&self) -> BTreeMap<String, String> {
         let home = self.folder.path().join("home").display().to_string();
         let path = std::env::var("PATH").expect("tests are run with a PATH");
-        BTreeMap::from([("PATH".into(), path), ("HOME".into(), home)])
+        BTreeMap::from([
+            ("PATH".into(), path),
+            ("HOME".into(), home),
+            ("GIT_CONFIG_NOSYSTEM".into(), "1".into()),
+        ])
     }
 
     /// Questions to the repository.
@@ -116,7 +120,7 @@ impl Place {
                 .env(format!("GIT_{who}_EMAIL"), "dev@example.org")
                 .env(format!("GIT_{who}_DATE"), "2026-01-02T03:04:05Z");
         }
-        let out = git.env("GIT_CONFIG_NOSYSTEM", "1").output().unwrap();
+        let out = git.output().unwrap();
         assert!(
             out.status.success(),
             "git {args:?}: {}",

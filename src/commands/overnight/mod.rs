@@ -10,7 +10,7 @@ use runner_engine::ids::RunId;
 use runner_engine::outcome::Exit;
 use runner_jobs::KindSpec;
 use runner_jobs::overnight::lock::RunLock;
-use runner_jobs::overnight::{OvernightSpec, preview, schema};
+use runner_jobs::overnight::{OvernightSpec, ownership, preview, schema};
 use runner_text::nearest::nearest;
 
 use super::{corpus, run as by_hand};
@@ -169,6 +169,17 @@ fn settings(args: &StartArgs) -> Vec<(String, String)> {
         .collect()
 }
 
+/// Refuses an output folder that runner did not make, before anything is begun.
+pub(super) fn own_output(root: &Path, spec: &OvernightSpec) -> Result<(), Failure> {
+    let usual = OvernightSpec::default().output_dir;
+    match ownership::inspect(root, &spec.output_dir) {
+        Ok(_) => Ok(()),
+        Err(error) => Err(Failure::configuration(error.to_string()).mend(format!(
+            "name a folder that only nights use: --output-dir {usual}"
+        ))),
+    }
+}
+
 fn start(home: &Home, here: &Path, args: &StartArgs, manner: Manner) -> Result<Exit, Failure> {
     let project = Here::load(home, here)?;
     let (job, _) = night_job(&project, args.job.as_deref())?;
@@ -176,10 +187,11 @@ fn start(home: &Home, here: &Path, args: &StartArgs, manner: Manner) -> Result<E
     let settings = settings(args);
     // What cannot be is said before anything begins.
     let changed = config::load_with(&home.stack(Some(&project.root.join(FILE))), job, &settings)?;
+    let KindSpec::Overnight(spec) = &changed.job(job)?.spec.kind else {
+        unreachable!("a flag does not change the kind")
+    };
+    own_output(&project.root, spec)?;
     if args.dry_run {
-        let KindSpec::Overnight(spec) = &changed.job(job)?.spec.kind else {
-            unreachable!("a flag does not change the kind")
-        };
         let git = Git::new(&project.root, &home::child_environment(), &home::marker()?);
         let now = home.wall()?;
         let id = RunId::new(now);

@@ -263,6 +263,11 @@ impl<'a> Setting<'a> {
             let why = format!("rate-limited until {}: {}", limit.until, limit.why);
             (until, why)
         });
+        let refused = match &self.spec.kind {
+            KindSpec::Overnight(own) => overnight::ownership::inspect(root, &own.output_dir).err(),
+            _ => None,
+        };
+        let refused = refused.map(|error| (Class::Environment, error.to_string()));
         let gates = match self.spec.kind {
             KindSpec::Report => Facts::default(),
             _ => {
@@ -280,10 +285,10 @@ impl<'a> Setting<'a> {
             streak,
             limited,
             free_bytes: free.f_bavail.saturating_mul(free.f_frsize),
-            preflight: backend
-                .preflight()
-                .err()
-                .map(|error| (error.class(), error.to_string())),
+            preflight: refused.or_else(|| {
+                let error = backend.preflight().err()?;
+                Some((error.class(), error.to_string()))
+            }),
             nothing_to_do: None,
             ..gates
         })

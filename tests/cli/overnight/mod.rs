@@ -6,6 +6,7 @@ mod bad_input;
 mod halts;
 mod kills;
 mod nights;
+mod paths;
 mod settings;
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -83,7 +83,15 @@ impl Worker {
             ));
         }
         let path = RelPath::new(dir).map_err(|error| format!("[curator] worker_dir: {error}"))?;
+        if let Some(name) = reserved(&path) {
+            return Err(format!(
+                "[curator] worker_dir {dir:?}: the curator does not work in {name}"
+            ));
+        }
         let folder = beneath(root, Path::new(path.as_str())).map_err(|error| error.to_string())?;
+        if let Some(why) = foreign(&folder) {
+            return Err(format!("[curator] worker_dir {dir:?}: {why}"));
+        }
         Ok(Self {
             folder,
             below: dir.to_owned(),
@@ -234,6 +242,71 @@ impl Worker {
 pub fn host() -> String {
     let names = rustix::system::uname();
     names.nodename().to_string_lossy().into_owned()
+}
+
+/// The folders that other parts of runner, git and agents use; the worker's own may lie below the
+/// first.
+const RESERVED: [&str; 14] = [
+    ".runner",
+    ".runner/staging",
+    ".runner/failed",
+    ".runner/reports",
+    ".runner/agents",
+    ".git",
+    "runner.toml",
+    "dreams",
+    "rem",
+    "_steps.jsonl",
+    ".claude",
+    ".codex",
+    ".mcp.json",
+    ".agents/overnight",
+];
+
+/// Returns the reserved folder that `path` is, or lies in.
+fn reserved(path: &RelPath) -> Option<&'static str> {
+    let lower = path.as_str().to_lowercase();
+    let (own, rest) = RESERVED.split_first().expect("a constant list");
+    let lies_in = |name: &str| {
+        let below = lower.strip_prefix(name);
+        below.is_some_and(|below| below.is_empty() || below.starts_with('/'))
+    };
+    let found = rest.iter().find(|name| lies_in(name)).copied();
+    let found = found.or_else(|| (lower == *own).then_some(*own));
+    found.or_else(|| {
+        lower
+            .split('/')
+            .any(|part| part == ".git")
+            .then_some(".git")
+    })
+}
+
+/// Returns why a folder that is there cannot be a worker's: files are moved and removed in its
+/// subfolders, so one that has entries must have the subfolders of a queue.
+fn foreign(folder: &Path) -> Option<String> {
+    let entries = match fs::read_dir(folder) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
+        Err(error) if error.kind() == io::ErrorKind::NotADirectory => {
+            return Some("it is no folder".to_owned());
+        }
+        // Whoever uses it reports this with the act that failed.
+        Err(_) => return None,
+    };
+    let names: Vec<_> = entries.flatten().map(|entry| entry.file_name()).collect();
+    let has = |part: &str| names.iter().any(|name| name == part) && folder.join(part).is_dir();
+    let is_queue = has(FOLDERS[0]) && FOLDERS[1..4].iter().any(|part| has(part));
+    let other = names.iter().find(|name| {
+        let known = FOLDERS.iter().any(|part| *name == part);
+        !known && !name.to_string_lossy().starts_with('.')
+    });
+    match other {
+        Some(other) if !is_queue => Some(format!(
+            "runner did not make this folder: it contains {:?} and not the folders of a queue",
+            other.to_string_lossy()
+        )),
+        _ => None,
+    }
 }
 
 /// Whether a path is written as Windows has them: `D:\dream`, `\\host\share`.

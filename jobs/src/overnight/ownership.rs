@@ -1,0 +1,366 @@
+//! Decides whether a night may take a folder as its output folder.
+//!
+//! A night moves the whole folder of the night before to `runs/` beside it, so the folder must be
+//! runner's own:
+//!
+//! ```text
+//! text ──parse──> a path that no other part of runner, git or the corpus uses
+//!                   └──inspect──> Absent                     nothing is there
+//!                                 Empty                      a folder without entries
+//!                                 Earlier                    a night's artifacts and nothing else
+//!                                 Refusal                    a link, a file, any other folder
+//! ```
+//!
+//! Artifacts are recognised by their names and by evidence that no other folder has: a summary, a
+//! log of a night or the folder of a run. There is no marker file, because a repository could contain
+//! one. Below `.agents/overnight/`, which belongs to nights, further entries are accepted beside that
+//! evidence: other programs that keep this contract write more than this one does. Must never change
+//! anything and never follow a link.
+
+use std::ffi::OsStr;
+use std::path::Path;
+
+use runner_engine::ids::RunId;
+use runner_engine::placement::marker::MarkerFs as _;
+use runner_engine::placement::{FsError, RealFs, RelPath, Trouble};
+use serde_json::Value;
+
+use super::corpus::{FOLDER as CORPUS, SUBPATHS};
+use super::foreign;
+use super::lock::FOLDER;
+use super::output::{LOG, SUMMARY};
+
+/// The folder beside the output folder in which earlier nights are kept.
+pub const RUNS: &str = "runs";
+
+/// The names of a night's artifacts in its output folder, besides the folders of runs.
+const ARTIFACTS: [&str; 13] = [
+    SUMMARY[0],
+    SUMMARY[1],
+    LOG,
+    "close-loop.json",
+    "defrag",
+    "metrics-health.json",
+    "retrieval-bench.json",
+    "briefing.json",
+    "briefing-fallback.json",
+    "packet-corroboration.json",
+    "council",
+    "morning-packets",
+    // A file manager leaves it behind.
+    ".DS_Store",
+];
+
+/// Entries of [`FOLDER`] that are no output folder; a name that ends with a dot is a prefix.
+const STATE: [&str; 9] = [
+    "run.lock",
+    "commit.lock",
+    "staging",
+    ".staging",
+    "oscillation.json",
+    "warn-only-budget.json",
+    "proposals.jsonl",
+    "COMMIT-MARKER.",
+    "prev.",
+];
+
+/// The longest summary that is read, in bytes.
+const LONGEST: u64 = 64 << 20;
+
+/// A folder that a night does not take as its output folder.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the output folder {path:?} is refused: {why}")]
+pub struct Refusal {
+    /// The setting as it was given.
+    pub path: String,
+    /// The reason.
+    pub why: String,
+}
+
+/// What is at the path of an output folder.
+#[derive(Debug)]
+pub enum Standing {
+    /// Nothing.
+    Absent,
+    /// A folder without entries.
+    Empty,
+    /// The artifacts of an earlier night, in a folder that is held.
+    Earlier(RealFs),
+}
+
+/// Checks the text of the setting without a look at the disk.
+///
+/// # Errors
+/// It names no folder beneath the project, or one that belongs to git, to runner or to the corpus.
+pub fn parse(text: &str) -> Result<RelPath, Refusal> {
+    let refuse = |why: String| Refusal {
+        path: text.to_owned(),
+        why,
+    };
+    let bare = text.strip_suffix('/').filter(|bare| !bare.is_empty());
+    let path = RelPath::new(bare.unwrap_or(text)).map_err(|error| refuse(error.why.to_owned()))?;
+    let mut names = path.as_str().split('/');
+    if names.any(|name| name.eq_ignore_ascii_case(".git")) {
+        return Err(refuse("it belongs to git".to_owned()));
+    }
+    if path.name() == RUNS {
+        return Err(refuse(format!(
+            "earlier nights are kept in a folder {RUNS:?} beside the output folder"
+        )));
+    }
+    let corpus = SUBPATHS.map(|subpath| format!("{CORPUS}/{subpath}"));
+    for part in &corpus {
+        let part = RelPath::new(part).expect("a constant path");
+        if path.is_within(&part) || part.is_within(&path) {
+            let why = format!("{part} is a part of the corpus, which only commits change");
+            return Err(refuse(why));
+        }
+    }
+    let overnight = RelPath::new(FOLDER).expect("a constant path");
+    if overnight.is_within(&path) {
+        return Err(refuse(format!("the state of nights is kept in {FOLDER}")));
+    }
+    let first = (path.as_str().strip_prefix(FOLDER))
+        .and_then(|rest| rest.strip_prefix('/'))
+        .and_then(|rest| rest.split('/').next());
+    let is_state = |first: &str| {
+        let mut state = STATE.iter();
+        first == RUNS
+            || state.any(|name| *name == first || name.ends_with('.') && first.starts_with(name))
+    };
+    if first.is_some_and(is_state) {
+        let why = format!("it is a part of the state of nights in {FOLDER}");
+        return Err(refuse(why));
+    }
+    Ok(path)
+}
+
+/// Looks at what is at the path of the setting, which is checked with [`parse`] first.
+///
+/// # Errors
+/// A folder that no night made, a file, a link, or a path that goes through one. Also the place of
+/// earlier nights beside it must be a folder or absent.
+pub fn inspect(root: &Path, text: &str) -> Result<Standing, Refusal> {
+    let path = parse(text)?;
+    let refuse = |why: String| Refusal {
+        path: text.to_owned(),
+        why,
+    };
+    let fs = RealFs::open(root).map_err(|error| refuse(reason(&error)))?;
+    let runs = runs_beside(&path);
+    if let Err(error) = fs.hold(&runs) {
+        let why = format!(
+            "{runs}, where earlier nights are kept, cannot be used: {}",
+            reason(&error)
+        );
+        return Err(refuse(why));
+    }
+    let Some(folder) = fs.hold(&path).map_err(|error| refuse(reason(&error)))? else {
+        return Ok(Standing::Absent);
+    };
+    let names = (folder.names()).map_err(|error| refuse(format!("it cannot be read: {error}")))?;
+    if names.is_empty() {
+        return Ok(Standing::Empty);
+    }
+    let summary = summary_of(&folder);
+    let is_run = |name: &OsStr| {
+        let text = name.to_str();
+        text.is_some_and(|text| text.parse::<RunId>().is_ok() || Some(text) == summary.as_deref())
+    };
+    let is_log = matches!(folder.regular(&name(LOG)), Ok(Some(_)));
+    let evidence = summary.is_some() || is_log || names.iter().any(|name| is_run(name));
+    let strange = (names.iter()).find(|name| !is_artifact(name) && !is_run(name));
+    let foreign = match strange {
+        _ if !evidence => names.first(),
+        Some(_) if path.as_str().starts_with(&format!("{FOLDER}/")) => None,
+        strange => strange,
+    };
+    match foreign {
+        None => Ok(Standing::Earlier(folder)),
+        Some(entry) => Err(refuse(format!(
+            "runner did not make this folder: it contains {:?}, which is no artifact of a night, \
+             and a night would move it away",
+            entry.to_string_lossy()
+        ))),
+    }
+}
+
+/// Returns the folder in which earlier nights are kept.
+pub fn runs_beside(path: &RelPath) -> RelPath {
+    let runs = match path.parent() {
+        Some(parent) => format!("{parent}/{RUNS}"),
+        None => RUNS.to_owned(),
+    };
+    RelPath::new(&runs).expect("a path whose last name is shorter than 256 bytes")
+}
+
+/// Returns the id of the run whose summary is in the folder, of this program or of another.
+fn summary_of(folder: &RealFs) -> Option<String> {
+    let bytes = folder.read(&name(SUMMARY[0]), LONGEST).ok()??;
+    let value: Value = serde_json::from_slice(&bytes).ok()?;
+    let (summary, _) = foreign::read(&value).ok()?;
+    Some(summary.run_id).filter(|id| !id.is_empty() && !summary.started_at.is_empty())
+}
+
+/// Whether a night writes an entry of this name. A temporary file of an artifact is left behind by a
+/// night that was killed.
+fn is_artifact(name: &OsStr) -> bool {
+    let Some(name) = name.to_str() else {
+        return false;
+    };
+    let temporary = name
+        .strip_prefix('.')
+        .and_then(|it| it.strip_suffix(".tmp"));
+    let of = temporary.and_then(|it| it.rsplit_once('.'));
+    ARTIFACTS.contains(&name) || of.is_some_and(|(of, _)| ARTIFACTS.contains(&of))
+}
+
+fn name(name: &str) -> RelPath {
+    RelPath::new(name).expect("a constant name")
+}
+
+fn reason(error: &FsError) -> String {
+    match &error.trouble {
+        Trouble::Io(source) => format!("it cannot be opened: {source}"),
+        other => other.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    use super::super::output::Output;
+    use super::*;
+
+    #[test]
+    fn text_alone_refuses() {
+        for bad in [
+            "",
+            ".",
+            "..",
+            "/",
+            "/tmp/x",
+            "a/../..",
+            "a/../b",
+            "./a",
+            "a//b",
+            "a//",
+            "a\nb",
+            ".git",
+            ".git/x",
+            "sub/.GIT/x",
+            ".agents",
+            ".agents/overnight",
+            ".agents/overnight/",
+            ".agents/overnight/staging",
+            ".agents/overnight/runs/x",
+            ".agents/overnight/prev.3",
+            ".agents/learnings/x",
+            "runs",
+            "out/runs",
+        ] {
+            assert!(parse(bad).is_err(), "{bad:?}");
+        }
+        assert!(parse(&"x".repeat(256)).is_err());
+        assert!(parse(&"x/".repeat(4000)).is_err());
+        for good in [
+            "out",
+            "out/",
+            ".agents/overnight/latest",
+            "nächte/夜",
+            "src/out",
+        ] {
+            assert_eq!(parse(good).unwrap().as_str(), good.trim_end_matches('/'));
+        }
+    }
+
+    #[test]
+    fn only_a_night_s_folder_is_taken() {
+        let project = tempfile::tempdir().unwrap();
+        let root = project.path();
+        let put = |path: &str, text: &str| {
+            let path = root.join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        };
+        let summary = r#"{"schema_version":2,"mode":"dream.local-bedtime","run_id":"n1","started_at":"2026-04-09T22:00:00Z"}"#;
+        put("src/lib.rs", "");
+        put("file", "");
+        put("log/overnight.log", "");
+        put("foreign/summary.json", summary);
+        put("foreign/n1/iterations/iter-1.json", "{}");
+        put("mixed/summary.json", summary);
+        put("mixed/lib.rs", "");
+        put("names/council/x.json", "{}");
+        put("other/summary.json", "{}");
+        put("killed/01M8257E1DKZ5D1VXR9JDJG9AS/run.json", "{}");
+        put("killed/.summary.json.12-0.tmp", "{}");
+        put(".agents/overnight/theirs/summary.json", summary);
+        put(".agents/overnight/theirs/terrain.txt", "");
+        put(".agents/overnight/notes/a.md", "");
+        put("kept/runs", "a file");
+        fs::create_dir_all(root.join("empty")).unwrap();
+        symlink("src", root.join("link")).unwrap();
+        symlink("/tmp", root.join("away")).unwrap();
+        symlink("nowhere", root.join("broken")).unwrap();
+        symlink("lib.rs", root.join("src/linked")).unwrap();
+        let word = |text: &str| match inspect(root, text) {
+            Ok(Standing::Absent) => "absent",
+            Ok(Standing::Empty) => "empty",
+            Ok(Standing::Earlier(_)) => "earlier",
+            Err(_) => "refused",
+        };
+        for (text, expected) in [
+            ("new", "absent"),
+            ("src/new/deep", "absent"),
+            ("empty", "empty"),
+            ("empty/", "empty"),
+            ("log", "earlier"),
+            ("foreign", "earlier"),
+            ("killed", "earlier"),
+            (".agents/overnight/theirs", "earlier"),
+            (".agents/overnight/notes", "refused"),
+            ("src", "refused"),
+            ("mixed", "refused"),
+            ("names", "refused"),
+            ("other", "refused"),
+            ("file", "refused"),
+            ("file/x", "refused"),
+            ("link", "refused"),
+            ("link/x", "refused"),
+            ("away/x", "refused"),
+            ("broken", "refused"),
+            ("src/linked", "refused"),
+            ("kept/new", "refused"),
+            ("..", "refused"),
+        ] {
+            assert_eq!(word(text), expected, "{text}: {:?}", inspect(root, text));
+        }
+    }
+
+    #[test]
+    fn another_folder_is_put_back() {
+        let project = tempfile::tempdir().unwrap();
+        let root = project.path();
+        fs::create_dir_all(root.join("out")).unwrap();
+        fs::write(root.join("out/overnight.log"), "").unwrap();
+        let out = Output::new(root, "out");
+        let Ok(Standing::Earlier(held)) = out.inspect() else {
+            panic!("a log is evidence")
+        };
+        // Between the look and the move.
+        fs::rename(root.join("out"), root.join("gone")).unwrap();
+        fs::create_dir(root.join("out")).unwrap();
+        fs::write(root.join("out/own.rs"), "own").unwrap();
+        assert!(out.set_aside(&held, "before").is_err());
+        assert_eq!(fs::read_to_string(root.join("out/own.rs")).unwrap(), "own");
+        assert_eq!(fs::read_dir(root.join("runs")).unwrap().count(), 0);
+        fs::remove_dir_all(root.join("out")).unwrap();
+        fs::rename(root.join("gone"), root.join("out")).unwrap();
+        fs::create_dir(root.join("runs/before")).unwrap();
+        assert_eq!(out.set_aside(&held, "before").unwrap(), "runs/before-2");
+        assert!(root.join("runs/before-2/overnight.log").is_file());
+    }
+}

@@ -1,0 +1,136 @@
+//! Checks the settings that name a file or folder of the project.
+//!
+//! | setting | what runner does there |
+//! | --- | --- |
+//! | `overnight.output_dir` | moves the whole folder to `runs/` beside it and makes it anew |
+//! | `curator.worker_dir` | makes, moves and removes files in the subfolders of its queue |
+//! | `dream.dreams`, `dream.ideas`, `dream.done`, `dream.specs` | writes or moves single files |
+//! | `curator.ideas`, `curator.learnings` | adds single files |
+//! | `prompt.to`, `command.artifacts`, `lifecycle.steps`, `lifecycle.daydreams`, a `board` | writes this one file |
+//! | `overnight.queue`, `curator.vault_dir`, a `cycle`, `prompt.sources`, `dream.canonical` | reads only, or nothing |
+//! | `writes` | decides what the sandbox lets a child write |
+//!
+//! Only the first is moved as a whole, so it alone must be a folder that runner made:
+//! `runner_jobs::overnight::ownership` decides that here from its text, and again at run time from
+//! what is there. Must never look at the disk.
+
+use std::collections::BTreeMap;
+
+use runner_engine::placement::RelPath;
+use runner_jobs::KindSpec;
+use runner_jobs::lifecycle::Files;
+use runner_jobs::overnight::{OvernightSpec, ownership};
+
+use super::curator::Curator;
+use super::job::{Job, target};
+use super::sources::{Fix, Mistake, Sources, wrong};
+
+/// The setting with a night's output folder.
+pub(super) const OUTPUT: &str = "output_dir";
+
+/// The folders that the settings of a dream job do not name. Its own folder is not among them.
+pub(super) const NOT_OF_DREAMS: [&str; 8] = [
+    ".git",
+    ".runner",
+    "runner.toml",
+    "rem",
+    "_steps.jsonl",
+    ".claude",
+    ".codex",
+    ".mcp.json",
+];
+
+/// Returns the reserved name that `path` begins with. Git's folder is always reserved and found at
+/// any depth: a repository may contain others.
+pub(super) fn reserved<'n>(path: &str, names: &[&'n str]) -> Option<&'n str> {
+    let first = path.split('/').next().unwrap_or(path);
+    let is_git = |part: &str| part.eq_ignore_ascii_case(".git");
+    let found = (names.iter()).find(|name| name.eq_ignore_ascii_case(first));
+    found.copied().or_else(|| {
+        let inner = path.split('/').any(is_git);
+        inner.then_some(".git")
+    })
+}
+
+/// Checks the text of an output folder.
+pub(super) fn output(own: &OvernightSpec) -> Result<(), String> {
+    ownership::parse(&own.output_dir).map_err(|error| error.to_string())?;
+    target(&own.output_dir)
+}
+
+/// The mistake of an output folder that a night must not move: exit code 78 in every layer.
+pub(super) fn refused(sources: &Sources, key: &str, why: &str) -> Mistake {
+    wrong(sources, key, why).forbidden(Fix::OutputFolder)
+}
+
+/// Refuses an output folder that overlaps what another setting names: it would be moved away with
+/// the folder.
+pub(super) fn check(
+    jobs: &BTreeMap<String, Job>,
+    curator: &Curator,
+    lifecycle: &Files,
+    sources: &Sources,
+) -> Result<(), Mistake> {
+    let nights = jobs.iter().filter_map(|(name, job)| match &job.spec.kind {
+        KindSpec::Overnight(own) => Some((name, own)),
+        _ => None,
+    });
+    let nights: Vec<(&String, &OvernightSpec)> = nights.collect();
+    if nights.is_empty() {
+        return Ok(());
+    }
+    let mut others = vec![
+        ("curator.worker_dir".to_owned(), &curator.spec.worker_dir),
+        ("curator.ideas".to_owned(), &curator.spec.ideas),
+        ("curator.learnings".to_owned(), &curator.spec.learnings),
+        ("lifecycle.steps".to_owned(), &lifecycle.steps),
+        ("lifecycle.daydreams".to_owned(), &lifecycle.daydreams),
+    ];
+    for (name, job) in jobs {
+        let mut add = |setting: &str, path| others.push((format!("jobs.{name}.{setting}"), path));
+        match &job.spec.kind {
+            KindSpec::Dream(own) => {
+                add("ideas", &own.ideas);
+                add("dreams", &own.dreams);
+                add("done", &own.done);
+                add("specs", &own.specs);
+                own.canonical.iter().for_each(|it| add("canonical", it));
+            }
+            KindSpec::Command(own) => {
+                (own.artifacts.iter()).for_each(|it| add("artifacts", &it.to))
+            }
+            KindSpec::Prompt(own) => add("to", &own.to),
+            KindSpec::Overnight(own) => {
+                add(OUTPUT, &own.output_dir);
+                add("queue", &own.queue);
+            }
+            KindSpec::Rem(own) => add("board", &own.board),
+            KindSpec::Cycle(own) => add("board", &own.board),
+            KindSpec::Work(own) => add("board", &own.board),
+            KindSpec::Daydream(_) | KindSpec::Curator(_) | KindSpec::Report => {}
+        }
+    }
+    for (name, own) in nights {
+        let Ok(output) = ownership::parse(&own.output_dir) else {
+            continue;
+        };
+        let key = format!("jobs.{name}.{OUTPUT}");
+        for (setting, path) in &others {
+            let Ok(other) = RelPath::new(path) else {
+                continue;
+            };
+            // Nights with one output folder take turns; each moves what the other has left.
+            if setting.ends_with(OUTPUT) && other == output {
+                continue;
+            }
+            if other.is_within(&output) || output.is_within(&other) {
+                let why = format!(
+                    "{:?} overlaps {setting} ({path:?}), and a night moves its whole output folder away",
+                    own.output_dir
+                );
+                return Err(refused(sources, &key, &why));
+            }
+        }
+    }
+    Ok(())
+}
