@@ -76,10 +76,13 @@ fn one(
     if let Some((what, mend)) = project::standing_of_row(known).trouble(&known.path, &known.id) {
         return Ok(vec![Finding::error(root, what).mend(mend)]);
     }
-    let here = match Here::at(home, &known.path) {
+    let here = match Here::at(home, Some(ledger), &known.path) {
         Ok(here) => here,
         Err(failure) => return Ok(vec![Finding::failure(root, &failure)]),
     };
+    if let Some((what, mend)) = project::contradiction(known) {
+        found.push(Finding::warning(&root, what).mend(mend));
+    }
     if let Some(kind) = filesystem::shared(&known.path) {
         found.push(Finding::warning(
             &root,
