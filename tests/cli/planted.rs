@@ -66,7 +66,7 @@ const COMMANDS: [&[&str]; 14] = [
     &["night"],
     &["night", "--dry-run"],
     &["journal"],
-    &["journal", "page"],
+    &["journal", "export", "page"],
     &["dream", "list"],
     &["run", "up"],
     &["run", "rem"],

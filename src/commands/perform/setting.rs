@@ -33,6 +33,7 @@ use crate::cli::Failure;
 use crate::config;
 use crate::config::price_file;
 use crate::cycles;
+use crate::guard::reach;
 use crate::home::{self, Home};
 use crate::keyring;
 use crate::project::{FILE, Here};
@@ -92,7 +93,7 @@ impl<'a> Setting<'a> {
         let project = ledger.project(&row.project)?.ok_or_else(|| {
             Failure::internal(format!("the ledger has no project {}", row.project))
         })?;
-        let mut here = Here::at(home, &project.path)?;
+        let mut here = Here::at(home, Some(ledger), &project.path)?;
         if !row.settings.is_empty() {
             here.config = config::load_with(
                 &home.stack(Some(&here.root.join(FILE))),
@@ -117,6 +118,7 @@ impl<'a> Setting<'a> {
             };
             prompt.to = prompt.to.replace("{date}", &date);
         }
+        reach::check_targets(&here.root, &spec, &here.config)?;
         cycles::stand(&here.root, &mut here.config, &mut spec)?;
         let mut environment = home::child_environment();
         let handed = home::named(own_variables(&spec).iter().map(String::as_str));
