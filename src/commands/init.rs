@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 use runner_engine::causes::whole;
-use runner_engine::files::write_atomic;
+use runner_engine::files::{DOCUMENT, read_no_link, write_atomic};
 use runner_engine::git::{Git, GitError};
 use runner_engine::ids::ProjectId;
 use runner_engine::ledger::Ledger;
@@ -238,7 +238,7 @@ fn exclude(git: &Git, lines: &[String]) -> Result<Option<Step>, Failure> {
         ])
         .map_err(|error| Failure::environment(error.to_string()))?;
     let path = PathBuf::from(OsStr::from_bytes(answer.trim_ascii_end()));
-    let mut text = match fs::read(&path) {
+    let mut text = match read_no_link(&path, DOCUMENT) {
         Ok(text) => text,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Vec::new(),
         Err(error) => {

@@ -13,6 +13,7 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::Path;
 
 use crate::cli::Failure;
+use runner_engine::files::{SMALL, read_text_host};
 
 /// What of an environment is frozen. No proxy: its address may hold a password.
 pub const FROZEN: &[&str] = &[
@@ -116,7 +117,7 @@ fn from(path: &Path) -> Result<Option<BTreeMap<String, String>>, Failure> {
         ))
         .mend(format!("chmod 600 {}", path.display())));
     }
-    let text = fs::read_to_string(path).map_err(cannot)?;
+    let text = read_text_host(path, SMALL).map_err(cannot)?;
     parse(&text).map(Some).map_err(|line| {
         Failure::configuration(format!(
             "{}:{line}: not of the form NAME=value",

@@ -6,13 +6,13 @@
 //! for writing, follow a link, or touch what is not a regular file. Needs Linux 5.6.
 
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
 use rustix::fs::{
-    AtFlags, CWD, Dir, FileType, Mode, OFlags, RenameFlags, ResolveFlags, Timespec, Timestamps,
-    UTIME_OMIT, fchmod, fstat, futimens, mkdirat, openat2, renameat, renameat_with, unlinkat,
+    AtFlags, CWD, Dir, Mode, OFlags, RenameFlags, ResolveFlags, Timespec, Timestamps, UTIME_OMIT,
+    fchmod, fstat, futimens, mkdirat, renameat, renameat_with, unlinkat,
 };
 use rustix::io::Errno;
 
@@ -20,6 +20,7 @@ use super::fs::{Found, FsError, PlacementFs, Trouble};
 use super::path::RelPath;
 use crate::digest::Digest;
 use crate::failpoint::reach;
+use crate::files::{NotOpened, read_bounded, regular_at, walk_to};
 use crate::scope::Looks;
 
 /// How a path may be walked.
@@ -27,8 +28,6 @@ const WALK: ResolveFlags = ResolveFlags::BENEATH
     .union(ResolveFlags::NO_SYMLINKS)
     .union(ResolveFlags::NO_MAGICLINKS)
     .union(ResolveFlags::NO_XDEV);
-/// How often a walk is tried again that raced with a rename.
-const TRIES: usize = 16;
 
 /// A held folder, and the acts beneath it.
 #[derive(Debug)]
@@ -90,19 +89,20 @@ impl RealFs {
     /// that goes through a link, a file or a mount point.
     pub fn regular(&self, path: &RelPath) -> Result<Option<Regular>, FsError> {
         const ACT: &str = "read";
-        // A look without opening: the open of a device or FIFO could block or act.
-        let peek = OFlags::PATH | OFlags::NOFOLLOW;
-        let Some(handle) = self.walk(ACT, path, peek)? else {
-            return Ok(None);
+        let (file, stat) = match regular_at(&self.root, Path::new(path.as_str()), WALK) {
+            Ok(opened) => opened,
+            Err(NotOpened::Errno(Errno::NOENT)) => return Ok(None),
+            Err(NotOpened::Errno(errno)) => return Err(fail(ACT, path)(errno)),
+            Err(NotOpened::NotRegular(what)) => {
+                return Err(FsError {
+                    act: ACT,
+                    path: path.to_string(),
+                    trouble: Trouble::NotAFile(what),
+                });
+            }
         };
-        self.only_regular(ACT, path, &handle)?;
-        let read = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
-        let Some(handle) = self.walk(ACT, path, read)? else {
-            return Ok(None);
-        };
-        let stat = self.only_regular(ACT, path, &handle)?;
         Ok(Some(Regular {
-            file: File::from(handle),
+            file,
             mode: stat.st_mode & 0o7777,
             links: stat.st_nlink,
             length: u64::try_from(stat.st_size).unwrap_or(0),
@@ -156,28 +156,8 @@ impl RealFs {
         }
     }
 
-    /// Walks to `path`; `None` if it is not there.
-    fn walk(
-        &self,
-        act: &'static str,
-        path: &RelPath,
-        flags: OFlags,
-    ) -> Result<Option<OwnedFd>, FsError> {
-        match self.openat2(path.as_str(), flags, Mode::empty()) {
-            Ok(handle) => Ok(Some(handle)),
-            Err(Errno::NOENT) => Ok(None),
-            Err(errno) => Err(fail(act, path)(errno)),
-        }
-    }
-
     fn openat2(&self, path: &str, flags: OFlags, mode: Mode) -> Result<OwnedFd, Errno> {
-        let mut tries = 0;
-        loop {
-            match openat2(&self.root, path, flags | OFlags::CLOEXEC, mode, WALK) {
-                Err(Errno::AGAIN | Errno::INTR) if tries < TRIES => tries += 1,
-                done => return done,
-            }
-        }
+        walk_to(&self.root, Path::new(path), flags, mode, WALK)
     }
 
     /// The folder `dir`, or the root.
@@ -199,28 +179,6 @@ impl RealFs {
     /// The folder that `path` lies in.
     fn parent(&self, act: &'static str, path: &RelPath) -> Result<OwnedFd, FsError> {
         self.folder(act, path.parent().as_ref(), OFlags::PATH)
-    }
-
-    fn only_regular(
-        &self,
-        act: &'static str,
-        path: &RelPath,
-        handle: &OwnedFd,
-    ) -> Result<rustix::fs::Stat, FsError> {
-        let stat = fstat(handle).map_err(fail(act, path))?;
-        let what = match FileType::from_raw_mode(stat.st_mode) {
-            FileType::RegularFile => return Ok(stat),
-            FileType::Symlink => "a symbolic link",
-            FileType::Directory => "a folder",
-            FileType::Fifo => "a FIFO",
-            FileType::Socket => "a socket",
-            _ => "a device",
-        };
-        Err(FsError {
-            act,
-            path: path.to_string(),
-            trouble: Trouble::NotAFile(what),
-        })
     }
 
     fn rename(
@@ -387,13 +345,6 @@ impl super::marker::MarkerFs for RealFs {
             trouble: error.into(),
         })
     }
-}
-
-/// Reads at most `limit` bytes; `None` if there are more.
-pub(crate) fn read_bounded(file: &mut File, limit: u64) -> io::Result<Option<Vec<u8>>> {
-    let mut bytes = Vec::new();
-    file.take(limit.saturating_add(1)).read_to_end(&mut bytes)?;
-    Ok((bytes.len() as u64 <= limit).then_some(bytes))
 }
 
 fn fail<'a>(act: &'static str, path: &'a RelPath) -> impl FnOnce(Errno) -> FsError + 'a {

@@ -11,7 +11,9 @@ use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
 use runner_engine::failpoint;
-use runner_engine::files::{beneath, write_atomic};
+use runner_engine::files::{
+    DOCUMENT, beneath, open_with_no_link, read_in, sync_folder, write_atomic,
+};
 use serde::{Deserialize, Serialize};
 
 /// The log's name.
@@ -137,17 +139,14 @@ impl Output {
     pub fn log(&self, now: Timestamp, line: &str) -> Result<(), OutputError> {
         let path = self.at(LOG)?;
         let line = line.replace(['\n', '\r'], " ");
-        File::options()
-            .append(true)
-            .create(true)
-            .open(&path)
+        open_with_no_link(File::options().append(true).create(true), &path)
             .and_then(|mut file| file.write_all(format!("{now:.0} {line}\n").as_bytes()))
             .map_err(fail("write", &path))
     }
 
     /// Reads a document of the folder; `None` when it is not there or is none.
     pub fn read<T: for<'de> Deserialize<'de>>(&self, name: &str) -> Option<T> {
-        let bytes = fs::read(self.at(name).ok()?).ok()?;
+        let bytes = read_in(&self.root, self.at(name).ok()?, DOCUMENT).ok()?;
         serde_json::from_slice(&bytes).ok()
     }
 
@@ -213,9 +212,7 @@ impl Output {
         failpoint::reach();
         fs::rename(&from, &to).map_err(fail("move", &from))?;
         let folder = runs.at("")?;
-        File::open(&folder)
-            .and_then(|it| it.sync_all())
-            .map_err(fail("sync", &folder))?;
+        sync_folder(&folder).map_err(fail("sync", &folder))?;
         Ok(runs.path_of(&target))
     }
 }

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 use runner_engine::admission;
+use runner_engine::files::{SMALL, read_host};
 use runner_engine::ids::ProjectId;
 use runner_engine::ledger::{
     AlertRow, Amounts, Budget, Filter, JobRow, Ledger, MissedStretch, OwnPause, Project, RunRow,
@@ -554,7 +555,7 @@ fn locks(state: &Path, project: &ProjectId) -> Vec<LockJson> {
     paths
         .iter()
         .filter_map(|path| {
-            let holder: Holder = serde_json::from_slice(&fs::read(path).ok()?).ok()?;
+            let holder: Holder = serde_json::from_slice(&read_host(path, SMALL).ok()?).ok()?;
             holder.owner.is_alive().then(|| LockJson {
                 job: path
                     .file_stem()

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use ignore::WalkBuilder;
 use jiff::tz::TimeZone;
 use runner_engine::causes::why;
+use runner_engine::files::read_no_link;
 use runner_engine::outcome::Class;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -95,7 +96,7 @@ pub(super) fn notes(
             left.push(format!("{name} is longer than {LARGEST} bytes"));
             continue;
         }
-        match std::fs::read(path).map(String::from_utf8) {
+        match read_no_link(path, LARGEST).map(String::from_utf8) {
             Ok(Ok(text)) => notes.push(Note { path: name, text }),
             Ok(Err(_)) => left.push(format!("{name} is not UTF-8")),
             Err(error) => left.push(format!("{name}: {error}")),
