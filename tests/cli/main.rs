@@ -42,6 +42,7 @@ mod look;
 mod nights;
 mod on_time;
 mod overnight;
+mod planted;
 mod policies;
 mod projects;
 mod queue;

@@ -11,6 +11,7 @@ use runner_engine::files::{SMALL, read_host};
 use runner_engine::ids::ProjectId;
 use runner_engine::ledger::{
     AlertRow, Amounts, Budget, Filter, JobRow, Ledger, MissedStretch, OwnPause, Project, RunRow,
+    RunState,
 };
 use runner_engine::locks::{Holder, job_lock_path};
 use runner_engine::outcome::Outcome;
@@ -533,7 +534,7 @@ fn live_json(row: &RunRow) -> LiveJson {
     LiveJson {
         run: row.id.to_string(),
         state: match &row.owner {
-            Some(owner) if !owner.is_alive() => {
+            Some(owner) if row.state == RunState::Running && !owner.is_alive() => {
                 "running, but its process is gone; the next tick settles it".to_owned()
             }
             _ => word(row).to_owned(),
