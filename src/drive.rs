@@ -20,7 +20,7 @@ use runner_engine::ledger::{Filter, Ledger, RunRow, RunState, Summary};
 use runner_engine::locks::{Holder, JobLock, job_lock_path};
 use runner_engine::outcome::Outcome;
 use runner_engine::owner::Owner;
-use runner_engine::recover::{Driver, Host, Recovered, recover};
+use runner_engine::recover::{BEGIN_LIMIT, Driver, Host, Recovered, recover};
 use runner_jobs::{KindSpec, failmark};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
@@ -63,8 +63,14 @@ pub fn driver<'a>(home: &'a Home, me: &'a Owner) -> Driver<'a> {
     }
 }
 
-/// Starts the process of one requested run.
-pub fn spawn(home: &Home, run: &RunId, manner: Manner) -> Result<Started, Failure> {
+/// Starts the process of one requested run, which must be admitted within [`BEGIN_LIMIT`].
+pub fn spawn(
+    home: &Home,
+    ledger: &mut Ledger,
+    run: &RunId,
+    manner: Manner,
+) -> Result<Started, Failure> {
+    let deadline = home.now()?.boot.saturating_add(BEGIN_LIMIT);
     let mut command = Command::new(home::executable()?);
     // A daemon outlives the folder that it was started in.
     command.arg0("runner").current_dir(&home.state);
@@ -97,10 +103,15 @@ pub fn spawn(home: &Home, run: &RunId, manner: Manner) -> Result<Started, Failur
             "cannot start this program again for a run: {error}"
         ))
     })?;
-    Ok(Started {
+    let started = Started {
         run: run.clone(),
         child,
-    })
+    };
+    // Without the note it still runs; only nothing would end it if it hung before its admission.
+    if let Err(error) = ledger.spawned(run, &Owner::of(started.child.id()), deadline) {
+        show::complain(&format!("run {run}: {}", Failure::from(error)));
+    }
+    Ok(started)
 }
 
 /// Runs one requested run to its end, and further attempts at its occurrence where it was lost.
@@ -165,7 +176,7 @@ pub fn run_all(
         };
         for run in fresh.start {
             let forwarder = forwarder.get_or_insert_with(Forwarder::start);
-            let started = spawn(home, &run, manner)?;
+            let started = spawn(home, ledger, &run, manner)?;
             all.push(run);
             forwarder.add(started.child.id());
             live.insert(started.child.id(), started);
@@ -189,7 +200,7 @@ pub fn run_all(
                     // Its time is another tick's.
                     continue;
                 }
-                let started = spawn(home, &again, manner)?;
+                let started = spawn(home, ledger, &again, manner)?;
                 all.push(again);
                 forwarder.add(started.child.id());
                 live.insert(started.child.id(), started);

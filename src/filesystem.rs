@@ -4,6 +4,7 @@
 //! system that other machines write to as well breaks that without a word; so the state folder is
 //! refused there, and a project there is warned of. Looks, and decides nothing by itself.
 
+use runner_engine::files::read_text_proc;
 use std::fs;
 use std::path::Path;
 
@@ -65,7 +66,7 @@ pub fn shared(path: &Path) -> Option<String> {
     #[allow(clippy::cast_sign_loss, reason = "a number that is only compared")]
     let magic = (found.f_type as u64) & 0xffff_ffff;
     kind(magic, || {
-        let table = fs::read_to_string("/proc/self/mountinfo").ok()?;
+        let table = read_text_proc("/proc/self/mountinfo").ok()?;
         let there = fs::canonicalize(there).ok()?;
         type_of_mount(&table, &there)
     })

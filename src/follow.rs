@@ -16,6 +16,7 @@ use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use runner_engine::files::open_host;
 use runner_engine::ids::RunId;
 use runner_engine::ledger::{LedgerError, RunRow, RunState};
 use runner_engine::outcome::Outcome;
@@ -172,7 +173,7 @@ impl Tail {
     /// Passes on what is new; returns how much that was.
     fn read(&mut self, sink: &mut dyn FnMut(&str, u64) -> io::Result<()>) -> Result<u64, Stopped> {
         if self.file.is_none() {
-            match File::open(&self.path) {
+            match open_host(&self.path) {
                 Ok(file) => self.file = Some(file),
                 Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(0),
                 Err(error) => return Err(Stopped::Log(error)),

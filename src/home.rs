@@ -22,7 +22,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use runner_engine::files::write_atomic;
+use runner_engine::files::{SMALL, open_with, read_host, read_text_host, write_atomic};
 use runner_engine::ids::{OccurrenceId, ProjectId, RunId};
 use runner_engine::ledger::{Ledger, LedgerError, Steps};
 use runner_engine::time::{Clock, Moment};
@@ -128,7 +128,7 @@ impl Home {
     /// What is known to be damaged stays so until a check finds it whole, also where ordinary reads do
     /// not meet the damage. A mark of a file that is no longer there says nothing.
     fn known_damage(&self) -> Result<(), LedgerError> {
-        let Ok(text) = fs::read(self.damage_mark()) else {
+        let Ok(text) = read_host(self.damage_mark(), SMALL) else {
             return Ok(());
         };
         let mark: serde_json::Value = serde_json::from_slice(&text).unwrap_or_default();
@@ -260,7 +260,7 @@ impl Home {
             }
             return;
         }
-        let Ok(text) = fs::read(self.damage_mark()) else {
+        let Ok(text) = read_host(self.damage_mark(), SMALL) else {
             return;
         };
         let mark: serde_json::Value = serde_json::from_slice(&text).unwrap_or_default();
@@ -327,18 +327,16 @@ impl Home {
     /// worse, so it is no error.
     pub fn note_tick(&self, now: Timestamp) {
         let line = format!("{}\n", now.strftime("%Y-%m-%dT%H:%M:%SZ"));
-        let _said_by_other_writes = fs::OpenOptions::new()
-            .create(true)
-            .write(true)
-            .truncate(false)
-            .open(self.tick_stamp())
+        let mut options = fs::File::options();
+        options.create(true).write(true).truncate(false);
+        let _said_by_other_writes = open_with(&mut options, self.tick_stamp())
             // In place and always as long: a reader never finds half of it.
             .and_then(|file| file.write_all_at(line.as_bytes(), 0));
     }
 
     /// When the last tick was made, if one ever was.
     pub fn last_tick(&self) -> Option<Timestamp> {
-        fs::read_to_string(self.tick_stamp())
+        read_text_host(self.tick_stamp(), SMALL)
             .ok()?
             .trim()
             .parse()

@@ -1,5 +1,13 @@
 //! The program: parse, call, map to an exit code.
 
+#![cfg_attr(
+    test,
+    allow(
+        clippy::disallowed_methods,
+        reason = "tests read what they made themselves"
+    )
+)]
+
 mod alerts;
 mod budget;
 mod cancel;

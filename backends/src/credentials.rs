@@ -5,7 +5,6 @@
 //! provider knows whether a key is good. Must never put a key into a message, and never write one.
 
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::io::Read as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
@@ -14,6 +13,7 @@ use serde_json::Value;
 
 use crate::agent::Plan;
 use crate::error::BackendError;
+use runner_engine::files::{open_host, read_host};
 
 /// What a reference to a keyring begins with, where else the name of a variable stands. Nothing here
 /// opens one: whoever hands over the environment puts the secret under the whole reference.
@@ -169,9 +169,7 @@ fn text(value: &Value) -> bool {
 }
 
 fn read(path: &Path) -> std::io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    File::open(path)?.take(LARGEST).read_to_end(&mut bytes)?;
-    Ok(bytes)
+    read_host(path, LARGEST)
 }
 
 /// The variables in an `env_file`: lines of `NAME=VALUE`, empty ones and those with `#` passed over,
@@ -183,14 +181,10 @@ fn read(path: &Path) -> std::io::Result<Vec<u8>> {
 pub fn from_file(path: &Path) -> Result<BTreeMap<String, String>, BackendError> {
     let shown = path.display();
     let bad = |why: String| BackendError::Auth { why };
-    let mut file =
-        File::open(path).map_err(|error| bad(format!("cannot read {shown}: {error}")))?;
+    let mut file = open_host(path).map_err(|error| bad(format!("cannot read {shown}: {error}")))?;
     let meta = file
         .metadata()
         .map_err(|error| bad(format!("cannot look at {shown}: {error}")))?;
-    if !meta.is_file() {
-        return Err(bad(format!("{shown} is no regular file")));
-    }
     let mode = meta.mode() & 0o777;
     if mode & 0o077 != 0 {
         return Err(bad(format!(

@@ -23,6 +23,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use runner_engine::files::open_with;
 use runner_engine::process::Cancel;
 use runner_engine::time::boot_time;
 
@@ -117,12 +118,9 @@ impl Slotted {
         fs::create_dir_all(&self.folder).map_err(bad)?;
         for number in 0..self.slots {
             let path = self.folder.join(format!("{}.{number}.lock", self.login));
-            let file = File::options()
-                .create(true)
-                .truncate(false)
-                .write(true)
-                .open(path)
-                .map_err(bad)?;
+            let mut options = File::options();
+            options.create(true).truncate(false).write(true);
+            let file = open_with(&mut options, path).map_err(bad)?;
             match file.try_lock() {
                 Ok(()) => return Ok(Some(file)),
                 Err(TryLockError::WouldBlock) => {}

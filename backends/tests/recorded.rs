@@ -1,5 +1,5 @@
 //! Streams that the real programs wrote, through the whole adapters: each ends as it must.
-#![allow(clippy::unwrap_used)] // a test's own set-up may fail loudly
+#![allow(clippy::unwrap_used, clippy::disallowed_methods)] // a test's own set-up may fail loudly
 
 use std::collections::BTreeMap;
 use std::path::Path;

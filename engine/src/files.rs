@@ -1,16 +1,25 @@
 //! The one atomic writer for state files that are no part of a placement: failmarks, markers,
-//! reports, caches.
+//! reports, caches; and the one reader ([`read_in`], [`read_host`]).
 //!
 //! A reader sees the old file or the new one, and after the call returns, so does one after a
 //! power cut. It must never be used for a project's live artifacts (those are placed), and never
 //! writes into a file that exists.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{self, Write};
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process;
 use std::sync::atomic::{AtomicU64, Ordering};
+
+mod reader;
+
+pub use reader::{
+    DOCUMENT, RECORD, Refused, SMALL, copy_host, create_new, open_host, open_in, open_named,
+    open_no_link, open_null, open_with, open_with_no_link, read_host, read_in, read_no_link,
+    read_proc, read_text_host, read_text_in, read_text_named, read_text_proc, sync_folder,
+};
+pub(crate) use reader::{NotOpened, irregular, read_bounded, regular_at, walk_to};
 
 /// A state file that could not be written; the one that was there is untouched.
 #[derive(Debug, thiserror::Error)]
@@ -57,7 +66,7 @@ fn write(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
         let _ = fs::remove_file(&temp);
         return Err(error);
     }
-    File::open(folder)?.sync_all()
+    sync_folder(folder)
 }
 
 /// A new file beside the target. Its name is this process's and this call's; one that a dead
@@ -68,12 +77,7 @@ fn make_temp(folder: &Path, name: &str) -> io::Result<(PathBuf, File)> {
     loop {
         let call = CALLS.fetch_add(1, Ordering::Relaxed);
         let temp = folder.join(format!(".{stem}.{}-{call}.tmp", process::id()));
-        match OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .mode(0o600)
-            .open(&temp)
-        {
+        match create_new(&temp, 0o600) {
             Ok(file) => return Ok((temp, file)),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             Err(error) => return Err(error),

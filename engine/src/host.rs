@@ -6,6 +6,7 @@
 use std::fs;
 use std::path::Path;
 
+use crate::files::read_text_proc;
 use sysinfo::{CpuRefreshKind, RefreshKind, System};
 
 /// Where Linux shows its batteries; on other systems there is no such folder and no battery is
@@ -49,7 +50,7 @@ pub fn battery(folder: &Path) -> Option<Battery> {
     let mut levels: Vec<u32> = Vec::new();
     let mut discharging = false;
     for entry in fs::read_dir(folder).ok()?.flatten() {
-        let word = |name: &str| fs::read_to_string(entry.path().join(name)).unwrap_or_default();
+        let word = |name: &str| read_text_proc(entry.path().join(name)).unwrap_or_default();
         if word("type").trim() != "Battery" || word("scope").trim() == "Device" {
             continue;
         }

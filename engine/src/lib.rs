@@ -3,6 +3,14 @@
 //! The floor under every job. It must never run a job itself, name a higher crate, read the
 //! environment or print: it returns what to start, and the program starts it.
 
+#![cfg_attr(
+    test,
+    allow(
+        clippy::disallowed_methods,
+        reason = "tests read what they made themselves"
+    )
+)]
+
 pub mod admission;
 pub mod alerts;
 pub mod awake;

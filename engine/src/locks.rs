@@ -14,6 +14,7 @@ use jiff::{SignedDuration, Timestamp};
 use rustix::event::{Timespec, poll};
 use serde::{Deserialize, Serialize};
 
+use crate::files::{create_new, open_host, open_no_link, open_with};
 use crate::ids::{ProjectId, RunId};
 use crate::owner::Owner;
 use crate::time::boot_time;
@@ -119,13 +120,9 @@ impl JobLock {
         if let Some(folder) = path.parent() {
             fs::create_dir_all(folder).map_err(io)?;
         }
-        let mut file = File::options()
-            .create(true)
-            .truncate(false)
-            .read(true)
-            .write(true)
-            .open(path)
-            .map_err(io)?;
+        let mut options = File::options();
+        options.create(true).truncate(false).read(true).write(true);
+        let mut file = open_with(&mut options, path).map_err(io)?;
         match file.try_lock() {
             Ok(()) => Ok(Self { file }),
             Err(TryLockError::WouldBlock) => {
@@ -152,7 +149,7 @@ impl JobLock {
             path: path.to_owned(),
             source,
         };
-        let mut file = match File::open(path) {
+        let mut file = match open_host(path) {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
             Err(error) => return Err(io(error)),
@@ -315,10 +312,7 @@ impl ContractLock {
         let mut name = self.path.file_name().unwrap_or_default().to_owned();
         name.push(format!(".{}", ulid::Ulid::new()));
         let draft = self.path.with_file_name(name);
-        let made = File::options()
-            .create_new(true)
-            .write(true)
-            .open(&draft)
+        let made = create_new(&draft, 0o666)
             .and_then(|mut file| file.write_all(self.content.as_bytes()))
             .and_then(|()| fs::hard_link(&draft, &self.path));
         let _draft_is_spent = fs::remove_file(&draft);
@@ -342,7 +336,7 @@ const MARK: &str = "runner";
 
 fn head(path: &Path) -> io::Result<String> {
     let mut bytes = Vec::new();
-    File::open(path)?.take(400).read_to_end(&mut bytes)?;
+    open_no_link(path)?.take(400).read_to_end(&mut bytes)?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 

@@ -25,7 +25,11 @@ pub struct Owner {
 impl Owner {
     /// This process.
     pub fn me() -> Self {
-        let pid = std::process::id();
+        Self::of(std::process::id())
+    }
+
+    /// The process that has this number now: this process, or a child that is not reaped yet.
+    pub fn of(pid: u32) -> Self {
         Self {
             pid,
             start: tree::start_time(pid).unwrap_or(0),

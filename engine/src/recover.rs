@@ -2,8 +2,9 @@
 //!
 //! ```text
 //! queued: nobody answers for it, nothing to mend
-//! requested, lock free, starter dead ──by a clock──> start it again
-//!                                    └─by hand────> lost
+//! requested, lock free, starter and process dead ──by a clock──> start it again
+//!                                                └─by hand────> lost
+//! requested, its process past its deadline and grace ──> kill it ──> timed-out
 //! running, lock free ──> kill what is left of it ──> take over ──> placement: roll forward ──> its outcome
 //!                                                              │             conflict ──> failed (guard)
 //!                                                              │             disk refuses ──> next tick
@@ -38,6 +39,9 @@ use crate::walls::blockers::{FOLDER, clear_abandoned};
 
 /// How long after its total deadline a run may take to end by itself.
 pub const OVERRUN_GRACE: Duration = Duration::from_secs(30);
+/// How long the process of a run may take until the run is admitted, counted from when it was spawned:
+/// for the configuration, the locks and the checks of backends.
+pub const BEGIN_LIMIT: Duration = Duration::from_mins(5);
 /// How long a killed process may take to end, in seconds.
 const KILL_WAIT: i64 = 3;
 /// The event that tells that a run is about to be killed for its deadline.
@@ -150,15 +154,19 @@ pub fn recover(
 ) -> Result<Recovered, LedgerError> {
     // While the one who answers for it lives, the lock is not even touched: whoever holds it for a
     // look is in the way of the run that is about to begin.
-    let answers = match run.state {
+    let starter = match run.state {
         RunState::Requested => run.starter.as_ref(),
-        RunState::Running => run.owner.as_ref(),
+        RunState::Running => None,
         RunState::Queued | RunState::Settled => return Ok(Recovered::Alone),
     };
     let world = driver.world.as_ref();
     let overran = overrun(world, run, now);
-    if answers.is_some_and(|owner| world.is_alive(owner)) && overran.is_none() {
+    let mut answer = starter.into_iter().chain(&run.owner);
+    if answer.any(|process| world.is_alive(process)) && overran.is_none() {
         return Ok(Recovered::Alone);
+    }
+    if let (RunState::Requested, Some(owner)) = (run.state, overran) {
+        return end_before_admission(ledger, world, run, owner, now.wall);
     }
     let (lock, overran) = match (lock_of(world, run)?, overran) {
         (Some(lock), _) => (lock, false),
@@ -206,6 +214,36 @@ pub fn recover_locked(
     }
 }
 
+/// Ends a run that was spawned and never admitted. Nothing of it is in place, so that no lock is needed.
+fn end_before_admission(
+    ledger: &mut Ledger,
+    world: &dyn World,
+    run: &RunRow,
+    owner: &Owner,
+    now: Timestamp,
+) -> Result<Recovered, LedgerError> {
+    // It may have been admitted since it was listed, and has another deadline then.
+    if ledger.run(&run.id)?.state != RunState::Requested {
+        return Ok(Recovered::Alone);
+    }
+    note_overrun(ledger, run, now)?;
+    world.kill(owner);
+    world.kill_marked(&run.id);
+    let outcome = Outcome::TimedOut {
+        why: format!(
+            "it was not admitted within {} minutes of its start and was killed",
+            BEGIN_LIMIT.as_secs() / 60
+        ),
+    };
+    if !ledger.decline(&run.id, &outcome, now)? {
+        return Ok(Recovered::Alone);
+    }
+    Ok(Recovered::Settled {
+        outcome,
+        retry: None,
+    })
+}
+
 /// The owner of a run that is past its deadline and grace in this boot.
 fn overrun<'r>(world: &dyn World, run: &'r RunRow, now: Moment) -> Option<&'r Owner> {
     let owner = run.owner.as_ref().filter(|owner| world.is_alive(owner))?;
@@ -235,7 +273,7 @@ fn note_overrun(ledger: &mut Ledger, run: &RunRow, now: Timestamp) -> Result<(),
         project: Some(run.project.clone()),
         run: Some(run.id.clone()),
         kind: OVERRAN.to_owned(),
-        detail: "it is past its total deadline and is killed".to_owned(),
+        detail: "it is past its deadline and is killed".to_owned(),
     })
 }
 
@@ -250,8 +288,8 @@ fn never_began(
     run: &RunRow,
     now: Timestamp,
 ) -> Result<Recovered, LedgerError> {
-    let starter = run.starter.as_ref();
-    if starter.is_some_and(|starter| driver.world.is_alive(starter)) {
+    let mut answer = run.starter.iter().chain(&run.owner);
+    if answer.any(|process| driver.world.is_alive(process)) {
         return Ok(Recovered::Alone);
     }
     if run.by_hand && run.night.is_none() {

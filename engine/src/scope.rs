@@ -17,11 +17,12 @@ use serde_json::{Value, json};
 
 use crate::causes::whole;
 use crate::digest::Digest;
+use crate::files::read_bounded;
 use crate::ids::{Fence, RunId};
 use crate::outcome::Outcome;
 use crate::placement::{
     BadPath, Draft, Found, FsError, Manifest, NEW_FILE_MODE, PlaceError, Placed, PlacementLog,
-    RealFs, Regular, RelPath, Trouble, place, read_bounded,
+    RealFs, Regular, RelPath, Trouble, place,
 };
 use crate::tape::Tape;
 

@@ -4,11 +4,10 @@
 //! Everything that decides takes the moment as an argument; only the program makes a [`Clock`].
 
 use std::fmt;
-use std::fs;
-use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::files::{SMALL, read_text_host};
 use jiff::{SignedDuration, Timestamp};
 
 /// One reading of both clocks.
@@ -59,8 +58,7 @@ impl Clock {
                     path: path.clone(),
                     why,
                 };
-                let text =
-                    fs::read_to_string(path).map_err(|error: io::Error| fail(error.to_string()))?;
+                let text = read_text_host(path, SMALL).map_err(|error| fail(error.to_string()))?;
                 let mut lines = text.lines();
                 let wall = lines.next().unwrap_or_default().trim();
                 let wall = wall
@@ -200,11 +198,11 @@ mod tests {
         let path = folder.path().join("clock");
         let clock = Clock::File(path.clone());
         assert!(clock.read().is_err());
-        fs::write(&path, "2026-03-29T00:59:00Z\n3600\n").unwrap();
+        std::fs::write(&path, "2026-03-29T00:59:00Z\n3600\n").unwrap();
         let moment = clock.read().unwrap();
         assert_eq!(moment.wall.to_string(), "2026-03-29T00:59:00Z");
         assert!(moment.boot >= boot_time() + Duration::from_secs(3_590));
-        fs::write(&path, "half past nine").unwrap();
+        std::fs::write(&path, "half past nine").unwrap();
         assert!(clock.read().unwrap_err().to_string().contains("test clock"));
     }
 }

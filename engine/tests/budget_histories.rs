@@ -6,7 +6,7 @@
 //! thousand), `RUNNER_TEST_SEED` repeats a run and `RUNNER_TEST_HISTORY` one history of it.
 
 // A test: it may stop at what it did not expect, and its figures are its result.
-#![allow(clippy::unwrap_used, missing_docs)]
+#![allow(clippy::unwrap_used, clippy::disallowed_methods, missing_docs)]
 
 #[path = "budget_histories/acts.rs"]
 mod acts;

@@ -4,7 +4,7 @@
 //! `docs/RELIABILITY.md` tells what is modelled.
 
 // A test: it may stop at what it did not expect, and its figures are its result.
-#![allow(clippy::unwrap_used, clippy::print_stdout)]
+#![allow(clippy::unwrap_used, clippy::disallowed_methods, clippy::print_stdout)]
 
 #[path = "crash_simulation/crashes.rs"]
 mod crashes;

@@ -2,7 +2,7 @@
 //! runners, each as a shell script.
 //!
 //! No test sleeps: scripts do, and are ended. Long sleeps there stand for "for ever".
-#![allow(clippy::unwrap_used)] // a test's own set-up may fail loudly
+#![allow(clippy::unwrap_used, clippy::disallowed_methods)] // a test's own set-up may fail loudly
 
 use std::collections::BTreeMap;
 use std::fs;

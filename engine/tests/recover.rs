@@ -20,7 +20,7 @@ use runner_engine::owner::Owner;
 use runner_engine::placement::PlacementLog as _;
 use runner_engine::policy::Policy;
 use runner_engine::process::tree;
-use runner_engine::recover::{self, Driver, Host, OVERRUN_GRACE};
+use runner_engine::recover::{self, BEGIN_LIMIT, Driver, Host, OVERRUN_GRACE};
 use runner_engine::schedule::Schedule;
 use runner_engine::scope::{Expect, Ready, Scope};
 use runner_engine::tick::{Tick, report_job, tick};
@@ -342,6 +342,70 @@ fn a_stopped_run_past_its_deadline_is_killed_and_timed_out() {
         std::os::unix::process::ExitStatusExt::signal(&status),
         Some(9)
     );
+}
+
+#[test]
+fn a_run_that_hangs_before_admission_is_ended() {
+    let mut world = world();
+    let mut hung = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
+    let run = world.request("tidy", &world.me.clone(), false);
+    let begun = boot_time();
+    let owner = Owner::of(hung.id());
+    assert!(owner.is_alive());
+    let deadline = begun + BEGIN_LIMIT;
+    assert!(world.ledger.spawned(&run, &owner, deadline).unwrap());
+    let over = deadline + OVERRUN_GRACE;
+    let second = Duration::from_secs(1);
+    assert_eq!(world.tick(over - second), Tick::default());
+    // Its starter lives and waits for it: that alone does not keep it.
+    let told = world.tick(over + second);
+    assert_eq!(told.settled, [(run.clone(), "timed-out".to_owned())]);
+    let status = hung.wait().unwrap();
+    let signal = std::os::unix::process::ExitStatusExt::signal(&status);
+    assert_eq!(signal, Some(9));
+    let why = world.outcome(&run).to_string();
+    assert!(why.contains("not admitted within 5 minutes"), "{why}");
+    assert_eq!(world.tick(over + second), Tick::default());
+}
+
+#[test]
+fn an_admitted_run_has_its_own_deadline() {
+    let mut world = world();
+    let me = world.me.clone();
+    let run = world.request("tidy", &me, false);
+    let deadline = boot_time() + BEGIN_LIMIT;
+    assert!(world.ledger.spawned(&run, &me, deadline).unwrap());
+    world.admit(&run, &me, deadline);
+    assert!(!world.ledger.spawned(&run, &me, boot_time()).unwrap());
+    assert_eq!(world.tick(deadline + OVERRUN_GRACE), Tick::default());
+}
+
+#[test]
+fn a_spawned_run_outlives_its_starter() {
+    let mut world = world();
+    let me = world.me.clone();
+    for (job, by_hand) in [("tidy", false), ("dream", true)] {
+        let run = world.request(job, &nobody(), by_hand);
+        let deadline = boot_time() + BEGIN_LIMIT;
+        assert!(world.ledger.spawned(&run, &me, deadline).unwrap());
+        assert_eq!(world.tick(boot_time()), Tick::default());
+        // Once it is dead as well, the run is another starter's, or lost.
+        world.ledger.spawned(&run, &nobody(), deadline).unwrap();
+        let told = world.tick(boot_time());
+        assert_eq!(
+            (told.start.len(), told.settled.len()),
+            match by_hand {
+                false => (1, 0),
+                true => (0, 1),
+            }
+        );
+        let row = world.ledger.run(&run).unwrap();
+        if !by_hand {
+            assert_eq!((row.owner, row.deadline), (None, None));
+            let outcome = Outcome::Lost { why: "over".into() };
+            assert!(world.ledger.decline(&run, &outcome, now()).unwrap());
+        }
+    }
 }
 
 /// A host on which somebody else is faster: whatever was killed is met by another first.

@@ -3,7 +3,7 @@
 //! `RUNNER_TEST_SCALE` multiplies the triples, `RUNNER_TEST_SEED` repeats a run.
 
 // A test: it may stop at what it did not expect, and its figures are its result.
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, clippy::disallowed_methods)]
 
 #[path = "schedule/conformance.rs"]
 mod conformance;

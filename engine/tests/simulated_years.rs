@@ -4,7 +4,12 @@
 //! `RUNNER_TEST_YEAR` one year of it. `docs/RELIABILITY.md` tells what is modelled.
 
 // A test: it may stop at what it did not expect, and its figures are its result.
-#![allow(clippy::unwrap_used, clippy::print_stdout, missing_docs)]
+#![allow(
+    clippy::unwrap_used,
+    clippy::disallowed_methods,
+    clippy::print_stdout,
+    missing_docs
+)]
 
 #[path = "simulated_years/accounts.rs"]
 mod accounts;

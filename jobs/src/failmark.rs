@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
 use runner_engine::admission::DEFERRALS;
-use runner_engine::files::{beneath, write_atomic};
+use runner_engine::files::{SMALL, beneath, read_in, write_atomic};
 use runner_engine::ids::RunId;
 use runner_engine::outcome::{Class, Outcome};
 use serde::{Deserialize, Serialize};
@@ -108,12 +108,12 @@ pub fn remove(root: &Path, spec: &JobSpec) -> io::Result<bool> {
 
 /// Reads a failmark; `None` when there is none or it is no failmark.
 pub fn read(root: &Path, spec: &JobSpec) -> Option<Failmark> {
-    read_at(&root.join(path(spec)))
+    read_at(root, &path(spec))
 }
 
-/// Reads the failmark at `path`; `None` when there is none or it is no failmark.
-pub fn read_at(path: &Path) -> Option<Failmark> {
-    serde_json::from_slice(&fs::read(path).ok()?).ok()
+/// Reads the failmark at `path` below `root`; `None` when there is none or it is no failmark.
+pub fn read_at(root: &Path, path: &Path) -> Option<Failmark> {
+    serde_json::from_slice(&read_in(root, path, SMALL).ok()?).ok()
 }
 
 /// What to do about it, in one line.

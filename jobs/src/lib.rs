@@ -4,6 +4,14 @@
 //! [`JobError`]. It must never write but through the context's scope, never spend but through
 //! [`Context::ask`], and never read a clock, the environment or the network.
 
+#![cfg_attr(
+    test,
+    allow(
+        clippy::disallowed_methods,
+        reason = "tests read what they made themselves"
+    )
+)]
+
 pub mod act;
 pub mod ask;
 pub mod charge;

@@ -23,8 +23,9 @@ use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
 use runner_backends::{Event, OwnedTarget, Target, ToolResult};
+use runner_engine::files::{open_in, open_with_no_link};
 use runner_text::redact::Redactor;
-use rustix::fs::{FlockOperation, OFlags, flock};
+use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 
 /// The file at a project's root, unless the configuration names another.
@@ -222,16 +223,10 @@ impl StepsFile {
 
     fn open(&self) -> io::Result<File> {
         let path = self.full();
-        let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
-        let file = File::options()
-            .create(true)
-            .append(true)
-            .read(true)
-            .mode(0o600)
-            .custom_flags(flags.bits().cast_signed())
-            .open(&path)?;
-        let data = file.metadata()?;
-        if !data.is_file() || data.nlink() > 1 {
+        let mut options = File::options();
+        options.create(true).append(true).read(true).mode(0o600);
+        let file = open_with_no_link(&mut options, &path)?;
+        if file.metadata()?.nlink() > 1 {
             let why = format!("{} is no plain file with one name", path.display());
             return Err(io::Error::other(why));
         }
@@ -273,22 +268,12 @@ impl StepsFile {
     }
 
     fn rows_of(&self, path: &Path) -> io::Result<Vec<Step>> {
-        let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
-        let opened = File::options()
-            .read(true)
-            .custom_flags(flags.bits().cast_signed())
-            .open(path);
-        let mut file = match opened {
+        let mut file = match open_in(&self.root, path) {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
             Err(error) => return Err(error),
         };
-        let data = file.metadata()?;
-        if !data.is_file() {
-            let why = format!("{} is no plain file", path.display());
-            return Err(io::Error::other(why));
-        }
-        let skipped = data.len().saturating_sub(TAIL);
+        let skipped = file.metadata()?.len().saturating_sub(TAIL);
         file.seek(SeekFrom::Start(skipped))?;
         let mut bytes = Vec::new();
         file.take(TAIL).read_to_end(&mut bytes)?;

@@ -20,6 +20,7 @@ use runner_text::redact::Redactor;
 use serde::{Deserialize, Serialize};
 
 use crate::steps::Recorder;
+use runner_engine::files::{open_host, open_with};
 
 /// The file in a run's folder.
 pub const FILE: &str = "events.jsonl";
@@ -112,11 +113,9 @@ impl<'a> Telemetry<'a> {
         redactor: &'a Redactor,
         now: impl Fn() -> Timestamp + Send + 'a,
     ) -> Self {
-        let file = File::options()
-            .create(true)
-            .append(true)
-            .mode(0o600)
-            .open(run_dir.join(FILE));
+        let mut options = File::options();
+        options.create(true).append(true).mode(0o600);
+        let file = open_with(&mut options, run_dir.join(FILE));
         let file = file
             .inspect_err(|error| tracing::warn!(%error, "{FILE} cannot be written"))
             .ok();
@@ -240,7 +239,7 @@ impl Tally {
     /// Of the run whose folder this is; `None` where nothing was recorded. Lines that cannot be read
     /// are passed over.
     pub fn of(run_dir: &Path) -> Option<Self> {
-        let file = File::open(run_dir.join(FILE)).ok()?;
+        let file = open_host(run_dir.join(FILE)).ok()?;
         let mut tally = Self::default();
         let mut last: Option<Usage> = None;
         let mut open = false;

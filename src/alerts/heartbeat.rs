@@ -3,10 +3,8 @@
 //! After a good tick, at most once a minute, an address is asked or a file is written. Whoever ticks
 //! only claims the minute; the process that delivers does it. Must never stand for a tick that failed.
 
-use std::fs;
-
 use jiff::{SignedDuration, Timestamp};
-use runner_engine::files::write_atomic;
+use runner_engine::files::{DOCUMENT, SMALL, read_text_host, write_atomic};
 use serde_json::json;
 
 use super::deliver::expanded;
@@ -21,14 +19,15 @@ const EVERY: SignedDuration = SignedDuration::from_secs(60);
 /// Whether this tick is to be told of; it is then not told of again for a minute.
 pub fn claim(home: &Home, now: Timestamp) -> bool {
     let stamp = home.state.join("heartbeat.stamp");
-    let last: Option<Timestamp> = fs::read_to_string(&stamp)
+    let last: Option<Timestamp> = read_text_host(&stamp, SMALL)
         .ok()
         .and_then(|text| text.trim().parse().ok());
     if last.is_some_and(|last| now.duration_since(last).abs() < EVERY) {
         return false;
     }
     // Mostly there is none, and no tick parses a file to learn that.
-    let named = fs::read_to_string(&home.user_config).is_ok_and(|text| text.contains("heartbeat"));
+    let named =
+        read_text_host(&home.user_config, DOCUMENT).is_ok_and(|text| text.contains("heartbeat"));
     if !named || configured(home).is_none() {
         return false;
     }

@@ -26,6 +26,7 @@ use std::process::{Command, Stdio};
 use std::thread;
 
 use runner_engine::alerts::Rules;
+use runner_engine::files::open_with;
 use runner_engine::ids::ProjectId;
 use runner_engine::ledger::Ledger;
 
@@ -128,12 +129,9 @@ impl Delivering {
         let cannot = |error: std::io::Error| {
             Failure::cannot_write(format!("cannot lock {}: {error}", path.display()))
         };
-        let file = File::options()
-            .create(true)
-            .truncate(false)
-            .write(true)
-            .open(&path)
-            .map_err(cannot)?;
+        let mut options = File::options();
+        options.create(true).truncate(false).write(true);
+        let file = open_with(&mut options, &path).map_err(cannot)?;
         match file.try_lock() {
             Ok(()) => Ok(Some(Self(file))),
             Err(TryLockError::WouldBlock) => Ok(None),

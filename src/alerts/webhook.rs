@@ -4,7 +4,6 @@
 //! slow. Redirects are not followed, for the message is meant for nobody else. Must never put a key
 //! or an address into an error.
 
-use std::fs::File;
 use std::io::Read as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
@@ -13,6 +12,7 @@ use std::time::Duration;
 use hmac::{Hmac, Mac as _};
 use reqwest::{Client, Method, StatusCode, Url, redirect};
 use runner_engine::causes::whole;
+use runner_engine::files::open_host;
 use sha2::Sha256;
 
 use super::deliver::{expanded, resolved};
@@ -95,11 +95,8 @@ fn key(home: &Home, secret: &Secret) -> Result<Vec<u8>, String> {
 fn key_file(path: &Path) -> Result<Vec<u8>, String> {
     let shown = path.display();
     let cannot = |error: std::io::Error| format!("cannot read {shown}: {error}");
-    let file = File::open(path).map_err(cannot)?;
+    let file = open_host(path).map_err(cannot)?;
     let data = file.metadata().map_err(cannot)?;
-    if !data.is_file() {
-        return Err(format!("{shown} is no regular file"));
-    }
     if data.mode() & 0o077 != 0 {
         return Err(format!(
             "{shown} holds a key and others may open it: chmod 600 {shown}"

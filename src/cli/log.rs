@@ -7,6 +7,7 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::sync::Mutex;
 
+use runner_engine::files::open_with;
 use runner_text::redact::Redactor;
 use tracing_subscriber::EnvFilter;
 
@@ -21,10 +22,8 @@ pub fn start(
     redactor: Redactor,
 ) -> io::Result<()> {
     fs::create_dir_all(folder)?;
-    let file = File::options()
-        .create(true)
-        .append(true)
-        .open(folder.join(FILE))?;
+    let mut options = File::options();
+    let file = open_with(options.create(true).append(true), folder.join(FILE))?;
     let level = match verbose {
         0 => "info",
         1 => "debug",

@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use runner_engine::causes::whole;
-use runner_engine::files::write_atomic;
+use runner_engine::files::{DOCUMENT, read_no_link, write_atomic};
 use runner_engine::outcome::Exit;
 use serde_json::{Map, Value, json};
 
@@ -154,13 +154,13 @@ pub(super) fn set(
     user: bool,
     quiet: bool,
 ) -> Result<Exit, Failure> {
-    let named = if user {
-        home.user_config.clone()
+    let path = if user {
+        // A file of the user's that is kept elsewhere and linked stays linked.
+        let named = &home.user_config;
+        fs::canonicalize(named).unwrap_or_else(|_| named.clone())
     } else {
         project::find(here)?.join(project::FILE)
     };
-    // A file that is kept elsewhere and linked stays linked.
-    let path = fs::canonicalize(&named).unwrap_or(named);
     let wanted = Edit {
         key,
         value,
@@ -211,7 +211,7 @@ fn register(home: &Home) -> Result<(), Failure> {
 pub(super) fn write(path: &Path, old: &str, new: &str) -> Result<(), Failure> {
     let cannot =
         |why: String| Failure::cannot_write(format!("cannot write {}: {why}", path.display()));
-    let there = match fs::read(path) {
+    let there = match read_no_link(path, DOCUMENT) {
         Ok(bytes) => bytes,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Vec::new(),
         Err(error) => return Err(cannot(error.to_string())),

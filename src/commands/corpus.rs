@@ -9,6 +9,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use jiff::tz::TimeZone;
+use runner_engine::files::{DOCUMENT, read_in};
 use runner_engine::git::Git;
 use runner_engine::ids::{Fence, RunId};
 use runner_engine::outcome::Exit;
@@ -162,7 +163,11 @@ impl Room<'_> {
     }
 
     fn history(&self) -> History {
-        let bytes = fs::read(self.root.join(NIGHT).join("oscillation.json"));
+        let bytes = read_in(
+            &self.root,
+            Path::new(NIGHT).join("oscillation.json"),
+            DOCUMENT,
+        );
         bytes
             .map(|bytes| History::parse(&bytes))
             .unwrap_or_default()
@@ -185,7 +190,7 @@ impl Room<'_> {
                     folder.to_owned()
                 };
                 let judged = folder.join("bench.json");
-                let judged: Option<Vec<Judged>> = match fs::read(&judged) {
+                let judged: Option<Vec<Judged>> = match read_in(&folder, &judged, DOCUMENT) {
                     Ok(bytes) => Some(serde_json::from_slice(&bytes).map_err(|error| {
                         Failure::data(format!("{}: {error}", judged.display()))
                     })?),

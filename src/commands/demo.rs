@@ -7,6 +7,7 @@ use std::io::Write as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
+use runner_engine::files::{DOCUMENT, open_with_no_link, read_text_in};
 use runner_engine::outcome::Exit;
 use runner_engine::process::{self, Cancel, ChildSpec, Limits, Sandbox, Status, Stdin, Verdict};
 use runner_engine::walls::{Level, at_hand};
@@ -132,7 +133,7 @@ pub fn run(home: &Home, dir: &Path, agent: Agent, manner: Manner) -> Result<Exit
             reports.display()
         )));
     };
-    let text = fs::read_to_string(&path)
+    let text = read_text_in(&root, &path, DOCUMENT)
         .map_err(|error| Failure::internal(format!("the report {}: {error}", path.display())))?;
     let lines: Vec<&str> = text.lines().collect();
     show::out(&format!("\n{}\n\n", path.display()));
@@ -154,7 +155,8 @@ fn cycle(root: &Path, scripted: bool) -> Result<(), Failure> {
         Failure::cannot_write(format!("cannot write {}: {error}", path.display()))
     };
     let settings = root.join(FILE);
-    let mut text = fs::read_to_string(&settings).map_err(|error| cannot(&settings, error))?;
+    let mut text =
+        read_text_in(root, &settings, DOCUMENT).map_err(|error| cannot(&settings, error))?;
     text.push_str("\n[jobs.lifecycle]\nkind = \"lifecycle\"\ntrigger = \"every 10m\"\n");
     if scripted {
         let folder = root.join(AGENT_FOLDER);
@@ -173,10 +175,7 @@ fn cycle(root: &Path, scripted: bool) -> Result<(), Failure> {
             0o600,
         )?;
         let exclude = root.join(".git/info/exclude");
-        fs::OpenOptions::new()
-            .append(true)
-            .create(true)
-            .open(&exclude)
+        open_with_no_link(fs::File::options().append(true).create(true), &exclude)
             .and_then(|mut file| writeln!(file, "/{AGENT_FOLDER}/"))
             .map_err(|error| cannot(&exclude, error))?;
         let mut backend = toml::Table::new();

@@ -8,6 +8,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use runner_engine::causes;
+use runner_engine::files::{read_text_host, read_text_proc};
 use runner_engine::git::Git;
 use runner_engine::outcome::Exit;
 use runner_jobs::dream::bench::{self, Figures, truth};
@@ -82,7 +83,7 @@ fn labels(path: &Path) -> Result<Vec<truth::Label>, Failure> {
     if size > LONGEST {
         return Err(bad(format!("it is {size} bytes long, {LONGEST} are read")));
     }
-    let text = std::fs::read_to_string(path).map_err(|error| bad(error.to_string()))?;
+    let text = read_text_host(path, LONGEST).map_err(|error| bad(error.to_string()))?;
     truth::parse(&text).map_err(bad)
 }
 
@@ -131,7 +132,7 @@ fn measure(
 
 /// The most memory that this process ever had.
 fn peak() -> Option<u64> {
-    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let status = read_text_proc("/proc/self/status").ok()?;
     let line = status
         .lines()
         .find_map(|line| line.strip_prefix("VmHWM:"))?;

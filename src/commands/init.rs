@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use runner_engine::causes::whole;
-use runner_engine::files::write_atomic;
+use runner_engine::files::{DOCUMENT, read_no_link, write_atomic};
 use runner_engine::git::{Git, GitError};
 use runner_engine::ids::ProjectId;
 use runner_engine::ledger::Ledger;
@@ -246,7 +246,7 @@ fn exclude(git: &Git, lines: &[String]) -> Result<Option<Step>, Failure> {
     let path = git
         .path(&["--git-path", "info/exclude"])
         .map_err(|error| Failure::environment(error.to_string()))?;
-    let mut text = match fs::read(&path) {
+    let mut text = match read_no_link(&path, DOCUMENT) {
         Ok(text) => text,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Vec::new(),
         Err(error) => {

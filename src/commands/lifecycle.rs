@@ -219,7 +219,7 @@ fn states(home: &Home, here: &Here, agent: &str, listing: Listing) -> Result<Exi
         _ => 0,
     };
     let failed = job.as_deref().map(failmark::of_job);
-    let failed = failed.and_then(|mark| failmark::read_at(&here.root.join(mark)));
+    let failed = failed.and_then(|mark| failmark::read_at(&here.root, &mark));
     let mut rows = Vec::new();
     let mut told = Vec::new();
     for state in &spec.states {

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use clap_complete::Shell;
 use runner_engine::causes::whole;
-use runner_engine::files::write_atomic;
+use runner_engine::files::{DOCUMENT, read_no_link, write_atomic};
 use runner_engine::outcome::Exit;
 
 use crate::cli::Failure;
@@ -60,7 +60,7 @@ pub fn write(into: &Path, quiet: bool) -> Result<Exit, Failure> {
 fn ours(path: &Path, text: &[u8]) -> Result<bool, Failure> {
     match fs::symlink_metadata(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(true),
-        Ok(data) if data.is_file() => match fs::read(path) {
+        Ok(data) if data.is_file() => match read_no_link(path, DOCUMENT) {
             Ok(found) if found == text => return Ok(false),
             Ok(found) if found.starts_with(MARK.as_bytes()) => return Ok(true),
             _ => {}

@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use runner_engine::causes::whole;
-use runner_engine::files::write_atomic;
+use runner_engine::files::{RECORD, read_host, write_atomic};
 use runner_engine::ids::RunId;
 use runner_engine::outcome::Exit;
 use runner_jobs::KindSpec;
@@ -170,7 +170,7 @@ fn export(from: &Path, to: &Path, quiet: bool) -> Result<Exit, Failure> {
         return Err(Failure::data(format!("{} is there already", to.display()))
             .mend(format!("rm {}", to.display())));
     }
-    let bytes = fs::read(from).map_err(|error| cannot(&error))?;
+    let bytes = read_host(from, RECORD).map_err(|error| cannot(&error))?;
     write_atomic(to, &bytes, 0o600).map_err(|error| cannot(&error))?;
     show::say(
         quiet,

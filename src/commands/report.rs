@@ -8,7 +8,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use runner_engine::files::write_atomic;
+use runner_engine::files::{DOCUMENT, read_text_in, write_atomic};
 use runner_engine::ledger::{Ledger, Night};
 use runner_engine::outcome::Exit;
 use runner_jobs::report;
@@ -110,7 +110,7 @@ fn at_hand(
         .join(report::FOLDER)
         .join(folder.as_ref().unwrap_or(&night.name))
         .join(report::PAGE);
-    if std::fs::read_to_string(&placed).is_ok_and(|there| there == page) {
+    if read_text_in(&project.root, &placed, DOCUMENT).is_ok_and(|there| there == page) {
         return Ok(placed);
     }
     let folder = home.state.join("pages");

@@ -51,7 +51,7 @@ use toml::{Table, Value};
 
 use crate::cli::Failure;
 use section::Section;
-use sources::{Layer, Mistake, Sources, merge, parse, read, wrong};
+use sources::{Layer, Mistake, Sources, merge, parse, read, read_user, wrong};
 
 pub use check::mistakes;
 pub use edit::{Edit, edit, edit_text};
@@ -264,7 +264,11 @@ fn texts(stack: &Stack<'_>) -> Result<Sources, Mistake> {
             // The sandbox of a running job holds the place of a file that is not there.
             continue;
         }
-        if let Some(text) = read(path)? {
+        let text = match name {
+            "user" => read_user(path),
+            _ => read(path),
+        };
+        if let Some(text) = text? {
             sources.layers.push(Layer {
                 name,
                 path: path.to_owned(),

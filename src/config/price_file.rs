@@ -8,7 +8,6 @@
 //! and passed over. Must never be a project's file, and never make a price up.
 
 use std::collections::BTreeSet;
-use std::fs::File;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
@@ -17,6 +16,7 @@ use serde_json::{Map, Value};
 
 use super::Config;
 use crate::cli::Failure;
+use runner_engine::files::open_host;
 
 /// The file's name.
 pub const FILE: &str = "prices.json";
@@ -52,7 +52,7 @@ pub fn over(folder: &Path, config: &Config) -> Result<Listed, Failure> {
         let what = format!("{}: {why}", path.display());
         Failure::configuration(what).mend("runner backends prices, once it is mended or removed")
     };
-    let file = match File::open(&path) {
+    let file = match open_host(&path) {
         Ok(file) => file,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(listed),
         Err(error) => return Err(bad(error.to_string())),

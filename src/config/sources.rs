@@ -6,11 +6,11 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
-use std::fs::{self, File};
-use std::io::{ErrorKind, Read as _};
+use std::io::ErrorKind;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
+use runner_engine::files::{DOCUMENT, read_host, read_no_link};
 use runner_engine::outcome::Exit;
 use runner_jobs::overnight::OvernightSpec;
 use toml::de::{DeTable, DeValue};
@@ -21,9 +21,6 @@ use serde::Serialize;
 use super::place::Spot;
 use super::{dream, foreign};
 use crate::cli::Failure;
-
-/// More than this is no configuration, in bytes.
-const LARGEST: u64 = 64 << 20;
 
 /// How a mistake begins that is no matter of what stands in the file.
 const UNREADABLE: &str = "cannot read it";
@@ -161,7 +158,7 @@ impl From<Mistake> for Failure {
         };
         if let (true, Some(place)) = (mistake.why.starts_with(UNREADABLE), &mistake.place) {
             failure = failure.mend(format!(
-                "ls -l {}   (you must be able to read it)",
+                "ls -l {}   (it must be a regular file that you can read)",
                 place.0.display()
             ));
         }
@@ -258,28 +255,25 @@ pub(super) struct Sources {
     pub(super) given: Vec<Given>,
 }
 
-/// Reads the text of one layer; `None` where there is no such file.
+/// Reads the text of the user's own layer, which may be a link; `None` where there is no such file.
+pub(super) fn read_user(path: &Path) -> Result<Option<String>, Mistake> {
+    layer_text(path, read_host(path, DOCUMENT))
+}
+
+/// Reads the text of one layer in a project's root, where no link is followed; `None` where there is
+/// no such file.
 pub(super) fn read(path: &Path) -> Result<Option<String>, Mistake> {
-    let cannot = |error: std::io::Error| Mistake::of_file(path, &format!("{UNREADABLE}: {error}"));
-    match fs::metadata(path) {
-        Ok(data) if !data.is_file() => return Err(Mistake::of_file(path, "it is not a file")),
-        Ok(data) if data.len() > LARGEST => {
-            return Err(Mistake::of_file(
-                path,
-                "it is too long to be settings (64 MiB at most)",
-            ));
-        }
-        Ok(_) => {}
+    layer_text(path, read_no_link(path, DOCUMENT))
+}
+
+fn layer_text(path: &Path, read: std::io::Result<Vec<u8>>) -> Result<Option<String>, Mistake> {
+    match read {
+        Ok(bytes) => decoded(path, bytes).map(Some),
         Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
-            return Ok(None);
+            Ok(None)
         }
-        Err(error) => return Err(cannot(error)),
+        Err(error) => Err(Mistake::of_file(path, &format!("{UNREADABLE}: {error}"))),
     }
-    let mut bytes = Vec::new();
-    File::open(path)
-        .and_then(|file| file.take(LARGEST).read_to_end(&mut bytes))
-        .map_err(cannot)?;
-    decoded(path, bytes).map(Some)
 }
 
 /// The text of a file, without a byte order mark.

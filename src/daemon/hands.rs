@@ -226,7 +226,7 @@ impl<'a> Hands<'a> {
 
     fn spawn(&mut self, run: &RunId, now: Moment) -> Option<Event> {
         self.named.remove(run);
-        let started = drive::spawn(self.home, run, self.manner);
+        let started = drive::spawn(self.home, &mut self.ledger, run, self.manner);
         let job = self
             .ledger
             .run(run)

@@ -7,6 +7,7 @@ use std::io::{self, Read as _, Seek as _, Write as _};
 use std::path::Path;
 
 use jiff::Timestamp;
+use runner_engine::files::open_with;
 use runner_engine::owner::Owner;
 use serde::{Deserialize, Serialize};
 
@@ -32,13 +33,9 @@ impl DaemonLock {
         let cannot = |error: io::Error| {
             Failure::cannot_write(format!("cannot lock {}: {error}", path.display()))
         };
-        let mut file = File::options()
-            .create(true)
-            .truncate(false)
-            .read(true)
-            .write(true)
-            .open(path)
-            .map_err(cannot)?;
+        let mut options = File::options();
+        options.create(true).truncate(false).read(true).write(true);
+        let mut file = open_with(&mut options, path).map_err(cannot)?;
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::Error(error)) => return Err(cannot(error)),

@@ -10,6 +10,7 @@ use std::sync::Mutex;
 use tracing_subscriber::EnvFilter;
 
 use crate::cli::{Failure, show};
+use runner_engine::files::open_with;
 
 /// How long the log may become.
 const LONGEST: u64 = 1024 * 1024;
@@ -67,7 +68,7 @@ struct Bounded {
 
 impl Bounded {
     fn open(path: &Path) -> io::Result<Self> {
-        let file = File::options().create(true).append(true).open(path)?;
+        let file = open_with(File::options().create(true).append(true), path)?;
         let length = file.metadata()?.len();
         Ok(Self {
             path: path.to_owned(),

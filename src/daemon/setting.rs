@@ -1,7 +1,6 @@
 //! The daemon's own table of the configuration. It is one a user, so it is read from the user's file
 //! over the default and never from a project's.
 
-use std::fs;
 use std::io;
 use std::path::Path;
 use std::time::Duration;
@@ -10,6 +9,7 @@ use jiff::SignedDuration;
 use serde::Deserialize;
 
 use crate::cli::Failure;
+use runner_engine::files::{DOCUMENT, read_text_host};
 
 const DEFAULT: &str = include_str!("../../config/default.toml");
 
@@ -31,7 +31,7 @@ pub fn drain(user_config: &Path) -> Result<Duration, Failure> {
         Failure::configuration(format!("{}: {why}", user_config.display()))
             .mend("write drain = \"30s\" below [daemon]")
     };
-    let text = match fs::read_to_string(user_config) {
+    let text = match read_text_host(user_config, DOCUMENT) {
         Ok(text) => text,
         Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
         Err(error) => return Err(wrong(&error.to_string())),
@@ -56,6 +56,8 @@ pub fn duration(text: &str) -> Result<Duration, String> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]

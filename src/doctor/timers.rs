@@ -14,6 +14,7 @@ use crate::setup::hosts::{self, Host, is_awake, lingers, units};
 use crate::setup::plan;
 use crate::setup::record::{Placed, Record};
 use crate::setup::{Kind, crontab, environment, text_at};
+use runner_engine::files::{SMALL, open_host, read_text_host, read_text_proc};
 
 /// How long nothing may tick: host timers come each quarter of an hour.
 const SILENCE: SignedDuration = SignedDuration::from_mins(35);
@@ -261,16 +262,16 @@ fn silence(home: &Home, record: &Record) -> Vec<Finding> {
 pub fn cron_runs() -> bool {
     let named = ["/run/crond.pid", "/var/run/crond.pid", "/var/run/cron.pid"];
     let held = |path: &&str| {
-        let Ok(file) = fs::File::open(path) else {
+        let Ok(file) = open_host(path) else {
             return false;
         };
         // Held by the daemon; where it does not lock, the process must be there.
         if flock(&file, FlockOperation::NonBlockingLockShared).is_err() {
             return true;
         }
-        let pid = fs::read_to_string(path).unwrap_or_default();
+        let pid = read_text_host(path, SMALL).unwrap_or_default();
         let pid = pid.trim();
-        let name = fs::read_to_string(Path::new("/proc").join(pid).join("comm"));
+        let name = read_text_proc(Path::new("/proc").join(pid).join("comm"));
         !pid.is_empty() && name.is_ok_and(|name| name.contains("cron"))
     };
     named.iter().any(held)

@@ -8,7 +8,7 @@
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 
-use runner_engine::files::write_atomic;
+use runner_engine::files::{SMALL, read_host, read_text_proc, write_atomic};
 use runner_engine::process::tree::boot_id;
 use runner_engine::walls::{self, AtHand, Level, at_hand, bwrap};
 use rustix::process::geteuid;
@@ -39,7 +39,7 @@ fn depends_on() -> String {
         let changed = (data.ctime(), data.ctime_nsec());
         format!("{}.{}.{changed:?}", data.dev(), data.ino())
     });
-    let switches = SWITCHES.map(|path| fs::read_to_string(path).unwrap_or_default());
+    let switches = SWITCHES.map(|path| read_text_proc(path).unwrap_or_default());
     let switches = switches.each_ref().map(|text| text.trim());
     format!(
         "{} {} {program} {}",
@@ -50,7 +50,7 @@ fn depends_on() -> String {
 }
 
 fn noted(home: &Home) -> Option<AtHand> {
-    let note: Note = serde_json::from_slice(&fs::read(home.walls_note()).ok()?).ok()?;
+    let note: Note = serde_json::from_slice(&read_host(home.walls_note(), SMALL).ok()?).ok()?;
     (note.depends_on == depends_on()).then_some(note.found)
 }
 
@@ -143,7 +143,7 @@ fn findings_of(found: &AtHand, off: &[&str]) -> Vec<Finding> {
 /// The switches that stand against namespaces.
 fn switched_off() -> Vec<&'static str> {
     let forbids = |path: &&str| {
-        let value = fs::read_to_string(path).unwrap_or_default();
+        let value = read_text_proc(path).unwrap_or_default();
         match path.contains("restrict") {
             true => value.trim() == "1",
             false => value.trim() == "0",

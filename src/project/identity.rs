@@ -15,7 +15,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use runner_engine::causes::whole;
-use runner_engine::files::write_atomic;
+use runner_engine::files::{SMALL, read_text_in, write_atomic};
 use runner_engine::ids::ProjectId;
 
 use crate::cli::Failure;
@@ -30,7 +30,7 @@ pub fn git_dir(root: &Path) -> Option<PathBuf> {
     if data.is_dir() {
         return Some(git);
     }
-    let text = fs::read_to_string(&git).ok()?;
+    let text = read_text_in(root, &git, SMALL).ok()?;
     let named = text.strip_prefix("gitdir:")?.trim();
     (!named.is_empty()).then(|| root.join(named))
 }
@@ -79,7 +79,7 @@ pub fn own(root: &Path) -> Result<Option<ProjectId>, Failure> {
         Failure::configuration(format!("{}: {why}", path.display()))
             .mend(format!("runner init --new-id {}", root.display()))
     };
-    match fs::read_to_string(&path) {
+    match read_text_in(&folder, FILE, SMALL) {
         Ok(text) => match text.trim().parse() {
             Ok(id) => Ok(Some(id)),
             Err(error) => Err(wrong(format!("{error}"))),

@@ -92,7 +92,7 @@ impl Projection {
         marks
             .iter()
             .filter(|mark| there.iter().any(|it| **it == folder(mark)))
-            .filter_map(|mark| failmark::read_at(&root.join(mark)))
+            .filter_map(|mark| failmark::read_at(root, mark))
             .collect()
     }
 }

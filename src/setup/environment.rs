@@ -15,6 +15,7 @@ use std::path::Path;
 use runner_engine::git::is_inside;
 
 use crate::cli::Failure;
+use runner_engine::files::{SMALL, read_text_host};
 
 /// What of an environment is frozen. No proxy: its address may hold a password.
 pub const FROZEN: &[&str] = &[
@@ -140,7 +141,7 @@ fn from(path: &Path) -> Result<Option<BTreeMap<String, String>>, Failure> {
         ))
         .mend(format!("chmod 600 {}", path.display())));
     }
-    let text = fs::read_to_string(path).map_err(cannot)?;
+    let text = read_text_host(path, SMALL).map_err(cannot)?;
     parse(&text).map(Some).map_err(|line| {
         Failure::configuration(format!(
             "{}:{line}: not of the form NAME=value",

@@ -32,6 +32,7 @@ use crate::home::{self, Home};
 use hosts::{Host, WantedFile};
 use plan::Step;
 use record::{Placed, Record};
+use runner_engine::files::{DOCUMENT, read_text_host};
 
 /// A host scheduler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -106,7 +107,7 @@ pub fn fitting(record: &Record) -> (Kind, String) {
 
 /// The text of a file, `None` where there is none.
 pub fn text_at(path: &Path) -> Result<Option<String>, Failure> {
-    match fs::read_to_string(path) {
+    match read_text_host(path, DOCUMENT) {
         Ok(text) => Ok(Some(text)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(Failure::environment(format!("{}: {error}", path.display()))),

@@ -3,16 +3,16 @@
 //! What was changed is undone exactly where nobody touched the file since; else it stays and that is said.
 
 use std::collections::BTreeSet;
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::io;
+use std::path::Path;
 
 use jiff::civil::Time;
+use runner_engine::files::{DOCUMENT, read_text_in};
 use runner_engine::schedule::Trigger;
 use runner_jobs::KindSpec;
 
 use super::plan::Step;
 use super::record::{Changed, Served};
-use super::text_at;
 use crate::cli::Failure;
 use crate::config::{Config, Edit, When, edit_text};
 use crate::home::Home;
@@ -50,8 +50,8 @@ pub fn part(
     wish: &Wish,
     before: Option<&Served>,
 ) -> Result<Part, Failure> {
-    let path = file(&here.root);
-    let raw = text_at(&path)?.unwrap_or_default();
+    let path = here.root.join(FILE);
+    let raw = text_in(&here.root)?.unwrap_or_default();
     let mark = if raw.starts_with('\u{feff}') {
         "\u{feff}"
     } else {
@@ -88,10 +88,16 @@ pub fn part(
     })
 }
 
-/// A file that is kept elsewhere and linked stays linked.
-fn file(root: &Path) -> PathBuf {
-    let path = root.join(FILE);
-    fs::canonicalize(&path).unwrap_or(path)
+/// The text of the project's settings; `None` where there are none.
+fn text_in(root: &Path) -> Result<Option<String>, Failure> {
+    match read_text_in(root, FILE, DOCUMENT) {
+        Ok(text) => Ok(Some(text)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => {
+            let path = root.join(FILE);
+            Err(Failure::environment(format!("{}: {error}", path.display())))
+        }
+    }
 }
 
 /// What is to be set, by key.
@@ -150,8 +156,9 @@ pub fn undo(root: &str, served: &Served) -> Result<Result<Option<Step>, String>,
     let Some(changed) = &served.changed else {
         return Ok(Ok(None));
     };
-    let path = file(Path::new(root));
-    Ok(match text_at(&path)? {
+    let root = Path::new(root);
+    let path = root.join(FILE);
+    Ok(match text_in(root)? {
         Some(text) if text == changed.before => Ok(None),
         Some(text) if changed.after.contains(&text) => Ok(Some(Step::Write {
             path,

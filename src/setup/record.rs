@@ -5,7 +5,6 @@
 //! away last.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -13,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Kind;
 use crate::cli::Failure;
+use runner_engine::files::{DOCUMENT, read_host};
 
 /// All of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -67,7 +67,7 @@ pub struct Placed {
 impl Record {
     /// The one of this state folder; an empty one where nothing was set up.
     pub fn read(path: &Path) -> Result<Self, Failure> {
-        match fs::read(path) {
+        match read_host(path, DOCUMENT) {
             Ok(text) => serde_json::from_slice(&text).map_err(|error| {
                 Failure::configuration(format!("{}: {error}", path.display())).mend(
                     "take back by hand what it names, move it away, then runner setup --apply",

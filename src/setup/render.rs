@@ -5,7 +5,6 @@
 //! override cannot forget to. Must never know where a file goes.
 
 use std::collections::BTreeSet;
-use std::fs;
 use std::io;
 use std::path::Path;
 
@@ -14,6 +13,7 @@ use minijinja::{Environment, Error, ErrorKind, UndefinedBehavior, Value, context
 
 use super::escape::{Format, escaped, starts_a_unit, windows};
 use crate::cli::Failure;
+use runner_engine::files::{DOCUMENT, read_text_host};
 
 /// More steps than any of these takes; a template that loops for ever is ended by it.
 const FUEL: u64 = 100_000;
@@ -92,7 +92,7 @@ pub struct Told {
 /// The user's own template cannot be used, or a path does not survive the format.
 pub fn render(template: Template, told: &Told, overrides: &Path) -> Result<String, Failure> {
     let own = overrides.join(template.name());
-    let (source, place) = match fs::read_to_string(&own) {
+    let (source, place) = match read_text_host(&own, DOCUMENT) {
         Ok(text) => (text, own.display().to_string()),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             (template.text().to_owned(), template.name().to_owned())

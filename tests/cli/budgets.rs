@@ -11,7 +11,7 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use crate::house::{Dice, House, Said, ended_within, scaled, tell};
 
 /// A second project of the same user.
-fn other(house: &House, toml: &str) -> PathBuf {
+pub fn other(house: &House, toml: &str) -> PathBuf {
     let path = house.root().join("other");
     fs::create_dir_all(&path).unwrap();
     let dir = path.to_str().unwrap();

@@ -147,15 +147,30 @@ fn set_changes_one_line_and_nothing_when_it_is_wrong() {
         .run(&["config", "set", "jobs.say.trigger", "every 15m"])
         .ends(0)
         .says("nothing was written");
-    // A file that is kept elsewhere stays a link and keeps its permissions.
+    // A link in a project is not followed: whoever may write there could show any file of the user.
     let kept = house.root().join("kept.toml");
     fs::rename(house.path("runner.toml"), &kept).unwrap();
-    fs::set_permissions(&kept, fs::Permissions::from_mode(0o640)).unwrap();
     symlink(&kept, house.path("runner.toml")).unwrap();
+    for args in [
+        &["config", "set", "defaults.priority", "-2"][..],
+        &["config", "get", "defaults.priority"],
+    ] {
+        house
+            .run(args)
+            .ends(78)
+            .says("it is a symbolic link, not a regular file");
+    }
+    fs::remove_file(house.path("runner.toml")).unwrap();
+    fs::rename(&kept, house.path("runner.toml")).unwrap();
+    // A file of the user's that is kept elsewhere stays a link and keeps its permissions.
+    let own = house.root().join("config/runner/config.toml");
+    fs::rename(&own, &kept).unwrap();
+    fs::set_permissions(&kept, fs::Permissions::from_mode(0o640)).unwrap();
+    symlink(&kept, &own).unwrap();
     house
-        .run(&["config", "set", "defaults.priority", "-2"])
+        .run(&["config", "set", "--user", "defaults.priority", "-2"])
         .ends(0);
-    assert!(house.path("runner.toml").is_symlink());
+    assert!(own.is_symlink());
     assert_eq!(
         fs::metadata(&kept).unwrap().permissions().mode() & 0o777,
         0o640
@@ -164,8 +179,7 @@ fn set_changes_one_line_and_nothing_when_it_is_wrong() {
         house.run(&["config", "get", "defaults.priority"]).out,
         "-2\n"
     );
-    // The user's own file, which need not be there.
-    let own = house.root().join("config/runner/config.toml");
+    // It need not be there.
     fs::remove_file(&own).unwrap();
     house
         .run(&["config", "set", "--user", "daemon.drain", "5s"])

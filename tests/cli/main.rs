@@ -55,5 +55,6 @@ mod served;
 mod setup;
 mod status;
 mod surroundings;
+mod unreadable;
 mod walls;
 mod words;

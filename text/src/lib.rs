@@ -6,6 +6,14 @@
 //! is read here was often written by a model or a stranger; it is measured, split and fenced, and
 //! never believed.
 
+#![cfg_attr(
+    test,
+    allow(
+        clippy::disallowed_methods,
+        reason = "tests read what they made themselves"
+    )
+)]
+
 mod counted;
 pub mod fence;
 pub mod front_matter;

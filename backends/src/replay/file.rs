@@ -14,13 +14,13 @@
 //! without its last line, and never be read beyond [`LARGEST`].
 
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use runner_engine::digest::Digest;
+use runner_engine::files::open_host;
 use runner_engine::tape::{Made, Read};
 use runner_text::redact::Redactor;
 use serde::{Deserialize, Serialize};
@@ -223,7 +223,7 @@ pub fn read(path: &Path) -> Result<Vec<Line>, FileError> {
         source,
     };
     let mut bytes = Vec::new();
-    let file = File::open(path).map_err(io)?;
+    let file = open_host(path).map_err(io)?;
     file.take(LARGEST + 1).read_to_end(&mut bytes).map_err(io)?;
     parse(&bytes, path)
 }

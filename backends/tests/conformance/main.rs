@@ -3,7 +3,7 @@
 //! A row of [`IMPLEMENTATIONS`] can put its backend into a [`Situation`], or says that it cannot;
 //! what it cannot is counted and printed. A new backend joins by adding its row. Programs are shell
 //! scripts in a temporary folder; no test sleeps.
-#![allow(clippy::unwrap_used)] // a test's own set-up may fail loudly
+#![allow(clippy::unwrap_used, clippy::disallowed_methods)] // a test's own set-up may fail loudly
 #![allow(clippy::print_stdout)] // the count of what was not applicable has to be seen
 
 mod agents;

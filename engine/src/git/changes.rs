@@ -16,17 +16,17 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ffi::OsStr;
-use std::fs::{self, File, Metadata};
+use std::fs::{self, Metadata};
 use std::io::{self, Read as _};
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat, openat2};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::{DOOR, Git, GitError, Read};
+use crate::files::open_in;
 use crate::process::Status;
 
 /// The largest file whose line ends are normalised for a comparison.
@@ -191,18 +191,11 @@ impl Git {
             return Ok(edited);
         }
         let converted = self.converted()?;
-        let root = openat(
-            CWD,
-            &self.root,
-            OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC,
-            Mode::empty(),
-        )
-        .map_err(|error| unreadable(&self.root, &error.into()))?;
         for (entry, stat, same) in unsure {
             let unchanged = match converted.contains(&entry.path) {
                 true => same,
                 false => entry
-                    .holds(&root, &stat)
+                    .holds(&self.root, &stat)
                     .map_err(|error| unreadable(&entry.path, &error))?,
             };
             if !unchanged {
@@ -272,25 +265,17 @@ impl Entry {
     }
 
     /// Whether the file has the bytes and the permission to execute that the index has.
-    fn holds(&self, root: &impl std::os::fd::AsFd, stat: &Metadata) -> io::Result<bool> {
+    fn holds(&self, root: &Path, stat: &Metadata) -> io::Result<bool> {
         if self.mode == LINK {
-            let target = rustix::fs::readlinkat(root, &self.path, Vec::new())?;
-            return Ok(hash(self.object.len(), &mut target.to_bytes())? == self.object);
+            let target = fs::read_link(root.join(&self.path))?;
+            let target = target.as_os_str().as_bytes();
+            return Ok(hash(self.object.len(), &mut &*target)? == self.object);
         }
         if (self.mode & EXECUTABLE == 0) != (stat.mode() & EXECUTABLE == 0) {
             return Ok(false);
         }
-        let file = File::from(openat2(
-            root,
-            &self.path,
-            OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC,
-            Mode::empty(),
-            ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS,
-        )?);
+        let file = open_in(root, &self.path)?;
         let now = file.metadata()?;
-        if !now.is_file() {
-            return Ok(false);
-        }
         let digits = self.object.len();
         // A size of zero stands where git wants the bytes compared.
         let other = |known: &Stat| known.size != 0 && known.size != now.size();

@@ -13,6 +13,7 @@ use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use crate::files::read_text_proc;
 use crate::process::tree;
 
 const PREFIX: &str = "runner-";
@@ -125,7 +126,7 @@ fn remove(group: &Path) {
         if crate::time::boot_time() >= end {
             return;
         }
-        let members = fs::read_to_string(group.join("cgroup.procs")).unwrap_or_default();
+        let members = read_text_proc(group.join("cgroup.procs")).unwrap_or_default();
         tree::wait_for_end(members.lines().filter_map(|pid| pid.parse().ok()), PATIENCE);
     }
 }
@@ -140,9 +141,9 @@ fn name(marker: &str) -> String {
 
 /// Where the version 2 tree is mounted, and the path of this process's group in it.
 fn mine() -> Option<(PathBuf, String)> {
-    let own = fs::read_to_string("/proc/self/cgroup").ok()?;
+    let own = read_text_proc("/proc/self/cgroup").ok()?;
     let own = own.lines().find_map(|line| line.strip_prefix("0::"))?;
-    let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
+    let mounts = read_text_proc("/proc/self/mountinfo").ok()?;
     let (root, mount) = mounts.lines().find_map(cgroup2)?;
     // A tree that is mounted from a group further down shows only what is beneath.
     let beneath = own.strip_prefix(root.trim_end_matches('/'))?;

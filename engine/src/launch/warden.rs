@@ -10,7 +10,7 @@
 //! all, not even the plainest, it is as good as not installed; any other failure of it is an error,
 //! so that nobody can lower the walls by getting in its way.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io::{self, Read as _};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
@@ -28,6 +28,7 @@ use super::channel::Channel;
 use super::inside::{self, Streams, code, reap, signal_group};
 use super::limits;
 use super::plan::{Inside, Order, Plan, Refusal, Report};
+use crate::files::open_host;
 use crate::process::{Status, tree, wait};
 use crate::walls::blockers::{Held, hold};
 use crate::walls::resolve::{Real, resolve};
@@ -221,7 +222,7 @@ impl<'a> Warden<'a> {
         let (said, says) = io::pipe().map_err(at("make a pipe"))?;
         // The descriptor goes with it: the file may have been replaced by another version, and need
         // not be visible inside.
-        let exe = File::open("/proc/self/exe").map_err(at("open this program"))?;
+        let exe = open_host("/proc/self/exe").map_err(at("open this program"))?;
         fcntl_setfd(&exe, FdFlags::empty()).map_err(|error| Refusal::at("hand on", error))?;
         let number = std::os::fd::AsRawFd::as_raw_fd(&exe);
         let mut command = Command::new(bwrap);

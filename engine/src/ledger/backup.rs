@@ -2,7 +2,7 @@
 //! anybody relies on them. Must never write over a file that is there.
 
 use std::ffi::OsString;
-use std::fs::{self, File};
+use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -11,6 +11,7 @@ use rusqlite::{Connection, OpenFlags, OptionalExtension as _};
 
 use super::steps::Steps;
 use super::{Fault, Ledger, LedgerError, Result, format, moment_opt};
+use crate::files::{open_host, sync_folder};
 
 /// Writes a copy of an open ledger to `target`, which must not be there, and makes it durable. The
 /// name is not yet: see [`sync_folder_of`].
@@ -29,7 +30,7 @@ pub(super) fn copy_into(db: &Connection, path: &Path, target: &Path) -> Result<(
             other => other,
         })?;
     private(target)
-        .and_then(|()| File::open(target)?.sync_all())
+        .and_then(|()| open_host(target)?.sync_all())
         .map_err(|error| cannot(error.to_string()))
 }
 
@@ -41,7 +42,7 @@ fn private(path: &Path) -> io::Result<()> {
 
 /// Makes the names in a file's folder durable.
 pub(super) fn sync_folder_of(path: &Path) -> io::Result<()> {
-    File::open(path.parent().unwrap_or(Path::new(".")))?.sync_all()
+    sync_folder(path.parent().unwrap_or(Path::new(".")))
 }
 
 /// What a copy turned out to be.

@@ -4,6 +4,7 @@
 //! file is met only when a page that is missing is read. Must never close the file that it looked at:
 //! that would take the locks away that this process holds on it through SQLite.
 
+use crate::files::open_host;
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io;
@@ -36,7 +37,7 @@ pub(super) fn lengths(path: &Path) -> io::Result<Lengths> {
     let key = (data.dev(), data.ino());
     let file = match looked_at.entry(key) {
         std::collections::btree_map::Entry::Occupied(known) => known.into_mut(),
-        std::collections::btree_map::Entry::Vacant(new) => new.insert(File::open(path)?),
+        std::collections::btree_map::Entry::Vacant(new) => new.insert(open_host(path)?),
     };
     let mut header = [0_u8; 32];
     if file.read_exact_at(&mut header, 0).is_err() {

@@ -13,6 +13,7 @@ use super::format::{self, APPLICATION_ID, PRESENT, STEPS};
 use super::steps::Steps;
 use super::upkeep::LOG_KEPT;
 use super::{Fault, Ledger, LedgerError, Result, header, restore};
+use crate::files::{open_with, sync_folder};
 
 /// The first release with the fix for the WAL-reset corruption.
 const OLDEST_SQLITE: i32 = 3_051_003;
@@ -161,13 +162,9 @@ pub(super) fn lock_file(path: &Path) -> Result<File> {
     };
     let folder = path.parent().unwrap_or(Path::new("."));
     fs::create_dir_all(folder).map_err(cannot)?;
-    File::options()
-        .create(true)
-        .truncate(false)
-        .read(true)
-        .write(true)
-        .open(folder.join("ledger.lock"))
-        .map_err(cannot)
+    let mut options = File::options();
+    options.create(true).truncate(false).read(true).write(true);
+    open_with(&mut options, folder.join("ledger.lock")).map_err(cannot)
 }
 
 fn quick_check(db: &Connection, path: &Path) -> Result<()> {
@@ -309,9 +306,7 @@ fn make_or_migrate(path: &Path) -> Result<()> {
     }
     fs::rename(&unborn, path).map_err(cannot)?;
     let folder = path.parent().unwrap_or(Path::new("."));
-    File::open(folder)
-        .and_then(|folder| folder.sync_all())
-        .map_err(cannot)
+    sync_folder(folder).map_err(cannot)
 }
 
 fn connect(path: &Path, flags: OpenFlags) -> Result<Connection, Fault> {

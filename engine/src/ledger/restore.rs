@@ -11,7 +11,7 @@
 //! again, each with the reason. Pauses are carried over from the ledger that was there, where it can
 //! be read: what somebody held back must not begin because of a restore. Must never delete the ledger that was there.
 
-use std::fs::{self, File, TryLockError};
+use std::fs::{self, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -27,7 +27,7 @@ use super::{
     Event, Fault, LedgerError, NewOccurrence, NightId, Origin, Result, events, format, from_json,
     id, millis, moment, occurrences, open, settle,
 };
-use crate::files::write_atomic;
+use crate::files::{SMALL, copy_host, open_host, read_host, write_atomic};
 use crate::schedule::Schedule;
 use crate::tick::{REPORT_JOB, passed_over};
 
@@ -139,10 +139,10 @@ impl RestorePlan {
             remove(&beside(&draft, ending)).map_err(cannot(&draft))?;
         }
         dying.before("copy the copy");
-        fs::copy(&self.copy.path, &draft).map_err(cannot(&draft))?;
+        copy_host(&self.copy.path, &draft).map_err(cannot(&draft))?;
         let log = beside(&self.copy.path, "-wal");
         if log.exists() {
-            fs::copy(&log, beside(&draft, "-wal")).map_err(cannot(&draft))?;
+            copy_host(&log, &beside(&draft, "-wal")).map_err(cannot(&draft))?;
         }
         dying.before("prepare the draft");
         let mut told = self.prepare(&draft, now)?;
@@ -184,7 +184,7 @@ impl RestorePlan {
             .map_err(sql)?;
         whole(&db, draft)?;
         db.close().map_err(|(_, error)| sql(error))?;
-        File::open(draft)
+        open_host(draft)
             .and_then(|file| file.sync_all())
             .and_then(|()| sync_folder_of(draft))
             .map_err(cannot(draft))?;
@@ -307,7 +307,7 @@ fn close_nights(tx: &Transaction<'_>, why: &str, now: Timestamp) -> Result<u64, 
 /// it again does nothing more.
 pub(super) fn finish(path: &Path, dying: &mut Steps) -> Result<()> {
     let intent = intent_of(path);
-    let text = fs::read(&intent).map_err(cannot(&intent))?;
+    let text = read_host(&intent, SMALL).map_err(cannot(&intent))?;
     let Intent { draft, keep } = serde_json::from_slice(&text)
         .map_err(|error| cannot(&intent)(io::Error::other(error.to_string())))?;
     if draft.exists() {

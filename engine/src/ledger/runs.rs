@@ -2,12 +2,14 @@
 //! is `queue`.
 //!
 //! ```text
-//! queued{ready_at} ──start_ready──> requested{starter} ──admit──> running{owner, fence, deadline}
+//! queued{ready_at} ──start_ready──> requested{starter, owner, deadline} ──admit──> running{owner, fence, deadline}
 //!     │                                 │                            │
 //!     └── expired, cancelled ───────────┴── declined ────────────────┴──settle──> settled(outcome)
 //! ```
 //!
 //! An occurrence is open exactly as long as one of its runs is not settled.
+
+use std::time::Duration;
 
 use jiff::Timestamp;
 use rusqlite::types::Value;
@@ -105,9 +107,10 @@ pub struct RunRow {
     pub finished: Option<Timestamp>,
     /// The process that was to spawn it; nobody while it is queued.
     pub starter: Option<Owner>,
-    /// The process that ran it.
+    /// The process that runs or ran it; noted when it is spawned.
     pub owner: Option<Owner>,
-    /// Boot-time milliseconds by which it must be over, in its owner's boot.
+    /// Boot-time milliseconds in its owner's boot: requested, by which it must be admitted; running, by
+    /// which it must be over.
     pub deadline: Option<u64>,
     /// It was asked to end, and why.
     pub cancel: Option<String>,
@@ -294,9 +297,24 @@ impl Ledger {
         self.write(|tx| {
             Ok(tx
                 .prepare_cached(
-                    "UPDATE runs SET starter = ?2 WHERE id = ?1 AND state = 'requested'",
+                    "UPDATE runs SET starter = ?2, owner = NULL, deadline = NULL
+                     WHERE id = ?1 AND state = 'requested'",
                 )?
                 .execute(params![run.as_str(), to_json(starter)])?
+                == 1)
+        })
+    }
+
+    /// Notes the process of a requested run, and the boot time by which it must have been admitted.
+    /// Does nothing, and says so, when the run was admitted or settled meanwhile.
+    pub fn spawned(&mut self, run: &RunId, owner: &Owner, deadline: Duration) -> Result<bool> {
+        let deadline = i64::try_from(deadline.as_millis()).unwrap_or(i64::MAX);
+        self.write(|tx| {
+            Ok(tx
+                .prepare_cached(
+                    "UPDATE runs SET owner = ?2, deadline = ?3 WHERE id = ?1 AND state = 'requested'",
+                )?
+                .execute(params![run.as_str(), to_json(owner), deadline])?
                 == 1)
         })
     }

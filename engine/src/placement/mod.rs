@@ -40,7 +40,6 @@ pub use manifest::{BadManifest, Entry, Manifest};
 pub use path::{BadPath, RelPath};
 #[doc(hidden)]
 pub use plant::{Faults, Plant, Planted, Sound};
-pub(crate) use real::read_bounded;
 pub use real::{RealFs, Regular};
 pub use stage::{Draft, NEW_FILE_MODE};
 

@@ -7,14 +7,14 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
 use rustix::fs::{
     AtFlags, CWD, Dir, FileType, Mode, OFlags, RenameFlags, ResolveFlags, Timespec, Timestamps,
-    UTIME_OMIT, fchmod, fstat, futimens, mkdirat, openat2, renameat, renameat_with, unlinkat,
+    UTIME_OMIT, fchmod, fstat, futimens, mkdirat, renameat, renameat_with, unlinkat,
 };
 use rustix::io::Errno;
 
@@ -22,6 +22,7 @@ use super::fs::{Found, FsError, PlacementFs, Trouble};
 use super::path::RelPath;
 use crate::digest::Digest;
 use crate::failpoint::reach;
+use crate::files::{NotOpened, irregular, read_bounded, regular_at, walk_to};
 use crate::scope::Looks;
 
 /// How a path may be walked.
@@ -29,8 +30,6 @@ const WALK: ResolveFlags = ResolveFlags::BENEATH
     .union(ResolveFlags::NO_SYMLINKS)
     .union(ResolveFlags::NO_MAGICLINKS)
     .union(ResolveFlags::NO_XDEV);
-/// How often a walk is tried again that raced with a rename.
-const TRIES: usize = 16;
 
 /// A held folder, and the acts beneath it.
 #[derive(Debug)]
@@ -92,20 +91,31 @@ impl RealFs {
     /// a mount point.
     pub fn hold(&self, path: &RelPath) -> Result<Option<Self>, FsError> {
         const ACT: &str = "open the folder";
-        let Some(handle) = self.walk(ACT, path, OFlags::PATH | OFlags::NOFOLLOW)? else {
-            return Ok(None);
+        let walk = |flags: OFlags| {
+            let flags = flags | OFlags::NOFOLLOW;
+            walk_to(
+                &self.root,
+                Path::new(path.as_str()),
+                flags,
+                Mode::empty(),
+                WALK,
+            )
+        };
+        let handle = match walk(OFlags::PATH) {
+            Ok(handle) => handle,
+            Err(Errno::NOENT) => return Ok(None),
+            Err(errno) => return Err(fail(ACT, path)(errno)),
         };
         let stat = fstat(&handle).map_err(fail(ACT, path))?;
-        let what = kind_of(&stat);
-        if what != FOLDER {
+        if FileType::from_raw_mode(stat.st_mode) != FileType::Directory {
             return Err(FsError {
                 act: ACT,
                 path: path.to_string(),
-                trouble: Trouble::NotAFile(what),
+                trouble: Trouble::NotAFile(irregular(stat.st_mode).unwrap_or("a file")),
             });
         }
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW;
-        Ok(self.walk(ACT, path, flags)?.map(|root| Self { root }))
+        let root = walk(OFlags::RDONLY | OFlags::DIRECTORY).map_err(fail(ACT, path))?;
+        Ok(Some(Self { root }))
     }
 
     /// The names in the held folder, in order.
@@ -141,19 +151,20 @@ impl RealFs {
     /// that goes through a link, a file or a mount point.
     pub fn regular(&self, path: &RelPath) -> Result<Option<Regular>, FsError> {
         const ACT: &str = "read";
-        // A look without opening: the open of a device or FIFO could block or act.
-        let peek = OFlags::PATH | OFlags::NOFOLLOW;
-        let Some(handle) = self.walk(ACT, path, peek)? else {
-            return Ok(None);
+        let (file, stat) = match regular_at(&self.root, Path::new(path.as_str()), WALK) {
+            Ok(opened) => opened,
+            Err(NotOpened::Errno(Errno::NOENT)) => return Ok(None),
+            Err(NotOpened::Errno(errno)) => return Err(fail(ACT, path)(errno)),
+            Err(NotOpened::NotRegular(what)) => {
+                return Err(FsError {
+                    act: ACT,
+                    path: path.to_string(),
+                    trouble: Trouble::NotAFile(what),
+                });
+            }
         };
-        self.only_regular(ACT, path, &handle)?;
-        let read = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
-        let Some(handle) = self.walk(ACT, path, read)? else {
-            return Ok(None);
-        };
-        let stat = self.only_regular(ACT, path, &handle)?;
         Ok(Some(Regular {
-            file: File::from(handle),
+            file,
             mode: stat.st_mode & 0o7777,
             links: stat.st_nlink,
             length: u64::try_from(stat.st_size).unwrap_or(0),
@@ -207,28 +218,8 @@ impl RealFs {
         }
     }
 
-    /// Walks to `path`; `None` if it is not there.
-    fn walk(
-        &self,
-        act: &'static str,
-        path: &RelPath,
-        flags: OFlags,
-    ) -> Result<Option<OwnedFd>, FsError> {
-        match self.openat2(path.as_str(), flags, Mode::empty()) {
-            Ok(handle) => Ok(Some(handle)),
-            Err(Errno::NOENT) => Ok(None),
-            Err(errno) => Err(fail(act, path)(errno)),
-        }
-    }
-
     fn openat2(&self, path: &str, flags: OFlags, mode: Mode) -> Result<OwnedFd, Errno> {
-        let mut tries = 0;
-        loop {
-            match openat2(&self.root, path, flags | OFlags::CLOEXEC, mode, WALK) {
-                Err(Errno::AGAIN | Errno::INTR) if tries < TRIES => tries += 1,
-                done => return done,
-            }
-        }
+        walk_to(&self.root, Path::new(path), flags, mode, WALK)
     }
 
     /// The folder `dir`, or the root.
@@ -250,24 +241,6 @@ impl RealFs {
     /// The folder that `path` lies in.
     fn parent(&self, act: &'static str, path: &RelPath) -> Result<OwnedFd, FsError> {
         self.folder(act, path.parent().as_ref(), OFlags::PATH)
-    }
-
-    fn only_regular(
-        &self,
-        act: &'static str,
-        path: &RelPath,
-        handle: &OwnedFd,
-    ) -> Result<rustix::fs::Stat, FsError> {
-        let stat = fstat(handle).map_err(fail(act, path))?;
-        let what = kind_of(&stat);
-        if what == FILE {
-            return Ok(stat);
-        }
-        Err(FsError {
-            act,
-            path: path.to_string(),
-            trouble: Trouble::NotAFile(what),
-        })
     }
 
     fn rename(
@@ -433,29 +406,6 @@ impl super::marker::MarkerFs for RealFs {
             path: path.to_string(),
             trouble: error.into(),
         })
-    }
-}
-
-/// Reads at most `limit` bytes; `None` if there are more.
-pub(crate) fn read_bounded(file: &mut File, limit: u64) -> io::Result<Option<Vec<u8>>> {
-    let mut bytes = Vec::new();
-    file.take(limit.saturating_add(1)).read_to_end(&mut bytes)?;
-    Ok((bytes.len() as u64 <= limit).then_some(bytes))
-}
-
-/// The names of what a path leads to, of which two are asked for.
-const FILE: &str = "a file";
-const FOLDER: &str = "a folder";
-
-/// Names what a path leads to.
-fn kind_of(stat: &rustix::fs::Stat) -> &'static str {
-    match FileType::from_raw_mode(stat.st_mode) {
-        FileType::RegularFile => FILE,
-        FileType::Symlink => "a symbolic link",
-        FileType::Directory => FOLDER,
-        FileType::Fifo => "a FIFO",
-        FileType::Socket => "a socket",
-        _ => "a device",
     }
 }
 

@@ -4,7 +4,6 @@
 //! pidfd, the cancel token and one alarm. One read a stream and a turn, so that a flood on one never
 //! hides a deadline. Must never block outside the one `poll`, and never decide anything.
 
-use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::CommandExt;
@@ -23,6 +22,7 @@ use super::spec::{ChildSpec, MARKER_VARIABLE, Sandbox, SpawnError, Stdin};
 use super::supervisor::{Effect, Event, Reason, Status, Stream, Supervisor};
 use super::sweep::Owned;
 use super::wait::{Alarm, poll_within};
+use crate::files::open_null;
 use crate::launch::{Channel, Plan, Refusal, Report, clear_marked};
 use crate::time::boot_time;
 use crate::walls::blockers::clear_abandoned;
@@ -182,7 +182,7 @@ impl Launcher {
     fn new(spec: &ChildSpec, confine: &Confine, program: &Path) -> io::Result<Self> {
         let (channel, theirs) = Channel::pair()?;
         let (input, write) = match spec.stdin {
-            Stdin::Null => (OwnedFd::from(File::open("/dev/null")?), None),
+            Stdin::Null => (open_null()?, None),
             Stdin::Bytes(_) => {
                 let (read, write) = io::pipe()?;
                 (read.into(), Some(write.into()))

@@ -6,7 +6,7 @@
 //! ancestor, and never take a zombie for a living process.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::{self, File};
+use std::fs;
 use std::io::Read;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
@@ -16,6 +16,7 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 use super::spec::MARKER_VARIABLE;
 use super::wait;
+use crate::files::{open_host, read_proc, read_text_proc};
 use crate::time::boot_time;
 
 /// How long a sweep may take before what still lives is reported instead.
@@ -48,7 +49,7 @@ pub fn is_alive(pid: u32, start_time: u64) -> bool {
 
 /// Names this boot of the host; numbers and start times of another boot mean nothing.
 pub fn boot_id() -> Option<String> {
-    let text = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
+    let text = read_text_proc("/proc/sys/kernel/random/boot_id").ok()?;
     Some(text.trim().to_owned()).filter(|id| !id.is_empty())
 }
 
@@ -132,7 +133,7 @@ pub(super) type Snapshot = BTreeMap<u32, Stat>;
 
 /// Process `pid`, as of now.
 pub(super) fn stat(pid: u32) -> Option<Stat> {
-    parse(&fs::read(format!("/proc/{pid}/stat")).ok()?)
+    parse(&read_proc(format!("/proc/{pid}/stat")).ok()?)
 }
 
 /// All processes that can be seen, as of about now.
@@ -178,7 +179,7 @@ pub(super) fn marker_of(pid: u32) -> Option<Vec<u8>> {
 }
 
 fn environ(pid: u32) -> Option<Vec<u8>> {
-    let file = File::open(format!("/proc/{pid}/environ")).ok()?;
+    let file = open_host(format!("/proc/{pid}/environ")).ok()?;
     let mut environ = Vec::new();
     file.take(LARGEST_ENVIRONMENT)
         .read_to_end(&mut environ)
@@ -195,7 +196,7 @@ fn has_program(pid: u32) -> bool {
 /// and not yet the environment, which reads as empty until then. Whoever started it may have been
 /// told already that it runs.
 fn environment_ends(pid: u32) -> Option<u64> {
-    environment_end(&fs::read(format!("/proc/{pid}/stat")).ok()?)
+    environment_end(&read_proc(format!("/proc/{pid}/stat")).ok()?)
 }
 
 /// Where the environment ends in memory: field 51 of proc_pid_stat(5).

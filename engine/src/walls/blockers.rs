@@ -27,6 +27,7 @@ use std::path::{Path, PathBuf};
 use super::resolve::{Real, resolve};
 use super::{WallError, Walls};
 use crate::digest::Digest;
+use crate::files::{open_host, open_with, read_no_link};
 
 /// The registry's name in the state folder.
 pub const FOLDER: &str = "blockers";
@@ -76,7 +77,7 @@ pub fn clear_abandoned(folder: &Path) {
     if let Ok(_only_one) = fs::metadata(folder).and_then(|_| lock(folder)) {
         for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
             if entry.file_name() != LOCK
-                && let Ok(file) = File::open(entry.path())
+                && let Ok(file) = open_host(entry.path())
             {
                 end(folder, &file);
             }
@@ -86,11 +87,9 @@ pub fn clear_abandoned(folder: &Path) {
 
 impl Held {
     fn join(&mut self, folder: &Path, path: &Path) -> io::Result<()> {
-        let mut file = fs::OpenOptions::new()
-            .read(true)
-            .append(true)
-            .create(true)
-            .open(entry(folder, path))?;
+        let mut options = File::options();
+        options.read(true).append(true).create(true);
+        let mut file = open_with(&mut options, entry(folder, path))?;
         if file.metadata()?.len() == 0 {
             file.write_all(path.as_os_str().as_bytes())?;
         }
@@ -129,7 +128,7 @@ fn end(folder: &Path, file: &File) {
     let path = PathBuf::from(std::ffi::OsString::from_vec(path));
     if path.is_absolute() {
         if is_common(&path) {
-            if fs::read(&path).is_ok_and(|text| text == COMMON) {
+            if read_no_link(&path, COMMON.len() as u64).is_ok_and(|text| text == COMMON) {
                 let _ = fs::remove_file(&path);
             }
         } else {

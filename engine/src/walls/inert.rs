@@ -17,6 +17,7 @@ use std::process::{Child, Command};
 use rustix::thread::set_no_new_privs;
 
 use super::{WallError, landlock, syscalls};
+use crate::files::open_host;
 
 /// What an inert program may do besides reading.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -78,9 +79,7 @@ fn executables(program: &Path) -> Vec<PathBuf> {
 fn loader(program: &Path) -> io::Result<Option<PathBuf>> {
     // Headers and the loader's name stand within the first page of every linker's output.
     let mut head = Vec::new();
-    fs::File::open(program)?
-        .take(64 * 1024)
-        .read_to_end(&mut head)?;
+    open_host(program)?.take(64 * 1024).read_to_end(&mut head)?;
     let bad = || io::Error::from(io::ErrorKind::InvalidData);
     if !head.starts_with(b"\x7fELF\x02\x01") {
         return Err(bad());

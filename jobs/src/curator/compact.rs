@@ -14,7 +14,7 @@ use std::path::Path;
 
 use jiff::{SignedDuration, Timestamp};
 use runner_engine::digest::Digest;
-use runner_engine::files::write_atomic;
+use runner_engine::files::{DOCUMENT, RECORD, read_no_link, write_atomic};
 use serde::{Deserialize, Serialize};
 
 use super::queue::{Worker, remove};
@@ -116,7 +116,7 @@ pub fn plan(worker: &Worker, keep: Option<SignedDuration>, now: Timestamp) -> io
             plan.acts.push(Act::Leave { entry: name, why });
             continue;
         }
-        let bytes = fs::read(&path)?;
+        let bytes = read_no_link(&path, LARGEST)?;
         let digest = Digest::of(&bytes);
         if folded.contains(&(name.clone(), digest.to_string())) {
             plan.acts.push(Act::Finish {
@@ -180,7 +180,7 @@ pub fn apply(
 
 fn fold(worker: &Worker, plan: &Plan, pause: &mut dyn FnMut() -> io::Result<()>) -> io::Result<()> {
     let audit = worker.path(AUDIT);
-    let mut text = match fs::read(&audit) {
+    let mut text = match read_no_link(&audit, RECORD) {
         Ok(text) => text,
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             b"# What the curator did\n\n".to_vec()
@@ -220,7 +220,7 @@ fn fold(worker: &Worker, plan: &Plan, pause: &mut dyn FnMut() -> io::Result<()>)
 
 /// Removes an entry, if it is still the one that was folded.
 fn gone(path: &Path, digest: Digest) -> io::Result<()> {
-    match fs::read(path) {
+    match read_no_link(path, LARGEST) {
         Ok(bytes) if Digest::of(&bytes) == digest => remove(path),
         Ok(_) => Ok(()),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
@@ -230,7 +230,7 @@ fn gone(path: &Path, digest: Digest) -> io::Result<()> {
 
 /// The entries that a compaction which died has put into the log, with what they held.
 fn folded(worker: &Worker) -> io::Result<Vec<(String, String)>> {
-    let text = match fs::read(worker.path(JOURNAL)) {
+    let text = match read_no_link(worker.path(JOURNAL), DOCUMENT) {
         Ok(text) => text,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         Err(error) => return Err(error),
@@ -238,7 +238,7 @@ fn folded(worker: &Worker) -> io::Result<Vec<(String, String)>> {
     let Ok(journal) = serde_json::from_slice::<Journal>(&text) else {
         return Ok(Vec::new());
     };
-    let audit = fs::read(worker.path(AUDIT)).unwrap_or_default();
+    let audit = read_no_link(worker.path(AUDIT), RECORD).unwrap_or_default();
     let is_in = audit
         .get(..journal.length)
         .is_some_and(|text| Digest::of(text).to_string() == journal.digest);

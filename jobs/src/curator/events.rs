@@ -21,6 +21,7 @@ use std::io;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use runner_engine::digest::Digest;
+use runner_engine::files::read_no_link;
 use serde::{Deserialize, Serialize};
 
 use super::queue::{Worker, append};
@@ -381,7 +382,7 @@ fn lines<T: serde::de::DeserializeOwned>(worker: &Worker, part: &str) -> io::Res
             );
             return Err(io::Error::other(why));
         }
-        Ok(_) => std::fs::read(&path)?,
+        Ok(_) => read_no_link(&path, LARGEST)?,
     };
     let (mut found, mut bad) = (Vec::new(), 0);
     for line in text

@@ -10,10 +10,10 @@ use runner_text::counted;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::BufReader;
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use runner_engine::digest::Digest;
+use runner_engine::files::open_named;
 use runner_engine::outcome::Class;
 use runner_text::near;
 use serde_json::{Value, json};
@@ -186,19 +186,9 @@ fn reason(text: &str) -> String {
     one_line(line)
 }
 
-/// Opens a transcript: a plain file, whatever its name says.
-fn open(path: &Path) -> Result<File, String> {
-    let flags = i32::try_from(rustix::fs::OFlags::NONBLOCK.bits()).unwrap_or(0);
-    let file = File::options()
-        .read(true)
-        .custom_flags(flags)
-        .open(path)
-        .map_err(|error| format!("its source {}: {error}", path.display()))?;
-    match file.metadata() {
-        Ok(data) if data.is_file() => Ok(file),
-        Ok(_) => Err(format!("its source {} is no plain file", path.display())),
-        Err(error) => Err(format!("its source {}: {error}", path.display())),
-    }
+/// Opens a transcript: a regular file, whatever its name says.
+fn open(root: &Path, path: &Path) -> Result<File, String> {
+    open_named(root, path).map_err(|error| format!("its source {}: {error}", path.display()))
 }
 
 struct Read {
@@ -216,7 +206,7 @@ fn read(ctx: &Context<'_>, path: &Path, start: u64, end: u64) -> Result<Read, Jo
         path: path.to_owned(),
         source,
     };
-    let file = open(path).map_err(failed)?;
+    let file = open(ctx.root, path).map_err(failed)?;
     let reader = BufReader::with_capacity(256 << 10, file);
     let mut transcript = Transcript::new(reader, Place::default()).until(end);
     transcript.skip_to(start).map_err(io)?;
@@ -309,7 +299,7 @@ pub(super) fn run(
     );
     // A chunk that somebody bounded is all that was asked for.
     if let (Some(next), None) = (next, source.chunk_end)
-        && has_more(&path, next)
+        && has_more(ctx.root, &path, next)
     {
         let follow = follow_up(job, source, next);
         headline.push_str(&format!("; goes on at line {next} ({})", follow.id));
@@ -343,8 +333,10 @@ fn told(tally: &Tally, own: u64) -> String {
 }
 
 /// Whether a file has this line.
-fn has_more(path: &Path, line: u64) -> bool {
-    let Ok(file) = open(path) else { return false };
+fn has_more(root: &Path, path: &Path, line: u64) -> bool {
+    let Ok(file) = open(root, path) else {
+        return false;
+    };
     let mut rest = Transcript::new(BufReader::new(file), Place::default());
     rest.skip_to(line).is_ok() && rest.place().line == line && rest.next().is_some()
 }

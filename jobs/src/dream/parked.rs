@@ -10,11 +10,10 @@
 //! three more questions. Must never park an idea in silence: every pass names those that are.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use runner_engine::digest::Digest;
-use runner_engine::files::{WriteError, write_atomic};
+use runner_engine::files::{DOCUMENT, WriteError, read_host, write_atomic};
 use serde::{Deserialize, Serialize};
 
 /// After so many answers that could not be used an idea is set aside.
@@ -39,7 +38,7 @@ impl Parked {
 
     /// Reads it; what is not there, or damaged, is empty.
     pub fn load(cache: &Path) -> Self {
-        let bytes = fs::read(Self::path(cache)).unwrap_or_default();
+        let bytes = read_host(Self::path(cache), DOCUMENT).unwrap_or_default();
         serde_json::from_slice(&bytes).unwrap_or_default()
     }
 
@@ -89,7 +88,7 @@ mod tests {
         assert!(!parked.holds("a.md", &two), "it is counted anew");
         parked.note("a.md", two, true);
         assert_eq!(parked, Parked::default());
-        fs::write(Parked::path(folder.path()), "no JSON").unwrap();
+        std::fs::write(Parked::path(folder.path()), "no JSON").unwrap();
         assert_eq!(Parked::load(folder.path()), Parked::default());
     }
 }

@@ -12,6 +12,7 @@ use std::fs;
 use std::path::Path;
 
 use runner_engine::digest::Digest;
+use runner_engine::files::{RECORD, read_host};
 
 use super::walk::Stat;
 
@@ -45,7 +46,7 @@ impl StatCache {
     /// Loads the cache at `path`; an empty one when there is none or it is damaged.
     pub fn load(path: &Path) -> Self {
         let read = || -> Option<Self> {
-            let bytes = fs::read(path).ok()?;
+            let bytes = read_host(path, RECORD).ok()?;
             let written = Stat::of(&fs::metadata(path).ok()?).mtime;
             Self::parse(bytes, written)
         };

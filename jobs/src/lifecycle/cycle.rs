@@ -8,6 +8,7 @@ use std::path::Path;
 
 use jiff::Timestamp;
 use runner_engine::digest::Digest;
+use runner_engine::files::read_text_named;
 use runner_engine::outcome::{Class, Outcome};
 use runner_engine::scope::Expect;
 use runner_text::org::Form;
@@ -142,16 +143,8 @@ pub fn declared(root: &Path, file: Option<&str>) -> Result<Spec, BadCycle> {
                 path: file.to_owned(),
                 why,
             };
-            let at = root.join(file);
-            let length = at
-                .metadata()
-                .map_err(|error| unreadable(error.to_string()))?
-                .len();
-            if length > spec::LARGEST as u64 {
-                return Err(unreadable(format!("it has {length} bytes")));
-            }
-            let text =
-                std::fs::read_to_string(&at).map_err(|error| unreadable(error.to_string()))?;
+            let text = read_text_named(root, file, spec::LARGEST as u64)
+                .map_err(|error| unreadable(error.to_string()))?;
             (file.to_owned(), text)
         }
     };
@@ -204,7 +197,7 @@ fn facts(ctx: &Context<'_>, spec: &CycleSpec, state: &State, job: &str) -> Resul
     let ran = position::ran_in(&ctx.scope, &spec.agent, &state.name).map_err(unusable)?;
     let (failures, failed) = ctx.tape.through(FAILURES, job, || {
         let failures = ctx.ledger.streak(ctx.admitted.job())?.failures;
-        let mark = failmark::read_at(&ctx.root.join(failmark::of_job(job)));
+        let mark = failmark::read_at(ctx.root, &failmark::of_job(job));
         Ok::<_, JobError>((failures, mark.map(|mark| mark.at)))
     })?;
     Ok(Facts {

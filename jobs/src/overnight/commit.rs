@@ -19,6 +19,7 @@ use std::fs;
 use std::path::Path;
 
 use runner_engine::digest::Digest;
+use runner_engine::files::{DOCUMENT, read_in};
 use runner_engine::ids::{Fence, RunId};
 use runner_engine::outcome::Outcome;
 use runner_engine::placement::marker::{self, Marker, MarkerFs as _, MarkerLog, Settled, State};
@@ -315,8 +316,10 @@ pub fn keep_removed(root: &Path, into: &Path, targets: &[Target]) -> Result<(), 
     for target in targets.iter().filter(|target| target.after.is_none()) {
         let from = root.join(CORPUS).join(&target.path);
         let to = into.join(&target.path);
-        let done =
-            fs::create_dir_all(to.parent().unwrap_or(into)).and_then(|()| fs::copy(&from, &to));
+        let done = fs::create_dir_all(to.parent().unwrap_or(into)).and_then(|()| {
+            let bytes = read_in(root, &from, DOCUMENT)?;
+            fs::write(&to, bytes)
+        });
         done.map_err(|error| CommitError::Before(format!("cannot keep {}: {error}", target.path)))?;
     }
     Ok(())

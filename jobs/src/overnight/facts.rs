@@ -6,6 +6,7 @@ use std::path::Path;
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
+use runner_engine::files::read_text_in;
 use runner_engine::git::Git;
 
 use super::corpus::harvest::{CommitSource, NoteSource, Sources};
@@ -109,7 +110,7 @@ impl Facts {
                     self.sources.left_out.push(format!("{below} is too long"));
                     continue;
                 }
-                match fs::read_to_string(&path) {
+                match read_text_in(root, &path, LONGEST) {
                     Ok(text) => self.sources.notes.push(NoteSource { path: below, text }),
                     Err(error) => self.sources.left_out.push(format!("{below}: {error}")),
                 }

@@ -11,6 +11,7 @@
 use std::time::Duration;
 
 use runner_engine::digest::Digest;
+use runner_engine::files::{DOCUMENT, read_in};
 use runner_engine::ids::{Fence, RunId};
 use runner_engine::time::boot_time;
 use runner_text::front_matter::edit;
@@ -295,7 +296,11 @@ impl Night<'_, '_> {
     }
 
     pub(super) fn history(&self) -> History {
-        let bytes = std::fs::read(self.ctx.root.join(FOLDER).join(HISTORY));
+        let bytes = read_in(
+            self.ctx.root,
+            std::path::Path::new(FOLDER).join(HISTORY),
+            DOCUMENT,
+        );
         bytes
             .map(|bytes| History::parse(&bytes))
             .unwrap_or_default()
@@ -324,7 +329,7 @@ fn integrity(
 ) -> usize {
     let mut stripped = 0;
     for (path, after) in expected {
-        let live = std::fs::read(root.join(CORPUS).join(path)).ok();
+        let live = read_in(root, std::path::Path::new(CORPUS).join(path), DOCUMENT).ok();
         if live.as_deref().map(Digest::of) != *after {
             stripped += 1;
             continue;

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use jiff::Timestamp;
+use runner_engine::files::open_with_no_link;
 use runner_engine::process::Cancel;
 use runner_engine::time::boot_time;
 
@@ -65,13 +66,9 @@ fn open(root: &Path, name: &str, make: bool) -> Result<Option<(File, PathBuf)>, 
     } else if !path.exists() {
         return Ok(None);
     }
-    let file = File::options()
-        .create(make)
-        .truncate(false)
-        .read(true)
-        .write(make)
-        .open(&path)
-        .map_err(io)?;
+    let mut options = File::options();
+    options.create(make).truncate(false).read(true).write(make);
+    let file = open_with_no_link(&mut options, &path).map_err(io)?;
     Ok(Some((file, path)))
 }
 

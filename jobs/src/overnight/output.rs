@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
 use runner_engine::failpoint;
-use runner_engine::files::{beneath, write_atomic};
+use runner_engine::files::{DOCUMENT, beneath, open_with_no_link, read_in, write_atomic};
 use runner_engine::placement::{FsError, PlacementFs as _, RealFs};
 use serde::{Deserialize, Serialize};
 
@@ -149,17 +149,14 @@ impl Output {
     pub fn log(&self, now: Timestamp, line: &str) -> Result<(), OutputError> {
         let path = self.at(LOG)?;
         let line = line.replace(['\n', '\r'], " ");
-        File::options()
-            .append(true)
-            .create(true)
-            .open(&path)
+        open_with_no_link(File::options().append(true).create(true), &path)
             .and_then(|mut file| file.write_all(format!("{now:.0} {line}\n").as_bytes()))
             .map_err(fail("write", &path))
     }
 
     /// Reads a document of the folder; `None` when it is not there or is none.
     pub fn read<T: for<'de> Deserialize<'de>>(&self, name: &str) -> Option<T> {
-        let bytes = fs::read(self.at(name).ok()?).ok()?;
+        let bytes = read_in(&self.root, self.at(name).ok()?, DOCUMENT).ok()?;
         serde_json::from_slice(&bytes).ok()
     }
 

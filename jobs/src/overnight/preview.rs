@@ -5,6 +5,7 @@ use std::path::Path;
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
+use runner_engine::files::{DOCUMENT, read_in, read_text_named};
 use runner_engine::git::Git;
 use serde_json::json;
 
@@ -50,7 +51,7 @@ pub fn preview(seen: &Seen<'_>) -> Result<Summary, JobError> {
     let date = seen.now.to_zoned(TimeZone::UTC).date();
     let mut corpus = read(&root.join(CORPUS)).map_err(disk)?;
     let facts = Facts::read(root, seen.git);
-    let history = std::fs::read(root.join(FOLDER).join("oscillation.json"));
+    let history = read_in(root, Path::new(FOLDER).join("oscillation.json"), DOCUMENT);
     let history = history
         .map(|bytes| History::parse(&bytes))
         .unwrap_or_default();
@@ -64,7 +65,7 @@ pub fn preview(seen: &Seen<'_>) -> Result<Summary, JobError> {
     let (compiled, changes) = compile(&corpus, date);
     corpus.apply(&changes);
     let after = measure(&corpus, date).map_err(disk)?;
-    let pinned = match std::fs::read_to_string(root.join(&spec.queue)) {
+    let pinned = match read_text_named(root, &spec.queue, DOCUMENT) {
         Ok(text) if !spec.queue.is_empty() => queue::parse(&spec.queue, &text),
         _ => Vec::new(),
     };

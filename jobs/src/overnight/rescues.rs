@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use runner_engine::files::{beneath, write_atomic};
+use runner_engine::files::{SMALL, beneath, read_in, write_atomic};
 use serde::{Deserialize, Serialize};
 
 use super::lock::FOLDER;
@@ -46,13 +46,7 @@ impl Rescues {
             remaining: INITIAL,
             spent: Vec::new(),
         };
-        let Ok(path) = beneath(root, &Path::new(FOLDER).join(FILE)) else {
-            return Self {
-                remaining: 0,
-                ..full
-            };
-        };
-        match std::fs::read(path) {
+        match read_in(root, Path::new(FOLDER).join(FILE), SMALL) {
             Ok(bytes) => serde_json::from_slice(&bytes).unwrap_or(Self {
                 remaining: 0,
                 ..full

@@ -9,6 +9,7 @@ use std::fs;
 use std::path::Path;
 
 use runner_engine::causes::why;
+use runner_engine::files::{DOCUMENT, read_in};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -114,7 +115,7 @@ pub fn check_folder(folder: &Path) -> Checked {
             checked.file(folder, &format!("{run}/iterations/{name}"), "iteration");
         }
     }
-    let summary = fs::read(folder.join("summary.json")).ok();
+    let summary = read_in(folder, "summary.json", DOCUMENT).ok();
     let summary: Option<Value> = summary.and_then(|bytes| serde_json::from_slice(&bytes).ok());
     let named = summary.as_ref().and_then(|it| it["artifacts"].as_object());
     for (key, name) in named.into_iter().flatten() {
@@ -152,7 +153,7 @@ fn names(folder: &Path, below: &str) -> Vec<String> {
 impl Checked {
     fn file(&mut self, folder: &Path, name: &str, schema: &str) {
         self.artifacts.push(name.to_owned());
-        let value = fs::read(folder.join(name))
+        let value = read_in(folder, name, DOCUMENT)
             .map_err(|error| why(&error))
             .and_then(|bytes| serde_json::from_slice(&bytes).map_err(|error| error.to_string()));
         match value {

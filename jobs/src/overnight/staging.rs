@@ -10,6 +10,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use runner_engine::failpoint;
+use runner_engine::files::{DOCUMENT, create_new, open_no_link, read_in};
 
 use super::corpus::read::{Plain, files};
 use super::corpus::{Changes, FOLDER as CORPUS};
@@ -137,7 +138,7 @@ impl Staging {
     /// [`StageError::Io`].
     pub fn bytes(&self, path: &str) -> Result<Option<Vec<u8>>, StageError> {
         let path = self.folder().join(path);
-        match fs::read(&path) {
+        match read_in(&self.folder(), &path, DOCUMENT) {
             Ok(bytes) => Ok(Some(bytes)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(fail("read", &path)(error)),
@@ -169,12 +170,8 @@ pub fn discard_all(root: &Path) -> Result<(), StageError> {
 
 /// Copies one file, by reference when `try_clone` and the file system can; says whether that worked.
 fn clone(from: &Path, to: &Path, try_clone: bool) -> Result<bool, StageError> {
-    let mut source = File::open(from).map_err(fail("read", from))?;
-    let target = File::options()
-        .write(true)
-        .create_new(true)
-        .open(to)
-        .map_err(fail("write", to))?;
+    let mut source = open_no_link(from).map_err(fail("read", from))?;
+    let target = create_new(to, 0o666).map_err(fail("write", to))?;
     if try_clone && rustix::fs::ioctl_ficlone(&target, &source).is_ok() {
         keep_mode(&source, &target);
         return Ok(true);

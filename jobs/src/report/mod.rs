@@ -22,10 +22,10 @@ pub use markdown::render as markdown;
 pub(crate) use markdown::{code, one_line};
 pub use model::{NightReport, RunLine, gather, whole};
 
-use std::fs;
 use std::path::Path;
 
 use jiff::Timestamp;
+use runner_engine::files::{DOCUMENT, read_in};
 use runner_engine::outcome::Class;
 use runner_engine::scope::Expect;
 use serde_json::json;
@@ -49,7 +49,7 @@ pub fn place(root: &Path, night: &str, opened: Timestamp) -> String {
         .chain(further)
         .find(|name| {
             let folder = root.join(FOLDER).join(name);
-            match fs::read(folder.join("report.json")) {
+            match read_in(root, folder.join("report.json"), DOCUMENT) {
                 Ok(text) => serde_json::from_slice::<Opened>(&text)
                     .is_ok_and(|there| there.opened == opened),
                 Err(_) => folder.join("report.md").symlink_metadata().is_err(),
@@ -125,6 +125,8 @@ pub fn run(ctx: &mut Context<'_>) -> Result<Finished, JobError> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]

@@ -6,6 +6,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
+use runner_engine::files::read_proc;
 use runner_engine::ledger::{Ledger, LedgerError, Restored, Since, look_at, plan_restore};
 use runner_engine::outcome::Exit;
 use serde::Serialize;
@@ -188,7 +189,7 @@ fn in_use(home: &Home) -> Failure {
                 (fd.dev(), fd.ino()) == (lock.dev(), lock.ino())
             });
         if holds && pid != me {
-            let words = fs::read(entry.path().join("cmdline")).unwrap_or_default();
+            let words = read_proc(entry.path().join("cmdline")).unwrap_or_default();
             let words = String::from_utf8_lossy(&words).replace('\0', " ");
             holders.push((pid, words.trim().to_owned()));
         }

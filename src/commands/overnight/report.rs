@@ -6,6 +6,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use runner_engine::causes;
+use runner_engine::files::read_no_link;
 use runner_engine::outcome::Exit;
 use runner_jobs::overnight::output::SUMMARY;
 use runner_jobs::overnight::report::Form;
@@ -64,7 +65,7 @@ pub(super) fn run(
             file.display()
         )));
     }
-    let bytes = fs::read(&file).map_err(|error| absent(&error))?;
+    let bytes = read_no_link(&file, LARGEST).map_err(|error| absent(&error))?;
     let bad = |why: String| {
         Failure::data(format!(
             "{} is no summary of a night: {why}",

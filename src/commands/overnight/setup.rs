@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use runner_engine::files::{beneath, write_atomic};
+use runner_engine::files::{DOCUMENT, beneath, read_text_in, write_atomic};
 use runner_engine::outcome::Exit;
 
 use crate::cli::args::{Listing, SetupArgs};
@@ -37,9 +37,8 @@ pub(super) fn run(
     quiet: bool,
 ) -> Result<Exit, Failure> {
     let project = Here::load(home, here)?;
-    let named = project.root.join(FILE);
-    let path = fs::canonicalize(&named).unwrap_or(named);
-    let old = fs::read_to_string(&path)
+    let path = project.root.join(FILE);
+    let old = read_text_in(&project.root, FILE, DOCUMENT)
         .map_err(|error| Failure::environment(format!("{}: {error}", path.display())))?;
     let mut text = old.clone();
     for (key, value) in wanted(&project, wish)? {

@@ -1,10 +1,10 @@
 //! `runner runs logs`: what a run wrote, all of it or as it grows.
 
-use std::fs;
 use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd};
 use std::thread;
 
+use runner_engine::files::{RECORD, read_host};
 use runner_engine::ids::RunId;
 use runner_engine::outcome::Exit;
 use runner_jobs::output;
@@ -27,7 +27,7 @@ pub fn logs(home: &Home, run: &str, follow: bool) -> Result<Exit, Failure> {
             None => return Ok(Exit::Done),
         }
     } else {
-        if let Ok(bytes) = fs::read(&log) {
+        if let Ok(bytes) = read_host(&log, RECORD) {
             show::out(&String::from_utf8_lossy(&bytes));
         }
         None
@@ -35,7 +35,7 @@ pub fn logs(home: &Home, run: &str, follow: bool) -> Result<Exit, Failure> {
     found |= log.exists();
     // Who follows has them already, line by line.
     for name in output::FILES.iter().filter(|_| !follow) {
-        let Ok(bytes) = fs::read(log.with_file_name(name)) else {
+        let Ok(bytes) = read_host(log.with_file_name(name), RECORD) else {
             continue;
         };
         if !bytes.is_empty() {

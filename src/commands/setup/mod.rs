@@ -6,6 +6,7 @@ mod view;
 use std::fs::File;
 
 use jiff::civil::Time;
+use runner_engine::files::open_with;
 use runner_engine::outcome::Exit;
 use serde::Serialize;
 
@@ -93,11 +94,9 @@ fn lock(home: &Home) -> Result<File, Failure> {
     home.make_state()?;
     let path = home.setup_lock();
     let cannot = |why: String| Failure::later(format!("{}: {why}", path.display()));
-    let file = File::options()
-        .create(true)
-        .truncate(false)
-        .write(true)
-        .open(&path)
+    let mut options = File::options();
+    options.create(true).truncate(false).write(true);
+    let file = open_with(&mut options, &path)
         .map_err(|error| Failure::cannot_write(format!("{}: {error}", path.display())))?;
     match file.try_lock() {
         Ok(()) => Ok(file),

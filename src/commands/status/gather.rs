@@ -7,9 +7,11 @@ use std::path::{Path, PathBuf};
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 use runner_engine::admission;
+use runner_engine::files::{SMALL, read_host};
 use runner_engine::ids::ProjectId;
 use runner_engine::ledger::{
     AlertRow, Amounts, Budget, Filter, JobRow, Ledger, MissedStretch, OwnPause, Project, RunRow,
+    RunState,
 };
 use runner_engine::locks::{Holder, job_lock_path};
 use runner_engine::outcome::Outcome;
@@ -532,7 +534,7 @@ fn live_json(row: &RunRow) -> LiveJson {
     LiveJson {
         run: row.id.to_string(),
         state: match &row.owner {
-            Some(owner) if !owner.is_alive() => {
+            Some(owner) if row.state == RunState::Running && !owner.is_alive() => {
                 "running, but its process is gone; the next tick settles it".to_owned()
             }
             _ => word(row).to_owned(),
@@ -554,7 +556,7 @@ fn locks(state: &Path, project: &ProjectId) -> Vec<LockJson> {
     paths
         .iter()
         .filter_map(|path| {
-            let holder: Holder = serde_json::from_slice(&fs::read(path).ok()?).ok()?;
+            let holder: Holder = serde_json::from_slice(&read_host(path, SMALL).ok()?).ok()?;
             holder.owner.is_alive().then(|| LockJson {
                 job: path
                     .file_stem()

@@ -7,10 +7,12 @@ mod links;
 
 use runner_text::counted;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use ignore::WalkBuilder;
 use jiff::tz::TimeZone;
 use runner_engine::causes::why;
+use runner_engine::files::read_no_link;
 use runner_engine::outcome::Class;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -72,11 +74,31 @@ pub(super) fn notes(
 ) -> (Vec<Note>, Vec<String>) {
     let leave: Vec<PathBuf> = leave.iter().map(|path| root.join(path)).collect();
     let (mut notes, mut left) = (Vec::new(), Vec::new());
-    let walk = WalkBuilder::new(one.unwrap_or(folder))
+    let begin = one.unwrap_or(folder);
+    if let Some(why) = begin.ancestors().find_map(unusable) {
+        return (notes, vec![why]);
+    }
+    let closed = Arc::new(Mutex::new(Vec::new()));
+    let shut = Arc::clone(&closed);
+    let walk = WalkBuilder::new(begin)
         .follow_links(false)
         .require_git(false)
         .sort_by_file_path(Ord::cmp)
-        .filter_entry(move |entry| !leave.iter().any(|path| entry.path().starts_with(path)))
+        .filter_entry(move |entry| {
+            if leave.iter().any(|path| entry.path().starts_with(path)) {
+                return false;
+            }
+            let is_folder = entry.file_type().is_some_and(|kind| kind.is_dir());
+            match is_folder.then(|| unusable(entry.path())).flatten() {
+                None => true,
+                Some(why) => {
+                    shut.lock()
+                        .unwrap_or_else(PoisonError::into_inner)
+                        .push(why);
+                    false
+                }
+            }
+        })
         .build();
     for entry in walk.flatten() {
         let path = entry.path();
@@ -95,13 +117,27 @@ pub(super) fn notes(
             left.push(format!("{name} is longer than {LARGEST} bytes"));
             continue;
         }
-        match std::fs::read(path).map(String::from_utf8) {
+        match read_no_link(path, LARGEST).map(String::from_utf8) {
             Ok(Ok(text)) => notes.push(Note { path: name, text }),
             Ok(Err(_)) => left.push(format!("{name} is not UTF-8")),
             Err(error) => left.push(format!("{name}: {error}")),
         }
     }
+    left.append(&mut closed.lock().unwrap_or_else(PoisonError::into_inner));
     (notes, left)
+}
+
+/// Why a folder is not walked: the walk opens these files by itself, and would wait for a FIFO.
+fn unusable(folder: &Path) -> Option<String> {
+    let mut named = [".ignore", ".gitignore", ".git/info/exclude"].into_iter();
+    let odd = named.find(|name| {
+        std::fs::metadata(folder.join(name))
+            .is_ok_and(|data| !data.is_file() || data.len() > LARGEST)
+    })?;
+    Some(format!(
+        "{} is left out: its {odd} is no regular file of at most {LARGEST} bytes",
+        folder.display()
+    ))
 }
 
 /// Looks through the vault.

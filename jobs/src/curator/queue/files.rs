@@ -1,12 +1,12 @@
 //! The worker's small files: read without following a link, appended to by whole lines.
 
 use std::ffi::OsStr;
-use std::fs::{self, OpenOptions};
+use std::fs::{self, File};
 use std::io::{self, Read as _, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
 use super::LARGEST;
+use runner_engine::files::{Refused, open_no_link, open_with_no_link};
 
 /// Whether a file of this name is looked at.
 pub(super) fn is_job(name: &OsStr) -> bool {
@@ -32,16 +32,15 @@ pub(in crate::curator) fn names(folder: &Path) -> io::Result<Vec<String>> {
     Ok(names)
 }
 
-/// A small plain file; none where there is none.
+/// A small plain file; none where there is none. One that is refused is empty, and so no job: it is
+/// put with those that failed, and is not in the way of the others.
 pub(in crate::curator) fn read(path: &Path) -> io::Result<Option<Vec<u8>>> {
-    let flags = rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK;
-    let opened = OpenOptions::new()
-        .read(true)
-        .custom_flags(i32::try_from(flags.bits()).unwrap_or(0))
-        .open(path);
-    let file = match opened {
+    let file = match open_no_link(path) {
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) if error.get_ref().is_some_and(|inner| inner.is::<Refused>()) => {
+            return Ok(Some(Vec::new()));
+        }
         Err(error) => return Err(error),
     };
     let mut bytes = Vec::new();
@@ -59,12 +58,9 @@ pub(in crate::curator) fn remove(path: &Path) -> io::Result<()> {
 /// Appends whole lines to a file; a line that somebody left unfinished is ended first. To be called
 /// under the lock.
 pub(in crate::curator) fn append(path: &Path, lines: &[u8]) -> io::Result<()> {
-    let mut file = OpenOptions::new()
-        .create(true)
-        .append(true)
-        .read(true)
-        .custom_flags(i32::try_from(rustix::fs::OFlags::NOFOLLOW.bits()).unwrap_or(0))
-        .open(path)?;
+    let mut options = File::options();
+    options.create(true).append(true).read(true);
+    let mut file = open_with_no_link(&mut options, path)?;
     let length = file.metadata()?.len();
     let mut bytes = Vec::new();
     if length > 0 {

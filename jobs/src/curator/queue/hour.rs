@@ -3,11 +3,10 @@
 //! It is written before a file is claimed. So the cap holds over restarts and consumers: a start that
 //! was noted and not used costs one place, never one too many.
 
-use std::fs;
 use std::io;
 
 use jiff::{SignedDuration, Timestamp};
-use runner_engine::files::write_atomic;
+use runner_engine::files::{DOCUMENT, read_no_link, write_atomic};
 use serde::{Deserialize, Serialize};
 
 use super::Worker;
@@ -43,7 +42,7 @@ impl Worker {
     /// The starts of the last hour. One that lies ahead, since the clock was set back, counts from now.
     pub(super) fn starts(&self, now: Timestamp) -> io::Result<Starts> {
         let mut starts = Starts::default();
-        let text = match fs::read(self.path("logs/hour.jsonl")) {
+        let text = match read_no_link(self.path("logs/hour.jsonl"), DOCUMENT) {
             Ok(text) => text,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(starts),
             Err(error) => return Err(error),

@@ -11,14 +11,13 @@ mod hour;
 mod owners;
 
 use std::ffi::OsStr;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
 use runner_engine::digest::Digest;
-use runner_engine::files::{beneath, write_atomic};
+use runner_engine::files::{beneath, open_with_no_link, write_atomic};
 use runner_engine::placement::RelPath;
 use serde::Serialize;
 
@@ -134,12 +133,9 @@ impl Worker {
     /// # Errors
     /// The lock's file cannot be opened.
     pub fn lock(&self) -> io::Result<File> {
-        let file = OpenOptions::new()
-            .create(true)
-            .truncate(false)
-            .write(true)
-            .custom_flags(i32::try_from(rustix::fs::OFlags::NOFOLLOW.bits()).unwrap_or(0))
-            .open(self.path(".lock"))?;
+        let mut options = File::options();
+        options.create(true).truncate(false).write(true);
+        let file = open_with_no_link(&mut options, self.path(".lock"))?;
         file.lock()?;
         Ok(file)
     }

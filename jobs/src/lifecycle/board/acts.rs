@@ -5,6 +5,7 @@
 use std::io;
 
 use runner_engine::digest::Digest;
+use runner_engine::files::DOCUMENT;
 use runner_engine::ids::RunId;
 use runner_engine::scope::{Expect, Looks, Scope};
 use runner_text::org::{Board, Form, Task};
@@ -320,8 +321,7 @@ pub fn read_in(scope: &Scope, path: &str) -> Result<String, BoardError> {
 /// # Errors
 /// The file is there and cannot be read.
 pub fn history(root: &std::path::Path) -> io::Result<History> {
-    let path = runner_engine::files::beneath(root, std::path::Path::new(history::PATH))?;
-    match std::fs::read(path) {
+    match runner_engine::files::read_in(root, history::PATH, DOCUMENT) {
         Ok(bytes) => Ok(History::parse(&bytes)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(History::default()),
         Err(error) => Err(error),

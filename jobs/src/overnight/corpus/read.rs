@@ -7,6 +7,7 @@ use std::path::Path;
 use runner_text::front_matter;
 
 use super::{Corpus, Kind, NEXT_WORK, Node, SUBPATHS, Trouble, work::Work};
+use runner_engine::files::read_in;
 
 /// The longest node that is read, in bytes; a longer one is kept and told of.
 pub const LONGEST: u64 = 1024 * 1024;
@@ -43,7 +44,7 @@ pub fn read(folder: &Path) -> Result<Corpus, ReadError> {
                 );
                 continue;
             }
-            corpus.work = Work::parse(&fs::read(&path).map_err(fail(&path))?);
+            corpus.work = Work::parse(&read_in(folder, &path, LONGEST_WORK).map_err(fail(&path))?);
             for (line, why) in corpus.work.kept.broken() {
                 corpus.troubles.push(Trouble {
                     path: NEXT_WORK.to_owned(),
@@ -63,7 +64,7 @@ pub fn read(folder: &Path) -> Result<Corpus, ReadError> {
             );
             continue;
         }
-        let bytes = match fs::read(&path) {
+        let bytes = match read_in(folder, &path, LONGEST) {
             Ok(bytes) => bytes,
             Err(error) => {
                 corpus.trouble(&file.path, format!("cannot be read: {error}"));

@@ -22,7 +22,7 @@ use std::time::Duration;
 
 use runner_backends::{Request, RequestLimits, Source};
 use runner_engine::digest::Digest;
-use runner_engine::files::beneath;
+use runner_engine::files::{DOCUMENT, beneath, read_in};
 use runner_engine::outcome::Class;
 use runner_text::fence::Fence;
 use serde::Serialize;
@@ -426,8 +426,7 @@ impl Night<'_, '_> {
     }
 
     fn is_so(&self, said: &Shown) -> bool {
-        let path = beneath(self.ctx.root, Path::new(&self.out.path_of(&said.artifact)));
-        let bytes = path.and_then(fs::read);
+        let bytes = read_in(self.ctx.root, self.out.path_of(&said.artifact), DOCUMENT);
         bytes.is_ok_and(|bytes| Digest::of(&bytes).to_string() == said.sha256)
     }
 

@@ -1,0 +1,403 @@
+//! The one way to open files for reading.
+//!
+//! A repository belongs to whoever may write it, an agent included. What lies in it can be a FIFO
+//! that never answers, a device that never ends, a link to either, or a file of any size. Every file
+//! is therefore opened here: only regular files, without waiting, and read up to a limit.
+//!
+//! - [`open_in`], [`read_in`] and [`read_text_in`] are for files beneath a project's root. The kernel
+//!   walks the path from the handle of the root and follows no symbolic link.
+//! - [`open_host`], [`read_host`] and [`read_text_host`] are for files that the user or the system
+//!   owns: settings, the state folder. Links are followed.
+//! - [`open_with`] and [`open_with_no_link`] are for files that are also written, such as locks.
+//! - [`read_proc`] is for files of the kernel's own, whose length is unknown before they are read.
+//!
+//! Needs Linux 5.6, for `openat2`.
+
+#![allow(
+    clippy::disallowed_methods,
+    reason = "this module is the one that the others are told to use"
+)]
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, ErrorKind, Read as _};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::Path;
+
+use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, Stat, fstat, openat, openat2};
+use rustix::io::Errno;
+
+/// A limit for files of a few lines: ids, stamps, notes of a process, in bytes.
+pub const SMALL: u64 = 1 << 20;
+/// A limit for documents that people or models write, and for records of one run, in bytes.
+pub const DOCUMENT: u64 = 64 << 20;
+/// A limit for what grows over years: histories and caches, in bytes.
+pub const RECORD: u64 = 1 << 30;
+
+/// How a path of a project is walked: beneath its root and through no link.
+const WALK: ResolveFlags = ResolveFlags::BENEATH
+    .union(ResolveFlags::NO_SYMLINKS)
+    .union(ResolveFlags::NO_MAGICLINKS);
+/// How every file is opened: a FIFO must not make us wait, a terminal must not become ours.
+const READ: OFlags = OFlags::RDONLY
+    .union(OFlags::NONBLOCK)
+    .union(OFlags::NOCTTY)
+    .union(OFlags::CLOEXEC);
+/// How often a walk is tried again that raced with a rename.
+const TRIES: usize = 16;
+
+/// Why a file that is there is not read. It is the inner error of the [`io::Error`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refused {
+    /// Only regular files are read.
+    #[error("it is {0}, not a regular file")]
+    NotRegular(&'static str),
+    /// A folder on the way is a symbolic link.
+    #[error("it lies behind a symbolic link, and links in a project are not followed")]
+    BehindLink,
+    /// The path leads out of the folder that it has to lie in.
+    #[error("it lies outside of its project")]
+    Outside,
+    /// The file holds more than the caller takes.
+    #[error("it is larger than {}", size(*.limit))]
+    TooLarge {
+        /// The most, in bytes.
+        limit: u64,
+    },
+}
+
+impl From<Refused> for io::Error {
+    fn from(refused: Refused) -> Self {
+        let kind = match refused {
+            Refused::NotRegular("a folder") => ErrorKind::IsADirectory,
+            Refused::TooLarge { .. } => ErrorKind::FileTooLarge,
+            _ => ErrorKind::InvalidInput,
+        };
+        Self::new(kind, refused)
+    }
+}
+
+fn size(bytes: u64) -> String {
+    match bytes {
+        _ if bytes >= 1 << 20 && bytes.is_multiple_of(1 << 20) => format!("{} MiB", bytes >> 20),
+        _ if bytes >= 1 << 10 && bytes.is_multiple_of(1 << 10) => format!("{} KiB", bytes >> 10),
+        _ => format!("{bytes} bytes"),
+    }
+}
+
+/// Opens the regular file at `path` beneath the folder `root`. `path` is relative to `root` or begins
+/// with it. Links in `root` itself are followed: the caller chose it.
+///
+/// # Errors
+/// The system's, or one that holds a [`Refused`].
+pub fn open_in(root: &Path, path: impl AsRef<Path>) -> io::Result<File> {
+    let folder = openat(
+        CWD,
+        dot_if_empty(root),
+        OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC,
+        Mode::empty(),
+    )?;
+    let below = path.as_ref();
+    let below = below.strip_prefix(root).unwrap_or(below);
+    match regular_at(&folder, below, WALK) {
+        Ok((file, _)) => Ok(file),
+        Err(NotOpened::NotRegular(what)) => Err(Refused::NotRegular(what).into()),
+        Err(NotOpened::Errno(Errno::LOOP)) => Err(Refused::BehindLink.into()),
+        Err(NotOpened::Errno(Errno::XDEV)) => Err(Refused::Outside.into()),
+        Err(NotOpened::Errno(errno)) => Err(errno.into()),
+    }
+}
+
+/// Reads a file of at most `limit` bytes beneath `root`; see [`open_in`].
+///
+/// # Errors
+/// Those of [`open_in`], and [`Refused::TooLarge`].
+pub fn read_in(root: &Path, path: impl AsRef<Path>, limit: u64) -> io::Result<Vec<u8>> {
+    read_all(open_in(root, path)?, limit)
+}
+
+/// Reads a text of at most `limit` bytes beneath `root`; see [`open_in`].
+///
+/// # Errors
+/// Those of [`read_in`], and [`ErrorKind::InvalidData`] where it is not UTF-8.
+pub fn read_text_in(root: &Path, path: impl AsRef<Path>, limit: u64) -> io::Result<String> {
+    text(read_in(root, path, limit)?)
+}
+
+/// Opens the regular file at `path`. A link there is refused; links in the folders above it are
+/// followed. For files of a folder whose own path was checked.
+///
+/// # Errors
+/// Those of [`open_in`].
+pub fn open_no_link(path: impl AsRef<Path>) -> io::Result<File> {
+    let path = path.as_ref();
+    let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else {
+        return Err(Refused::NotRegular("a folder").into());
+    };
+    open_in(folder, name)
+}
+
+/// Reads a file of at most `limit` bytes; see [`open_no_link`].
+///
+/// # Errors
+/// Those of [`read_in`].
+pub fn read_no_link(path: impl AsRef<Path>, limit: u64) -> io::Result<Vec<u8>> {
+    read_all(open_no_link(path)?, limit)
+}
+
+/// Opens the file that a setting names, relative to `root` or as an absolute path. Beneath `root`
+/// this is [`open_in`], elsewhere [`open_host`].
+///
+/// # Errors
+/// Those of either.
+pub fn open_named(root: &Path, named: impl AsRef<Path>) -> io::Result<File> {
+    let path = root.join(named);
+    match path.starts_with(root) {
+        true => open_in(root, path),
+        false => open_host(path),
+    }
+}
+
+/// Reads the text of at most `limit` bytes that a setting names; see [`open_named`].
+///
+/// # Errors
+/// Those of [`read_text_in`].
+pub fn read_text_named(root: &Path, named: impl AsRef<Path>, limit: u64) -> io::Result<String> {
+    text(read_all(open_named(root, named)?, limit)?)
+}
+
+/// Opens the regular file at `path`. Links are followed.
+///
+/// # Errors
+/// The system's, or one that holds a [`Refused`].
+pub fn open_host(path: impl AsRef<Path>) -> io::Result<File> {
+    let path = path.as_ref();
+    // The handle is taken without opening the file: the open of a device may act.
+    let peek = openat(CWD, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
+    only_regular(&peek)?;
+    let file = openat(CWD, path, READ, Mode::empty())?;
+    only_regular(&file)?;
+    Ok(file.into())
+}
+
+/// Reads a file of at most `limit` bytes; see [`open_host`].
+///
+/// # Errors
+/// Those of [`open_host`], and [`Refused::TooLarge`].
+pub fn read_host(path: impl AsRef<Path>, limit: u64) -> io::Result<Vec<u8>> {
+    read_all(open_host(path)?, limit)
+}
+
+/// Reads a text of at most `limit` bytes; see [`open_host`].
+///
+/// # Errors
+/// Those of [`read_host`], and [`ErrorKind::InvalidData`] where it is not UTF-8.
+pub fn read_text_host(path: impl AsRef<Path>, limit: u64) -> io::Result<String> {
+    text(read_host(path, limit)?)
+}
+
+/// Reads a file below `/proc`, `/sys` or a tree of control groups.
+///
+/// # Errors
+/// The system's, and [`Refused::TooLarge`] beyond 64 MiB.
+pub fn read_proc(path: impl AsRef<Path>) -> io::Result<Vec<u8>> {
+    let mut file = File::from(openat(CWD, path.as_ref(), READ, Mode::empty())?);
+    read_bounded(&mut file, DOCUMENT)?.ok_or_else(|| Refused::TooLarge { limit: DOCUMENT }.into())
+}
+
+/// Reads a text below `/proc`, `/sys` or a tree of control groups.
+///
+/// # Errors
+/// Those of [`read_proc`], and [`ErrorKind::InvalidData`] where it is not UTF-8.
+pub fn read_text_proc(path: impl AsRef<Path>) -> io::Result<String> {
+    text(read_proc(path)?)
+}
+
+/// Opens `/dev/null` for reading.
+///
+/// # Errors
+/// The system's.
+pub fn open_null() -> io::Result<OwnedFd> {
+    Ok(openat(CWD, "/dev/null", READ, Mode::empty())?)
+}
+
+/// Opens a regular file as `options` say, for files that are also written. Links are followed.
+/// Flags that were set with `custom_flags` are replaced.
+///
+/// # Errors
+/// The system's, or one that holds a [`Refused`].
+pub fn open_with(options: &mut OpenOptions, path: impl AsRef<Path>) -> io::Result<File> {
+    let path = path.as_ref();
+    open_either(options, path, path.metadata(), OFlags::empty())
+}
+
+/// As [`open_with`], and a symbolic link at `path` is refused. Links in the folders above it are
+/// followed: where the path lies in a project, [`super::beneath`] checks them first.
+///
+/// # Errors
+/// Those of [`open_with`].
+pub fn open_with_no_link(options: &mut OpenOptions, path: impl AsRef<Path>) -> io::Result<File> {
+    let path = path.as_ref();
+    open_either(options, path, path.symlink_metadata(), OFlags::NOFOLLOW)
+}
+
+fn open_either(
+    options: &mut OpenOptions,
+    path: &Path,
+    found: io::Result<std::fs::Metadata>,
+    follow: OFlags,
+) -> io::Result<File> {
+    use std::os::unix::fs::MetadataExt as _;
+    // The open of a device may act, and that of a FIFO fails without saying why.
+    if let Some(what) = found.ok().and_then(|data| irregular(data.mode())) {
+        return Err(Refused::NotRegular(what).into());
+    }
+    let flags = follow | OFlags::NONBLOCK | OFlags::NOCTTY;
+    let file = options
+        .custom_flags(flags.bits().cast_signed())
+        .open(path)?;
+    only_regular(&file)?;
+    Ok(file)
+}
+
+/// Makes a new file for writing, with these permission bits where the process's mask allows them.
+///
+/// # Errors
+/// The system's; [`ErrorKind::AlreadyExists`] where anything is there, a link too.
+pub fn create_new(path: &Path, mode: u32) -> io::Result<File> {
+    let mut new = OpenOptions::new();
+    new.write(true).create_new(true).mode(mode).open(path)
+}
+
+/// Copies the content and the permissions of a regular file; see [`open_host`]. What lies at `to` is
+/// replaced.
+///
+/// # Errors
+/// Those of [`open_host`] and [`open_with`].
+pub fn copy_host(from: &Path, to: &Path) -> io::Result<()> {
+    let mut source = open_host(from)?;
+    let mut options = OpenOptions::new();
+    // Nobody else reads it before it has the permissions of its source.
+    options.write(true).create(true).truncate(true).mode(0o600);
+    let mut target = open_with(&mut options, to)?;
+    io::copy(&mut source, &mut target)?;
+    target.set_permissions(source.metadata()?.permissions())
+}
+
+/// Makes the names in the folder `path` durable.
+///
+/// # Errors
+/// The system's.
+pub fn sync_folder(path: &Path) -> io::Result<()> {
+    let folder = openat(
+        CWD,
+        dot_if_empty(path),
+        READ | OFlags::DIRECTORY,
+        Mode::empty(),
+    )?;
+    Ok(rustix::fs::fsync(folder)?)
+}
+
+/// Reads at most `limit` bytes; `None` if there are more.
+pub(crate) fn read_bounded(file: &mut File, limit: u64) -> io::Result<Option<Vec<u8>>> {
+    let mut bytes = Vec::new();
+    file.take(limit.saturating_add(1)).read_to_end(&mut bytes)?;
+    Ok((bytes.len() as u64 <= limit).then_some(bytes))
+}
+
+/// Why [`regular_at`] opened nothing.
+#[derive(Debug)]
+pub(crate) enum NotOpened {
+    /// The system's reason. `LOOP`: a folder on the way is a link. `XDEV`: the path leads out.
+    Errno(Errno),
+    /// What lies there.
+    NotRegular(&'static str),
+}
+
+impl From<Errno> for NotOpened {
+    fn from(errno: Errno) -> Self {
+        Self::Errno(errno)
+    }
+}
+
+/// Opens a regular file for reading, walked to from the handle of a folder.
+pub(crate) fn regular_at(
+    folder: impl AsFd,
+    path: &Path,
+    walk: ResolveFlags,
+) -> Result<(File, Stat), NotOpened> {
+    let check = |handle: &OwnedFd| -> Result<Stat, NotOpened> {
+        let stat = fstat(handle)?;
+        match irregular(stat.st_mode) {
+            None => Ok(stat),
+            Some(what) => Err(NotOpened::NotRegular(what)),
+        }
+    };
+    // The handle is taken without opening the file: the open of a device may act.
+    let none = Mode::empty();
+    let peek = OFlags::PATH | OFlags::NOFOLLOW;
+    check(&walk_to(&folder, path, peek, none, walk)?)?;
+    let handle = walk_to(&folder, path, READ | OFlags::NOFOLLOW, none, walk)?;
+    let stat = check(&handle)?;
+    Ok((handle.into(), stat))
+}
+
+/// `openat2`, tried again where it raced with a rename.
+pub(crate) fn walk_to(
+    folder: impl AsFd,
+    path: &Path,
+    flags: OFlags,
+    mode: Mode,
+    walk: ResolveFlags,
+) -> Result<OwnedFd, Errno> {
+    let mut tries = 0;
+    loop {
+        match openat2(&folder, path, flags | OFlags::CLOEXEC, mode, walk) {
+            Err(Errno::AGAIN | Errno::INTR) if tries < TRIES => tries += 1,
+            done => return done,
+        }
+    }
+}
+
+/// What a file of this mode is; `None` for a regular file.
+pub(crate) fn irregular(mode: u32) -> Option<&'static str> {
+    match FileType::from_raw_mode(mode) {
+        FileType::RegularFile => None,
+        FileType::Symlink => Some("a symbolic link"),
+        FileType::Directory => Some("a folder"),
+        FileType::Fifo => Some("a FIFO"),
+        FileType::Socket => Some("a socket"),
+        _ => Some("a device"),
+    }
+}
+
+fn only_regular(handle: impl AsFd) -> io::Result<()> {
+    match irregular(fstat(handle)?.st_mode) {
+        None => Ok(()),
+        Some(what) => Err(Refused::NotRegular(what).into()),
+    }
+}
+
+fn read_all(mut file: File, limit: u64) -> io::Result<Vec<u8>> {
+    let too_large = || Refused::TooLarge { limit }.into();
+    if file.metadata()?.len() > limit {
+        return Err(too_large());
+    }
+    read_bounded(&mut file, limit)?.ok_or_else(too_large)
+}
+
+fn text(bytes: Vec<u8>) -> io::Result<String> {
+    String::from_utf8(bytes)
+        .map_err(|error| io::Error::new(ErrorKind::InvalidData, error.utf8_error()))
+}
+
+fn dot_if_empty(path: &Path) -> &Path {
+    match path.as_os_str().is_empty() {
+        true => Path::new("."),
+        false => path,
+    }
+}
+
+#[cfg(test)]
+#[path = "reader_tests.rs"]
+mod tests;
