@@ -1,6 +1,8 @@
 //! Git asked about real repositories: what changed, commits of named files, pushes; with each git that
 //! this host has. What a planted program does is the hostile suite's.
 
+#![allow(clippy::unwrap_used, clippy::disallowed_methods)]
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -6,6 +6,8 @@
 //! is noticed all the same. A control opens the same doors with git as people call it, which shows
 //! that the canaries work.
 
+#![allow(clippy::unwrap_used, clippy::disallowed_methods)]
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::os::fd::OwnedFd;
