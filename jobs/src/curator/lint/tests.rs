@@ -102,3 +102,27 @@ proptest::proptest! {
         }
     }
 }
+
+#[test]
+fn a_planted_ignore_file_closes_its_folder_only() {
+    use rustix::fs::{CWD, FileType, Mode, mknodat};
+    let place = tempfile::tempdir().unwrap();
+    let root = place.path();
+    for folder in ["open", "shut"] {
+        std::fs::create_dir(root.join(folder)).unwrap();
+        std::fs::write(root.join(folder).join("note.md"), "# A\n").unwrap();
+    }
+    let fifo = |path: &str| mknodat(CWD, root.join(path), FileType::Fifo, Mode::RWXU, 0).unwrap();
+    fifo("shut/.gitignore");
+    fifo("open/pipe.md");
+    let (found, left) = notes(root, root, &[], None);
+    let found: Vec<_> = found.iter().map(|note| note.path.as_str()).collect();
+    assert_eq!(found, ["open/note.md"]);
+    assert!(
+        left.len() == 1 && left[0].contains(".gitignore is no regular file"),
+        "{left:?}"
+    );
+    fifo(".ignore");
+    let (found, left) = notes(root, root, &[], None);
+    assert!(found.is_empty() && left.len() == 1, "{left:?}");
+}
