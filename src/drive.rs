@@ -343,7 +343,7 @@ pub fn mark(home: &Home, ledger: &Ledger, run: &RunId) -> Result<(), Failure> {
         return Ok(());
     };
     // A project that is gone or cannot be read is told of by itself.
-    let Ok(here) = Here::at(home, &project.path) else {
+    let Ok(here) = Here::at(home, Some(ledger), &project.path) else {
         return Ok(());
     };
     let Ok(spec) = here.spec(&row) else {

@@ -283,6 +283,15 @@ impl Home {
         }
     }
 
+    /// The ledger, to look up which project a folder is; `None` when there is none yet. One of an older
+    /// format is read in a copy, since the caller may be about to migrate it.
+    pub fn ledger_to_identify(&self) -> Result<Option<Ledger>, Failure> {
+        match self.ledger_to_read() {
+            Err(LedgerError::Older { .. }) => self.ledger_to_rehearse().map(Some),
+            found => Ok(found?),
+        }
+    }
+
     /// The lock of the one daemon of this user.
     pub fn daemon_lock(&self) -> PathBuf {
         self.state.join("daemon.lock")

@@ -13,7 +13,7 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use runner_engine::causes::why;
 use runner_engine::ids::ProjectId;
-use runner_engine::ledger::{Budget, JobRow, Ledger, Project, RunRow, why_gone};
+use runner_engine::ledger::{Budget, JobRow, Ledger, Node, Project, RunRow, why_gone};
 use runner_engine::tick::REPORT_JOB;
 use runner_jobs::{JobSpec, KindSpec};
 use runner_text::nearest::nearest;
@@ -61,23 +61,41 @@ pub fn find(from: &Path) -> Result<PathBuf, Failure> {
 impl Here {
     /// The project at or above `from`.
     pub fn load(home: &Home, from: &Path) -> Result<Self, Failure> {
-        Self::at(home, &find(from)?)
+        let root = find(from)?;
+        Self::at(home, home.ledger_to_identify()?.as_ref(), &root)
     }
 
     /// The project whose root is `root`.
-    pub fn at(home: &Home, root: &Path) -> Result<Self, Failure> {
+    ///
+    /// Its id is the one that the database has for this folder. What the folder itself carries counts
+    /// only where the database does not know it.
+    pub fn at(home: &Home, ledger: Option<&Ledger>, root: &Path) -> Result<Self, Failure> {
         let stamp = stamp(home, root);
         let config = config::load(&home.stack(Some(&root.join(FILE))))?;
-        let own = identity::own(root)?;
-        let is_own = own.is_some();
-        let id = own.or_else(|| config.project.clone()).ok_or_else(|| {
+        identity::git_folder(root)?;
+        let known = match ledger {
+            Some(ledger) => registered(ledger, root)?,
+            None => None,
+        };
+        let (id, own) = match known {
+            Some(known) => {
+                let carried = identity::own(root).ok().flatten();
+                let own = known.own || carried.as_ref() == Some(&known.id);
+                (Some(known.id), own)
+            }
+            None => match identity::own(root)? {
+                Some(id) => (Some(id), true),
+                None => (config.project.clone(), false),
+            },
+        };
+        let id = id.ok_or_else(|| {
             Failure::configuration(format!("{} has no [project] id", root.join(FILE).display()))
                 .mend("runner init")
         })?;
         Ok(Self {
             root: root.to_owned(),
             id,
-            own: is_own,
+            own,
             config,
             stamp,
         })
@@ -107,11 +125,15 @@ impl Here {
             return Err(Failure::configuration(what).mend(mend));
         }
         let owned = self.own && known.as_ref().is_some_and(|known| !known.own);
+        let node = node(&self.root)?;
+        // One from before that time was kept.
+        let unborn =
+            standing == Standing::Known && known.as_ref().is_some_and(|known| known.node != node);
         if matches!(standing, Standing::New | Standing::Replaced)
             || owned
+            || unborn
             || is_displaced(known.as_ref())
         {
-            let data = metadata(&self.root)?;
             if standing == Standing::Replaced {
                 tracing::info!(path = %self.root.display(), "another folder, the same project");
             }
@@ -119,8 +141,7 @@ impl Here {
                 &Project {
                     id: self.id.clone(),
                     path: self.root.clone(),
-                    device: data.dev(),
-                    inode: data.ino(),
+                    node,
                     config_stamp: String::new(),
                     own: self.own,
                 },
@@ -140,8 +161,26 @@ fn is_displaced(known: Option<&Project>) -> bool {
     known.is_some_and(|known| known.displaced_from().is_some())
 }
 
-fn metadata(root: &Path) -> Result<fs::Metadata, Failure> {
-    fs::metadata(root).map_err(|error| Failure::environment(format!("{}: {error}", root.display())))
+/// Which folder is at `root`.
+pub fn node(root: &Path) -> Result<Node, Failure> {
+    fs::metadata(root)
+        .map(|data| Node::of(&data))
+        .map_err(|error| Failure::environment(format!("{}: {error}", root.display())))
+}
+
+/// The project that the database knows this very folder as: at its path, or at another path of the same
+/// folder, such as another mount.
+pub fn registered(ledger: &Ledger, root: &Path) -> Result<Option<Project>, Failure> {
+    let here = node(root)?;
+    if let Some(known) = ledger.project_at(root)?
+        && known.node.is(&here)
+    {
+        return Ok(Some(known));
+    }
+    let same = |known: &Project| {
+        known.node.is(&here) && node(&known.path).is_ok_and(|there| there.is(&here))
+    };
+    Ok(ledger.projects()?.into_iter().find(same))
 }
 
 /// How a folder that carries an id stands to what the ledger knows of that id.
@@ -151,11 +190,10 @@ pub fn standing_of(
     id: &ProjectId,
     own: bool,
 ) -> Result<(Standing, Option<Project>), Failure> {
-    let data = metadata(root)?;
     let known = ledger.project(id)?;
     let found = Found {
         path: root.to_owned(),
-        node: (data.dev(), data.ino()),
+        node: node(root)?,
         own,
         other_here: ledger
             .project_at(root)?
@@ -163,14 +201,17 @@ pub fn standing_of(
             .filter(|other| other != id),
     };
     let remembered = known.as_ref().map(|known| {
-        let path = known.displaced_from().unwrap_or_else(|| known.path.clone());
+        let displaced = known.displaced_from();
+        // The database has another project there.
+        let bound = displaced.is_none().then_some(&known.node);
+        let path = displaced.unwrap_or_else(|| known.path.clone());
         Known {
             seen: match path == root {
                 // What is there is what we stand in.
                 true => Seen::Nothing,
-                false => look(&path, id, carried),
+                false => look(&path, id, bound, carried),
             },
-            node: (known.device, known.inode),
+            node: known.node,
             own: known.own.then(|| id.clone()),
             path,
         }
@@ -185,9 +226,9 @@ pub fn standing_of_row(known: &Project) -> Standing {
     }
     judge(
         Some(&Known {
-            seen: look(&known.path, &known.id, carried),
+            seen: look(&known.path, &known.id, Some(&known.node), carried),
             path: known.path.clone(),
-            node: (known.device, known.inode),
+            node: known.node,
             own: known.own.then(|| known.id.clone()),
         }),
         None,
@@ -207,6 +248,47 @@ pub fn carried(root: &Path) -> Option<(ProjectId, bool)> {
     let (_, table) = config::file(&root.join(FILE)).ok()??;
     let seed = table.get("project")?.get("id")?.as_str()?.parse().ok()?;
     Some((seed, false))
+}
+
+/// How what a registered folder carries differs from the id that the database has for it, and the command
+/// that repairs it. The database's id counts, whatever the folder carries.
+pub fn contradiction(known: &Project) -> Option<(String, String)> {
+    let root = &known.path;
+    if !node(root).is_ok_and(|here| here.is(&known.node)) {
+        return None;
+    }
+    let folder = identity::git_folder(root).ok()?;
+    let what = match identity::own(root) {
+        Ok(Some(id)) if id == known.id => return None,
+        Ok(Some(id)) => format!("names another project, {id}"),
+        Ok(None) if known.own => "is missing".to_owned(),
+        Err(failure) => format!("cannot be used ({})", failure.parts().0),
+        // It is known by its seed alone.
+        Ok(None) => {
+            let seed = carried(root).map(|(seed, _)| seed);
+            if seed.as_ref() == Some(&known.id) {
+                return None;
+            }
+            let file = root.join(FILE).display().to_string();
+            let names = seed.map_or_else(
+                || "names no project".to_owned(),
+                |seed| format!("names another project, {seed}"),
+            );
+            return Some((
+                format!("{file} {names}; the project goes on as {}", known.id),
+                format!("write `id = \"{}\"` below [project] in {file}", known.id),
+            ));
+        }
+    };
+    let file = folder.map_or_else(|| identity::FILE.into(), |it| it.join(identity::FILE));
+    Some((
+        format!(
+            "{} {what}; the project goes on as {}",
+            file.display(),
+            known.id
+        ),
+        format!("runner init {}", root.display()),
+    ))
 }
 
 /// A project as the ledger keeps it: what looking and holding back need while its files are broken.
@@ -245,13 +327,13 @@ pub fn kept(home: &Home, ledger: &Ledger, from: &Path) -> Result<Kept, Failure> 
         let fresh = row.config_stamp == stamp(home, &root);
         let trouble = match fresh {
             true => None,
-            false => Here::at(home, &root)
+            false => Here::at(home, Some(ledger), &root)
                 .and_then(|here| here.check(ledger))
                 .err(),
         };
         return Ok(Kept { row, trouble });
     }
-    let here = Here::at(home, &root)?;
+    let here = Here::at(home, Some(ledger), &root)?;
     let (standing, known) = standing_of(ledger, &root, &here.id, here.own)?;
     match (standing, known) {
         (Standing::Alias { .. }, Some(row)) => Ok(Kept { row, trouble: None }),

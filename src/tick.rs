@@ -128,8 +128,8 @@ fn refresh(
             }
             continue;
         }
-        let fresh =
-            Here::at(home, &known.path).and_then(|here| here.register(ledger, home.wall()?));
+        let fresh = Here::at(home, Some(ledger), &known.path)
+            .and_then(|here| here.register(ledger, home.wall()?));
         if let Err(failure) = fresh {
             bad.insert(path, failure.to_string());
         }

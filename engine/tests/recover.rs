@@ -11,8 +11,8 @@ use jiff::Timestamp;
 use runner_engine::admission::Facts;
 use runner_engine::ids::{ProjectId, RunId};
 use runner_engine::ledger::{
-    Admission, Admitted, Budget, Enter, Ledger, NewJob, NewOccurrence, Origin, Project, Recorded,
-    RunState, Summary,
+    Admission, Admitted, Budget, Enter, Ledger, NewJob, NewOccurrence, Node, Origin, Project,
+    Recorded, RunState, Summary,
 };
 use runner_engine::locks::{JobLock, LockError, job_lock_path};
 use runner_engine::outcome::{Class, Outcome};
@@ -59,8 +59,7 @@ fn world() -> World {
             &Project {
                 id: project.clone(),
                 path: root,
-                device: 1,
-                inode: 1,
+                node: Node::new(1, 1),
                 config_stamp: String::new(),
                 own: false,
             },

@@ -74,7 +74,7 @@ fn deliver(
             return Ok(Tried::Withdrawn("its project is gone".to_owned()));
         };
         // That a project is gone or cannot be read is just what people are to hear of.
-        let (notify, lacking) = match Here::at(home, &row.path) {
+        let (notify, lacking) = match Here::at(home, Some(ledger), &row.path) {
             Ok(here) => (Ok(here.config.notify), None),
             Err(failure) => {
                 let users = config::load(&home.stack(None)).map(|config| config.notify);

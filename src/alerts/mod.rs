@@ -79,7 +79,7 @@ fn rules(
         let rules = match kept.and_then(|kept| kept.alerts) {
             Some(rules) => rules,
             // What cannot be read is told of as the user's own words say.
-            None => Here::at(home, &project.path)
+            None => Here::at(home, Some(ledger), &project.path)
                 .map(|here| here.config)
                 .or_else(|_| config::load(&home.stack(None)))
                 .map(|config| config.notify.rules(&config.jobs))

@@ -14,7 +14,7 @@ use crate::cli::show;
 use crate::guard::hook::{self, Bounds};
 use crate::guard::reach::of_job;
 use crate::home::{self, Home};
-use crate::project::Here;
+use crate::{config, project};
 
 /// Carries out one of them.
 pub fn run(home: &Home, here: &Path, command: &GuardCommand) -> Result<Exit, Failure> {
@@ -46,11 +46,11 @@ pub fn run(home: &Home, here: &Path, command: &GuardCommand) -> Result<Exit, Fai
             answer(paths, *listing, SCOPE, |path| bounds.allow(here, path))
         }
         GuardCommand::Leak { paths, listing } => {
-            let here = Here::load(home, here)?;
-            let git = Git::new(&here.root, &home::child_environment(), &home::marker()?);
+            let root = project::find(here)?;
+            let git = Git::new(&root, &home::child_environment(), &home::marker()?);
             answer(paths, *listing, LEAK, |path| {
                 let beneath = Path::new(path)
-                    .strip_prefix(&here.root)
+                    .strip_prefix(&root)
                     .ok()
                     .and_then(Path::to_str);
                 leak::check(&git, beneath.unwrap_or(path)).map_err(|leak| leak.to_string())
@@ -86,9 +86,10 @@ fn refusal(
 }
 
 fn bounds_of(home: &Home, here: &Path, job: &str) -> Result<Bounds, Failure> {
-    let here = Here::load(home, here)?;
-    let spec = &here.config.job(job)?.spec;
-    let (write, keep) = of_job(&here.root, spec, &here.config);
+    // Within walls there is no ledger to ask which project it is, and nothing here depends on it.
+    let root = project::find(here)?;
+    let config = config::load(&home.stack(Some(&root.join(project::FILE))))?;
+    let (write, keep) = of_job(&root, &config.job(job)?.spec, &config);
     Ok(Bounds {
         write,
         keep,

@@ -88,7 +88,7 @@ pub fn make(home: &Home, dir: &Path, new_id: bool) -> Result<(PathBuf, Vec<Strin
     let config = config::load(&home.stack(Some(&path)))?;
     let old = config::file(&path)?;
     let (id, own) = {
-        let ledger = home.ledger_to_read()?;
+        let ledger = home.ledger_to_identify()?;
         choose(
             home,
             ledger.as_ref(),
@@ -108,7 +108,7 @@ pub fn make(home: &Home, dir: &Path, new_id: bool) -> Result<(PathBuf, Vec<Strin
                 "wrote   this clone's id to its git folder ({})",
                 identity::FILE
             ),
-            what: What::Own(id),
+            what: What::Own(id.clone()),
         });
     }
     let mut ignored = Vec::new();
@@ -145,7 +145,13 @@ pub fn make(home: &Home, dir: &Path, new_id: bool) -> Result<(PathBuf, Vec<Strin
         carry_out(&root, step.what)?;
         written.push(step.line);
     }
-    let here = Here::at(home, &root)?;
+    let here = Here::at(home, Some(&ledger), &root)?;
+    // A new id counts from here on, and not the one that the database has had for this folder.
+    let here = Here {
+        id,
+        own: true,
+        ..here
+    };
     here.register(&mut ledger, home.wall()?)?;
     Ok((root, written))
 }
@@ -161,6 +167,16 @@ fn choose(
     let fresh = || Ok::<_, Failure>(ProjectId::new(home.wall()?));
     if new_id {
         return Ok((fresh()?, true));
+    }
+    identity::git_folder(root)?;
+    let known = match ledger {
+        Some(ledger) => project::registered(ledger, root)?,
+        None => None,
+    };
+    if let Some(known) = known {
+        let carried = identity::own(root).ok().flatten();
+        let repair = carried.as_ref() != Some(&known.id);
+        return Ok((known.id, repair));
     }
     let own = identity::own(root)?;
     let Some(id) = own.as_ref().or(seed) else {

@@ -3,7 +3,6 @@
 //! Looking changes nothing. `forget` shows a plan and carries out that very plan.
 
 use std::fs;
-use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use runner_engine::ids::ProjectId;
@@ -71,9 +70,10 @@ fn list(home: &Home, listing: Listing) -> Result<Exit, Failure> {
                         "runner tick   (or, if it is another one: runner init --new-id)".to_owned(),
                     ),
                 ),
-                None => match identity::own(&path) {
-                    Ok(_) => (None, None),
-                    Err(failure) => {
+                None => match (identity::git_folder(&path), project::contradiction(&known)) {
+                    (Ok(_), None) => (None, None),
+                    (Ok(_), Some((what, mend))) => (Some(what), Some(mend)),
+                    (Err(failure), _) => {
                         let (what, mend) = failure.parts();
                         (Some(what), mend)
                     }
@@ -183,10 +183,8 @@ fn relocate(
             old.display()
         )));
     }
-    let data = fs::metadata(&root)
-        .map_err(|error| Failure::environment(format!("{}: {error}", root.display())))?;
-    let node = (data.dev(), data.ino());
-    let same_folder = node == (known.device, known.inode);
+    let node = project::node(&root)?;
+    let same_folder = node.is(&known.node);
     let carried = project::id_at(&root);
     let other = ledger.project_at(&root)?.filter(|it| it.id != known.id);
     if let (Some(other), false) = (&other, same_folder) {
@@ -226,7 +224,8 @@ fn relocate(
         );
         return Ok(Exit::Done);
     }
-    let still = look(&known.path, &known.id, project::carried);
+    let bound = known.displaced_from().is_none().then_some(&known.node);
+    let still = look(&known.path, &known.id, bound, project::carried);
     let has_it = identity::own(&root).ok().flatten().as_ref() == Some(&known.id);
     if let (Seen::Project { same_id: true, own, .. }, false) = (&still, same_folder)
         // A clone with the seed alone at the old place is not the project.
@@ -239,7 +238,7 @@ fn relocate(
         ))
         .mend(format!("runner init --new-id {}", root.display())));
     }
-    ledger.relocate(&known.id, &root, node.0, node.1)?;
+    ledger.relocate(&known.id, &root, node)?;
     if identity::own(&root).ok().flatten().as_ref() != Some(&known.id) {
         identity::write(&root, &known.id)?;
     }

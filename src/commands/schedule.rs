@@ -176,7 +176,7 @@ fn schedule(home: &Home, here: &Path, what: &What) -> Result<Schedule, Failure> 
         Some(named) => named.clone(),
         // In a project its night's; a project that cannot be read is told, not passed over.
         None => match project::find(here) {
-            Ok(root) => Here::at(home, &root)?.config.night.zone,
+            Ok(root) => Here::load(home, &root)?.config.night.zone,
             Err(_) => TimeZone::system().iana_name().unwrap_or("UTC").to_owned(),
         },
     };

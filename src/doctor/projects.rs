@@ -89,10 +89,13 @@ fn one(
                 .mend("take that folder out of PATH, then: runner setup --apply"),
         );
     }
-    let here = match Here::at(home, &known.path) {
+    let here = match Here::at(home, Some(ledger), &known.path) {
         Ok(here) => here,
         Err(failure) => return Ok(vec![Finding::failure(root, &failure)]),
     };
+    if let Some((what, mend)) = project::contradiction(known) {
+        found.push(Finding::warning(&root, what).mend(mend));
+    }
     if let Some(kind) = filesystem::shared(&known.path) {
         found.push(Finding::warning(
             &root,

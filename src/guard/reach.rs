@@ -7,6 +7,7 @@ use runner_jobs::lifecycle::manifest;
 use runner_jobs::{JobSpec, KindSpec};
 
 use crate::config::{Config, NEVER};
+use crate::project::identity;
 
 /// The same of an agent, which commits what it did: git's folder too, whatever it may write besides.
 pub fn of_agent(
@@ -24,8 +25,9 @@ pub fn of_agent(
 
 /// Of git's own folder, what decides which programs git starts.
 const GIT_KEEPS: [&str; 4] = ["hooks", "config", "commondir", "info/attributes"];
-/// The same of what need not be there, and is only read where git's settings, which are kept, say so.
-const GIT_KEEPS_IF_THERE: [&str; 1] = ["config.worktree"];
+/// The same of what need not be there: `config.worktree` is only read where git's settings, which are
+/// kept, say so, and the project's id is in the database.
+const GIT_KEEPS_IF_THERE: [&str; 2] = ["config.worktree", identity::FILE];
 /// What a working kind may write of the project, and what not of that.
 pub fn working(
     root: &Path,

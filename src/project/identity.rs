@@ -1,10 +1,14 @@
-//! Which project a folder is: its own id, else the one that its `runner.toml` was born with.
+//! Which project a folder that the database does not know is: its own id, else the one that its
+//! `runner.toml` was born with.
+//!
+//! The id of a registered folder is in the database, which no child can write. What this module reads is
+//! a hint for a folder that was moved, cloned or restored, or whose database was lost.
 //!
 //! `runner.toml` is committed, so every clone and worktree of a repository carries the same id in it.
-//! That id is only a *seed*: the first clone that is registered keeps it. What a clone is known by
+//! That id is only a *seed*: the first clone that is registered keeps it. The hint of one clone
 //! stands in its own git folder, which git never clones and gives to each worktree separately, and
 //! which `git clean -dfx` leaves alone (it would take a file under `.runner/` with it). A folder
-//! without that file is known by its seed, as ever.
+//! without that file is known by its seed.
 
 use std::fs;
 use std::io;
@@ -31,12 +35,11 @@ pub fn git_dir(root: &Path) -> Option<PathBuf> {
     (!named.is_empty()).then(|| root.join(named))
 }
 
-/// The id that this clone has for itself.
+/// The git folder of this very work tree; `None` for a folder within a repository.
 ///
 /// # Errors
-/// The file is there and cannot be read or holds no id; or there is no git folder to ask: what a folder
-/// is cannot be told then, and its seed must not be taken for its id.
-pub fn own(root: &Path) -> Result<Option<ProjectId>, Failure> {
+/// There is no git repository, or it is the one of a worktree and is not where it was.
+pub fn git_folder(root: &Path) -> Result<Option<PathBuf>, Failure> {
     let here = root.display();
     let Some(folder) = git_dir(root) else {
         // A folder within a repository is known by its seed.
@@ -59,6 +62,18 @@ pub fn own(root: &Path) -> Result<Option<ProjectId>, Failure> {
             "git -C WHERE-THE-REPOSITORY-IS-NOW worktree repair {here}"
         )));
     }
+    Ok(Some(folder))
+}
+
+/// The id that this clone has for itself.
+///
+/// # Errors
+/// The file is there and cannot be read or holds no id; or there is no git folder to ask: what a folder
+/// is cannot be told then, and its seed must not be taken for its id.
+pub fn own(root: &Path) -> Result<Option<ProjectId>, Failure> {
+    let Some(folder) = git_folder(root)? else {
+        return Ok(None);
+    };
     let path = folder.join(FILE);
     let wrong = |why: String| {
         Failure::configuration(format!("{}: {why}", path.display()))

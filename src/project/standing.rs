@@ -13,22 +13,25 @@
 //!  a row alone          known, replaced, recloned, vanished, emptied, unreadable, overtaken
 //! ```
 //!
+//! The folder that the database has at its path, by device, inode and the time at which it was made, is
+//! the project whatever it contains: a child can write into the folder, and not into the database.
+//!
 //! [`judge`] is pure; [`look`] only looks. Nothing here changes anything.
 
 use std::fs;
 use std::io;
-use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use runner_engine::ids::ProjectId;
+use runner_engine::ledger::Node;
 
 /// A folder that carries an id.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Found {
     /// Canonical.
     pub path: PathBuf,
-    /// Device and inode.
-    pub node: (u64, u64),
+    /// Which folder it is.
+    pub node: Node,
     /// The id stands in its own git folder, not only in its `runner.toml`.
     pub own: bool,
     /// The project that the ledger knows at this path, if it is another one.
@@ -40,8 +43,8 @@ pub struct Found {
 pub struct Known {
     /// The path that it was registered at.
     pub path: PathBuf,
-    /// Device and inode that it had.
-    pub node: (u64, u64),
+    /// Which folder it was.
+    pub node: Node,
     /// The id, where it is known to have been that clone's own and not only a seed: no other clone
     /// is taken for it then.
     pub own: Option<ProjectId>,
@@ -60,8 +63,8 @@ pub enum Seen {
     Unreadable(String),
     /// A project's folder.
     Project {
-        /// Device and inode.
-        node: (u64, u64),
+        /// Which folder it is.
+        node: Node,
         /// Whether it carries the id in question.
         same_id: bool,
         /// Whether the id that it carries is its own.
@@ -137,7 +140,7 @@ pub fn judge(known: Option<&Known>, found: Option<&Found>) -> Standing {
         (Some(known), Some(found)) => (known, found),
     };
     if found.path == known.path {
-        return match (found.node == known.node, &known.own) {
+        return match (found.node.is(&known.node), &known.own) {
             (true, _) => Standing::Known,
             (false, Some(was)) if !found.own => Standing::Recloned { was: was.clone() },
             (false, _) => Standing::Replaced,
@@ -145,9 +148,9 @@ pub fn judge(known: Option<&Known>, found: Option<&Found>) -> Standing {
     }
     let of = || known.path.clone();
     match &known.seen {
-        Seen::Project { node, .. } if *node == found.node => Standing::Alias { of: of() },
+        Seen::Project { node, .. } if node.is(&found.node) => Standing::Alias { of: of() },
         // What is at the old place came there later.
-        _ if found.node == known.node => Standing::Moved { from: of() },
+        _ if found.node.is(&known.node) => Standing::Moved { from: of() },
         // A clone came in its place; the id that was its own is here.
         Seen::Project {
             same_id: true,
@@ -173,7 +176,7 @@ fn judge_row(known: &Known) -> Standing {
         Seen::NoProject => Standing::Emptied,
         Seen::Unreadable(why) => Standing::Unreadable { why: why.clone() },
         Seen::Project { same_id: false, .. } => Standing::Overtaken,
-        Seen::Project { node, .. } if *node == known.node => Standing::Known,
+        Seen::Project { node, .. } if node.is(&known.node) => Standing::Known,
         Seen::Project { own, .. } => match &known.own {
             Some(was) if !own => Standing::Recloned { was: was.clone() },
             _ => Standing::Replaced,
@@ -268,17 +271,29 @@ impl Standing {
 }
 
 /// What is at `path`, in regard to `id`; `id_of` reads a folder's id and tells whether it is its own.
+///
+/// `bound` is the folder that the database knows by this id. It carries the id and has it for its own,
+/// whatever `id_of` reads in it.
 pub fn look(
     path: &Path,
     id: &ProjectId,
+    bound: Option<&Node>,
     id_of: impl FnOnce(&Path) -> Option<(ProjectId, bool)>,
 ) -> Seen {
     match fs::metadata(path.join(super::FILE)) {
         Ok(data) if data.is_file() => match fs::metadata(path) {
             Ok(folder) => {
+                let node = Node::of(&folder);
+                if bound.is_some_and(|bound| bound.is(&node)) {
+                    return Seen::Project {
+                        node,
+                        same_id: true,
+                        own: true,
+                    };
+                }
                 let found = id_of(path);
                 Seen::Project {
-                    node: (folder.dev(), folder.ino()),
+                    node,
                     // One that cannot be read is given the benefit of the doubt: it stays where it was.
                     same_id: found.as_ref().is_none_or(|(found, _)| found == id),
                     own: found.is_none_or(|(_, own)| own),
@@ -301,8 +316,8 @@ pub fn look(
 mod tests {
     use super::*;
 
-    const ONE: (u64, u64) = (1, 10);
-    const TWO: (u64, u64) = (1, 20);
+    const ONE: Node = Node::new(1, 10);
+    const TWO: Node = Node::new(1, 20);
 
     fn id() -> ProjectId {
         "01KA5V7Q4B0000000000000000".parse().unwrap()
@@ -339,12 +354,12 @@ mod tests {
                 [moved, moved, "known", "known"],
             ),
             (
-                is((2, 10), true),
+                is(Node::new(2, 10), true),
                 "replaced",
                 [moved, moved, copied, cloned],
             ),
             (
-                is((2, 10), false),
+                is(Node::new(2, 10), false),
                 "overtaken",
                 [moved, moved, moved, moved],
             ),
@@ -400,7 +415,7 @@ mod tests {
                 assert_eq!(standing, expected, "{seen:?}, {node:?}, own {own}");
                 // Whoever stands in the known path is there, whatever was seen a moment ago.
                 found.path.clone_from(&old);
-                let expected = if node == ONE { "known" } else { "replaced" };
+                let expected = if node.is(&ONE) { "known" } else { "replaced" };
                 assert_eq!(judge(Some(&known), Some(&found)).word(), expected);
                 let expected = match (expected, own) {
                     ("replaced", false) => "recloned",
@@ -474,18 +489,29 @@ mod tests {
     fn what_is_at_a_path_is_told_apart() {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path();
-        let seen = |path: &Path, found: Option<(ProjectId, bool)>| look(path, &id(), |_| found);
+        let seen =
+            |path: &Path, found: Option<(ProjectId, bool)>| look(path, &id(), None, |_| found);
         assert_eq!(seen(&root.join("none"), None), Seen::Nothing);
         assert_eq!(seen(root, None), Seen::NoProject);
         fs::write(root.join("runner.toml"), "").unwrap();
         let data = fs::metadata(root).unwrap();
-        let node = (data.dev(), data.ino());
+        let node = Node::of(&data);
         let is = |same_id, own| Seen::Project { node, same_id, own };
         assert_eq!(seen(root, None), is(true, true));
         assert_eq!(seen(root, Some((id(), true))), is(true, true));
         assert_eq!(seen(root, Some((id(), false))), is(true, false));
-        let other = "01KA5V7Q4B0000000000000001".parse().unwrap();
-        assert_eq!(seen(root, Some((other, true))), is(false, true));
+        let other: ProjectId = "01KA5V7Q4B0000000000000001".parse().unwrap();
+        assert_eq!(seen(root, Some((other.clone(), true))), is(false, true));
+        // The folder that the database has is the project, whatever it carries.
+        let bound = |born| {
+            let bound = Node { born, ..node };
+            look(root, &id(), Some(&bound), |_| Some((other.clone(), false)))
+        };
+        assert_eq!(bound(node.born), is(true, true));
+        // The inode was given to a folder that was made later.
+        if node.born.is_some() {
+            assert_eq!(bound(Some(1)), is(false, false));
+        }
         // A file in the place of the folder.
         assert_eq!(seen(&root.join("runner.toml"), None), Seen::Nothing);
     }

@@ -377,6 +377,164 @@ fn a_project_without_its_git_folder_is_in_trouble() {
     assert!(!house.run(&["status"]).ends(0).out.contains("TROUBLE"));
 }
 
+/// A job that runs this in the project, without walls, and one that is held back.
+fn with_job(script: &str) -> House {
+    let house = House::with(&format!(
+        "[jobs.dream]\nenabled = false\n[jobs.tidy]\nkind = \"command\"\nprogram = \"true\"\n\
+         [jobs.broken]\nkind = \"command\"\nprogram = \"false\"\nretries = 0\n\
+         [jobs.evil]\nkind = \"command\"\nprogram = \"sh\"\nargs = [\"-c\", {script:?}]\nsandbox = \"off\"\n\
+         [jobs.evil.day_budget]\ntime = \"10h\"\n"
+    ));
+    house.git(&["add", "runner.toml"]);
+    house.git(&["commit", "--quiet", "-m", "Look after it"]);
+    house
+}
+
+/// What the project's status says of its id, its budgets and what is held back.
+fn kept_back(house: &House) -> (String, Vec<serde_json::Value>) {
+    let status = house.run(&["status", "--json"]).ends(0).json();
+    let project = &status["projects"][0];
+    let rows = ["paused", "stopped"].map(|key| project[key].clone());
+    let id = project["id"].as_str().unwrap().to_owned();
+    (id, rows.into())
+}
+
+const OTHER: &str = "01KA5V7Q4B0000000000000000";
+
+#[test]
+fn no_child_makes_a_project_another_one() {
+    let swap = "git clone --quiet . .swap && rm -rf .git && mv .swap/.git .git && rm -rf .swap";
+    let toml = format!("sed -i 's/^id = .*/id = \\\"{OTHER}\\\"/' runner.toml");
+    for (name, script, said) in [
+        ("rewritten", format!("echo {OTHER} > .git/runner-id"), OTHER),
+        ("removed", "rm .git/runner-id".to_owned(), "is missing"),
+        (
+            "broken",
+            "echo x > .git/runner-id".to_owned(),
+            "cannot be used",
+        ),
+        (
+            "a folder",
+            "rm .git/runner-id; mkdir .git/runner-id; touch .git/runner-id/x".to_owned(),
+            "cannot be used",
+        ),
+        ("another git folder", swap.to_owned(), "is missing"),
+        (
+            "the seed too",
+            format!("{toml}; echo {OTHER} > .git/runner-id"),
+            OTHER,
+        ),
+    ] {
+        let house = with_job(&script);
+        house.run(&["pause", "tidy"]).ends(0);
+        for _ in 0..3 {
+            house.run(&["run", "broken"]).ends(1);
+        }
+        let before = kept_back(&house);
+        assert!(before.1.iter().all(|it| it.as_array().unwrap().len() == 1));
+        // A project's day has accounts of its own: another project would bring new ones.
+        let accounts = "SELECT count(*) FROM accounts";
+        house.run(&["run", "evil"]).ends(0);
+        let used = house.count(accounts);
+        assert!(used > 0);
+        house.run(&["run", "evil"]);
+        assert_eq!(kept_back(&house), before, "{name}");
+        assert_eq!(house.count(accounts), used, "{name}");
+        assert_eq!(house.count("SELECT count(*) FROM projects"), 1, "{name}");
+        assert_eq!(house.count("SELECT count(DISTINCT project) FROM jobs"), 1);
+        house.run(&["tick"]).ends(0);
+        for looking in ["projects", "status", "doctor"] {
+            let said_of = house.run(&[looking]);
+            let all = format!("{}{}", said_of.out, said_of.err);
+            assert!(all.contains(said), "{name}, {looking}: {all}");
+            assert!(all.contains("goes on as"), "{name}, {looking}: {all}");
+        }
+        assert_eq!(standings(&house), pairs(&[("project", "known")]), "{name}");
+        if name == "a folder" {
+            fs::remove_dir_all(house.path(".git/runner-id")).unwrap();
+        }
+        house.run(&["init"]).ends(0).says("runner-id");
+        assert_eq!(house.read(".git/runner-id").trim(), before.0, "{name}");
+        let listed = house.run(&["projects", "--json"]).ends(0).json();
+        assert!(listed[0]["trouble"].is_null(), "{name}: {listed}");
+        assert_eq!(kept_back(&house), before, "{name}");
+    }
+}
+
+#[test]
+fn a_new_id_counts_although_the_database_knew_the_folder() {
+    let house = committed();
+    house.run(&["night"]).ends(0);
+    let old = house.read(".git/runner-id");
+    house.run(&["init", "--new-id"]).ends(0);
+    let new = house.read(".git/runner-id");
+    assert_ne!(old, new);
+    house.run(&["night"]).ends(0);
+    let (id, _) = kept_back(&house);
+    assert_eq!(id, new.trim());
+    assert_eq!(house.count("SELECT count(DISTINCT project) FROM nights"), 2);
+    let listed = house.run(&["projects", "--json"]).ends(0).json();
+    let mut found: Vec<_> = listed
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|it| it["standing"].as_str().unwrap())
+        .collect();
+    found.sort_unstable();
+    assert_eq!(found, ["known", "overtaken"]);
+}
+
+#[test]
+fn two_databases_keep_their_own_ids_of_a_folder() {
+    let house = committed();
+    house.run(&["tick"]).ends(0);
+    let (first, _) = kept_back(&house);
+    let other = |args: &[&str]| {
+        let mut command = house.runner(args);
+        command.env("XDG_STATE_HOME", house.root().join("state-2"));
+        Said::of(command.output().unwrap())
+    };
+    // It takes over what the folder carries, as after a loss.
+    other(&["night"]).ends(0);
+    let id = |said: Said| said.json()["projects"][0]["id"].clone();
+    assert_eq!(id(other(&["status", "--json"]).ends(0)), first.as_str());
+    other(&["init", "--new-id"]).ends(0);
+    assert_ne!(id(other(&["status", "--json"]).ends(0)), first.as_str());
+    // The first one is told, and goes on.
+    assert_eq!(kept_back(&house).0, first);
+    house
+        .run(&["projects"])
+        .ends(0)
+        .says("names another project")
+        .says("runner init");
+    house.run(&["night"]).ends(0);
+    assert_eq!(house.count("SELECT count(*) FROM projects"), 1);
+}
+
+#[test]
+fn the_inode_of_a_removed_project_is_not_that_project() {
+    let house = committed();
+    house.run(&["night"]).ends(0);
+    let bare = house.root().join("bare");
+    let (from, to) = (house.project(), bare.to_str().unwrap().to_owned());
+    house.git(&["clone", "--quiet", "--bare", ".", &to]);
+    fs::remove_dir_all(&from).unwrap();
+    // The file system may give it the same inode again.
+    let outside = house
+        .command("git", &["clone", "--quiet", &to, from.to_str().unwrap()])
+        .current_dir(house.root())
+        .status()
+        .unwrap();
+    assert!(outside.success());
+    house
+        .run(&["night"])
+        .ends(78)
+        .says("another clone than the one");
+    house.run(&["init"]).ends(0);
+    house.run(&["night"]).ends(0);
+    assert_eq!(standings(&house), pairs(&[("project", "known")]));
+}
+
 #[test]
 fn a_vanished_project_is_said_once_and_what_it_missed_is_kept() {
     let house = House::new();

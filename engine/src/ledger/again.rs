@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use rusqlite::params;
 
 use super::{
-    Admission, Admitted, Amounts, Budget, Enter, Ledger, LedgerError, NewJob, NewOccurrence,
+    Admission, Admitted, Amounts, Budget, Enter, Ledger, LedgerError, NewJob, NewOccurrence, Node,
     Origin, Project, Recorded, Result,
 };
 use crate::admission::Facts;
@@ -60,8 +60,7 @@ impl Ledger {
         let project = Project {
             id: again.project.clone(),
             path: again.root.to_owned(),
-            device: 0,
-            inode: 0,
+            node: Node::new(0, 0),
             config_stamp: String::new(),
             own: true,
         };

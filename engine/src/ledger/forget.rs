@@ -4,7 +4,7 @@ use std::path::Path;
 
 use rusqlite::{Connection, params};
 
-use super::{Fault, Ledger, LedgerError, Result, id};
+use super::{Fault, Ledger, LedgerError, Node, Result, id};
 use crate::ids::{ProjectId, RunId};
 
 /// What forgetting a project takes out of the ledger.
@@ -96,13 +96,7 @@ impl Ledger {
     ///
     /// # Errors
     /// [`LedgerError::Changed`] when another project is registered there, or something of it lives.
-    pub fn relocate(
-        &mut self,
-        project: &ProjectId,
-        to: &Path,
-        device: u64,
-        inode: u64,
-    ) -> Result<()> {
+    pub fn relocate(&mut self, project: &ProjectId, to: &Path, node: Node) -> Result<()> {
         let path = super::projects::text(to)?;
         self.write(|tx| {
             let changed = |why: String| {
@@ -123,12 +117,13 @@ impl Ledger {
                 return changed("it has runs that are not over".to_owned());
             }
             tx.execute(
-                "UPDATE projects SET path = ?2, device = ?3, inode = ?4, own = 1, config_stamp = '' WHERE id = ?1",
+                "UPDATE projects SET path = ?2, device = ?3, inode = ?4, born = ?5, own = 1, config_stamp = '' WHERE id = ?1",
                 params![
                     project.as_str(),
                     path,
-                    device.cast_signed(),
-                    inode.cast_signed()
+                    node.device.cast_signed(),
+                    node.inode.cast_signed(),
+                    node.born
                 ],
             )?;
             Ok(())

@@ -29,6 +29,7 @@ pub(super) const STEPS: &[&str] = &[
     include_str!("schema.sql"),
     include_str!("schema-2.sql"),
     include_str!("schema-3.sql"),
+    include_str!("schema-4.sql"),
 ];
 /// The present format.
 pub(super) const PRESENT: i64 = STEPS.len() as i64;

@@ -77,7 +77,7 @@ pub use messages::{Delivery, MOST_TRIES, MessageRow, MessageState, Tried};
 pub use nights::{Night, NightId};
 pub use occurrences::{OccurrenceRow, Recorded};
 pub use pause::FOREVER;
-pub use projects::{GONE, Project, gone, why_gone};
+pub use projects::{GONE, Node, Project, gone, why_gone};
 pub use restore::{RestorePlan, Restored, plan_restore};
 pub use retention::{
     Facts as PruneFacts, Found, Kept, Kind, OldFile, OldRows, PrunePlan, Retention,

@@ -1,7 +1,10 @@
 //! The repositories that runner looks after.
 
 use std::collections::BTreeMap;
+use std::fs::Metadata;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
+use std::time::UNIX_EPOCH;
 
 use jiff::Timestamp;
 use rusqlite::{OptionalExtension as _, Row, params};
@@ -16,14 +19,54 @@ pub struct Project {
     pub id: ProjectId,
     /// Its canonical path when it was registered.
     pub path: PathBuf,
-    /// The device it lay on.
-    pub device: u64,
-    /// The inode of its folder.
-    pub inode: u64,
+    /// Which folder it was.
+    pub node: Node,
     /// The stat of the files that its jobs were read from; empty before the first reading.
     pub config_stamp: String,
     /// The id was seen in its own git folder: it is not only the seed that every clone is born with.
     pub own: bool,
+}
+
+/// Identifies a folder, whatever its path is and whatever it contains.
+///
+/// A file system gives the inode of a removed folder to the next one that is made, so the time at which
+/// the folder was made counts too, where the file system keeps it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Node {
+    /// The device that it lies on.
+    pub device: u64,
+    /// Its inode there.
+    pub inode: u64,
+    /// When it was made, in nanoseconds since 1970; `None` where that is not known.
+    pub born: Option<i64>,
+}
+
+impl Node {
+    /// Returns the folder of this inode, whenever it was made.
+    pub const fn new(device: u64, inode: u64) -> Self {
+        Self {
+            device,
+            inode,
+            born: None,
+        }
+    }
+
+    /// Returns the folder that `data` describes.
+    pub fn of(data: &Metadata) -> Self {
+        let born = data.created().ok();
+        let born = born.and_then(|at| at.duration_since(UNIX_EPOCH).ok());
+        Self {
+            device: data.dev(),
+            inode: data.ino(),
+            born: born.and_then(|span| i64::try_from(span.as_nanos()).ok()),
+        }
+    }
+
+    /// Returns whether both are one folder, as far as both are known.
+    pub fn is(&self, other: &Self) -> bool {
+        let born = self.born.is_none() || other.born.is_none() || self.born == other.born;
+        (self.device, self.inode) == (other.device, other.inode) && born
+    }
 }
 
 /// How the stamp of a project begins whose folder was not there when it was last looked for; behind it
@@ -65,14 +108,15 @@ impl Ledger {
             tx.prepare_cached("UPDATE projects SET path = path || ' was ' || id, config_stamp = ?3
                  WHERE path = ?2 AND id <> ?1")?.execute(params![project.id.as_str(), path, GONE],
             )?;
-            tx.prepare_cached("INSERT INTO projects (id, path, device, inode, created, own) VALUES (?1, ?2, ?3, ?4, ?5, ?6)
-                 ON CONFLICT (id) DO UPDATE SET path = ?2, device = ?3, inode = ?4, own = max(own, ?6)")?.execute(params![
+            tx.prepare_cached("INSERT INTO projects (id, path, device, inode, created, own, born) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
+                 ON CONFLICT (id) DO UPDATE SET path = ?2, device = ?3, inode = ?4, own = max(own, ?6), born = ?7")?.execute(params![
                     project.id.as_str(),
                     path,
-                    project.device.cast_signed(),
-                    project.inode.cast_signed(),
+                    project.node.device.cast_signed(),
+                    project.node.inode.cast_signed(),
                     millis(now),
-                    project.own
+                    project.own,
+                    project.node.born
                 ],
             )?;
             Ok(())
@@ -93,7 +137,7 @@ impl Ledger {
     pub fn projects(&self) -> Result<Vec<Project>> {
         self.view(|db| {
             let mut statement = db.prepare(
-                "SELECT id, path, device, inode, config_stamp, own FROM projects
+                "SELECT id, path, device, inode, config_stamp, own, born FROM projects
                  WHERE path NOT LIKE '% was ' || id ORDER BY path",
             )?;
             let rows = statement.query_map([], raw)?;
@@ -127,7 +171,7 @@ impl Ledger {
     pub fn every_project(&self) -> Result<Vec<Project>> {
         self.view(|db| {
             let mut statement = db.prepare(
-                "SELECT id, path, device, inode, config_stamp, own FROM projects ORDER BY path",
+                "SELECT id, path, device, inode, config_stamp, own, born FROM projects ORDER BY path",
             )?;
             let rows = statement.query_map([], raw)?;
             rows.map(|row| project(row?)).collect()
@@ -141,7 +185,7 @@ impl Ledger {
         };
         self.view(|db| {
             db.prepare_cached(
-                "SELECT id, path, device, inode, config_stamp, own FROM projects WHERE path = ?1",
+                "SELECT id, path, device, inode, config_stamp, own, born FROM projects WHERE path = ?1",
             )?
             .query_row([path], raw)
             .optional()?
@@ -154,7 +198,7 @@ impl Ledger {
     pub fn project(&self, wanted: &ProjectId) -> Result<Option<Project>> {
         self.view(|db| {
             db.prepare_cached(
-                "SELECT id, path, device, inode, config_stamp, own FROM projects WHERE id = ?1",
+                "SELECT id, path, device, inode, config_stamp, own, born FROM projects WHERE id = ?1",
             )?
             .query_row([wanted.as_str()], raw)
             .optional()?
@@ -164,7 +208,7 @@ impl Ledger {
     }
 }
 
-type Raw = (String, String, i64, i64, String, bool);
+type Raw = (String, String, i64, i64, String, bool, Option<i64>);
 
 fn raw(row: &Row<'_>) -> rusqlite::Result<Raw> {
     Ok((
@@ -174,15 +218,19 @@ fn raw(row: &Row<'_>) -> rusqlite::Result<Raw> {
         row.get(3)?,
         row.get(4)?,
         row.get(5)?,
+        row.get(6)?,
     ))
 }
 
-fn project((name, path, device, inode, config_stamp, own): Raw) -> Result<Project, Fault> {
+fn project((name, path, device, inode, config_stamp, own, born): Raw) -> Result<Project, Fault> {
     Ok(Project {
         id: id(name)?,
         path: PathBuf::from(path),
-        device: device.cast_unsigned(),
-        inode: inode.cast_unsigned(),
+        node: Node {
+            device: device.cast_unsigned(),
+            inode: inode.cast_unsigned(),
+            born,
+        },
         config_stamp,
         own,
     })
@@ -193,4 +241,22 @@ pub(super) fn text(path: &Path) -> Result<&str> {
         path: path.to_owned(),
         why: "a project's path must be UTF-8".to_owned(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_inode_given_again_is_another_folder() {
+        let born = |born| Node {
+            born,
+            ..Node::new(1, 2)
+        };
+        assert!(born(Some(5)).is(&born(Some(5))));
+        assert!(!born(Some(5)).is(&born(Some(6))));
+        // What is not known on one side decides nothing.
+        assert!(born(None).is(&born(Some(6))) && born(Some(6)).is(&born(None)));
+        assert!(!born(None).is(&Node::new(1, 3)) && !born(None).is(&Node::new(2, 2)));
+    }
 }

@@ -155,7 +155,7 @@ mod tests {
     use super::*;
     use crate::digest::Digest;
     use crate::ids::ProjectId;
-    use crate::ledger::Project;
+    use crate::ledger::{Node, Project};
 
     fn listing(folder: &Path) -> BTreeMap<String, (String, i64, i64)> {
         fs::read_dir(folder)
@@ -174,8 +174,7 @@ mod tests {
         Project {
             id: ProjectId::new(now),
             path: "/p".into(),
-            device: 1,
-            inode: 2,
+            node: Node::new(1, 2),
             config_stamp: String::new(),
             own: false,
         }

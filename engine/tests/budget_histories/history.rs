@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use jiff::{SignedDuration, Timestamp};
 use runner_engine::ids::{ProjectId, RunId};
 use runner_engine::ledger::{
-    Amounts, Budget, DAY, JobId, Ledger, Level, NewJob, POOL_DAY, Project, RequestId, WINDOW,
+    Amounts, Budget, DAY, JobId, Ledger, Level, NewJob, Node, POOL_DAY, Project, RequestId, WINDOW,
 };
 use runner_engine::owner::Owner;
 use runner_engine::policy::Policy;
@@ -169,8 +169,7 @@ impl History {
             let row = Project {
                 id: id.clone(),
                 path: PathBuf::from(format!("/p{project}")),
-                device: 1,
-                inode: project as u64,
+                node: Node::new(1, project as u64),
                 config_stamp: String::new(),
                 own: false,
             };

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use runner_engine::ids::{Fence, ProjectId, RunId};
-use runner_engine::ledger::{AHEAD, DueJob, JobId, Ledger, NewJob, Project, RunRow};
+use runner_engine::ledger::{AHEAD, DueJob, JobId, Ledger, NewJob, Node, Project, RunRow};
 use runner_engine::schedule::{Schedule, Trigger};
 use runner_engine::tick::report_job;
 use runner_engine::time::Moment;
@@ -125,8 +125,7 @@ impl Year {
         let registered = Project {
             id: project.clone(),
             path: "/no such project".into(),
-            device: 1,
-            inode: 1,
+            node: Node::new(1, 1),
             config_stamp: String::new(),
             own: false,
         };

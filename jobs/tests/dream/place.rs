@@ -13,7 +13,7 @@ use runner_engine::admission::Facts;
 use runner_engine::git::Git;
 use runner_engine::ids::{ProjectId, RunId};
 use runner_engine::ledger::{
-    Admission, Budget, Enter, Ledger, NewJob, NewOccurrence, Project, Recorded,
+    Admission, Budget, Enter, Ledger, NewJob, NewOccurrence, Node, Project, Recorded,
 };
 use runner_engine::owner::Owner;
 use runner_engine::policy::Policy;
@@ -60,8 +60,7 @@ impl Place {
         let known = Project {
             id: project.clone(),
             path: root.clone(),
-            device: 1,
-            inode: 1,
+            node: Node::new(1, 1),
             config_stamp: String::new(),
             own: false,
         };

@@ -92,7 +92,7 @@ impl<'a> Setting<'a> {
         let project = ledger.project(&row.project)?.ok_or_else(|| {
             Failure::internal(format!("the ledger has no project {}", row.project))
         })?;
-        let mut here = Here::at(home, &project.path)?;
+        let mut here = Here::at(home, Some(ledger), &project.path)?;
         if !row.settings.is_empty() {
             here.config = config::load_with(
                 &home.stack(Some(&here.root.join(FILE))),

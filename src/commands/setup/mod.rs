@@ -67,7 +67,8 @@ pub fn run(
     // A changed schedule counts from when it is read: that is now, and not with the first tick, which would
     // come too late for its own minute.
     if let Ok(root) = project::find(here) {
-        Here::at(home, &root)?.register(&mut home.ledger()?, home.wall()?)?;
+        let mut ledger = home.ledger()?;
+        Here::at(home, Some(&ledger), &root)?.register(&mut ledger, home.wall()?)?;
     }
     for trouble in troubles.iter().chain(&told.convergence.left) {
         show::complain(trouble);
@@ -119,7 +120,7 @@ fn installation(
     let mut edits = Vec::new();
     let mut notes = Vec::new();
     let at_work = match project::find(here) {
-        Ok(root) => Some(Here::at(home, &root)?),
+        Ok(root) => Some(Here::load(home, &root)?),
         Err(failure) if args.at.is_some() || args.wake || !args.runner.is_empty() => {
             return Err(failure);
         }

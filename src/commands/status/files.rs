@@ -33,7 +33,7 @@ impl Files {
         if seen.fresh {
             return Ok(Self {
                 standing: "known",
-                trouble: None,
+                trouble: seen.contradiction,
                 projection: kept,
                 marks: seen.marks,
                 report,
@@ -46,7 +46,7 @@ impl Files {
                 (stands.word(), Some(trouble), kept)
             }
             None => {
-                let read = Here::at(home, &known.path).and_then(|here| {
+                let read = Here::at(home, Some(ledger), &known.path).and_then(|here| {
                     here.check(ledger)?;
                     Ok(Projection::of(&here.config))
                 });
@@ -55,7 +55,7 @@ impl Files {
                     _ => "known",
                 };
                 match read {
-                    Ok(fresh) => (standing, None, Some(fresh)),
+                    Ok(fresh) => (standing, seen.contradiction, Some(fresh)),
                     // What was read last goes on, and so does the look at it.
                     Err(failure) => (standing, Some(failure.to_string()), kept),
                 }

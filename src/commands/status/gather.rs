@@ -74,7 +74,7 @@ pub(super) fn gather(home: &Home, here: &Path, asked: bool) -> Result<StatusJson
     let Some(ledger) = home.ledger_to_read()? else {
         status
             .projects
-            .extend(root.map(|root| unregistered(&root, Here::at(home, &root).err())));
+            .extend(root.map(|root| unregistered(&root, Here::at(home, None, &root).err())));
         return Ok(status);
     };
     let shown: Vec<Project> = match &root {
@@ -82,7 +82,7 @@ pub(super) fn gather(home: &Home, here: &Path, asked: bool) -> Result<StatusJson
         Some(root) => match project::kept(home, &ledger, root) {
             Ok(kept) => vec![kept.row],
             Err(failure) => {
-                let mistake = Here::at(home, root)
+                let mistake = Here::at(home, Some(&ledger), root)
                     .and_then(|here| here.check(&ledger))
                     .err();
                 // One that only has not run yet is in no trouble.

@@ -14,8 +14,8 @@ use runner_engine::ledger::{LastNight, Project};
 use runner_jobs::failmark::Failmark;
 use runner_jobs::report;
 
-use crate::project::Stamps;
 use crate::project::projection::Projection;
+use crate::project::{self, Stamps};
 
 /// With fewer projects than this a thread costs more than it saves.
 const MANY: usize = 64;
@@ -28,6 +28,8 @@ pub(super) struct Sight {
     pub kept: Option<Projection>,
     /// Its files are those that this was read from.
     pub fresh: bool,
+    /// How what the folder carries differs from the id that the ledger has for it.
+    pub contradiction: Option<String>,
     /// The failmarks that are there; only of one whose files are as they were.
     pub marks: Vec<Failmark>,
     /// Where the report of its last night is to be, and whether it is there.
@@ -62,9 +64,12 @@ impl Known<'_> {
             let there = path.is_file();
             (path, there)
         });
+        let contradiction = project::contradiction(known)
+            .map(|(what, mend)| format!("{what}\n  to mend it: {mend}"));
         Sight {
             kept,
             fresh,
+            contradiction,
             marks,
             report,
         }

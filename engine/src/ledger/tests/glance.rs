@@ -204,17 +204,20 @@ fn a_project_is_bound_to_another_folder_only_where_none_is() {
     let other = Project {
         id: ProjectId::new(later(1)),
         path: "/q".into(),
-        device: 1,
-        inode: 2,
+        node: Node::new(1, 2),
         config_stamp: String::new(),
         own: false,
     };
     house.ledger.register(&other, now()).unwrap();
-    let to = |house: &mut House, path: &str| house.ledger.relocate(&project, Path::new(path), 3, 4);
+    let to = |house: &mut House, path: &str| {
+        house
+            .ledger
+            .relocate(&project, Path::new(path), Node::new(3, 4))
+    };
     assert!(to(&mut house, "/q").is_err());
     to(&mut house, "/r").unwrap();
     let row = house.ledger.project_at(Path::new("/r")).unwrap().unwrap();
-    assert_eq!((row.id, row.device, row.inode), (project.clone(), 3, 4));
+    assert_eq!((row.id, row.node), (project.clone(), Node::new(3, 4)));
     assert_eq!(house.ledger.project_at(Path::new("/p")).unwrap(), None);
     // One that takes the place of another displaces it, and both are listed.
     let third = Project {

@@ -69,8 +69,7 @@ fn furnished(folder: tempfile::TempDir, mut ledger: Ledger) -> House {
     let row = Project {
         id: project.clone(),
         path: PathBuf::from("/p"),
-        device: u64::MAX,
-        inode: 7,
+        node: Node::new(u64::MAX, 7),
         config_stamp: String::new(),
         own: false,
     };

@@ -330,8 +330,7 @@ fn what_was_granted_to_a_forgotten_project_is_granted_to_no_other() {
     let row = Project {
         id: other.clone(),
         path: "/q".into(),
-        device: 1,
-        inode: 9,
+        node: Node::new(1, 9),
         config_stamp: String::new(),
         own: false,
     };

@@ -47,8 +47,7 @@ fn slots_hold_over_all_projects_and_count_what_a_person_runs() {
     let row = Project {
         id: other.clone(),
         path: PathBuf::from("/q"),
-        device: 1,
-        inode: 8,
+        node: Node::new(1, 8),
         config_stamp: String::new(),
         own: false,
     };
