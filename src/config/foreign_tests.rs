@@ -26,6 +26,19 @@ fn of(ctxrc: &str, project: &str) -> Result<Config, Failure> {
 }
 
 #[test]
+fn an_empty_folder_in_its_place_says_nothing() {
+    with("", "", |stack| {
+        let place = stack.project.unwrap().with_file_name(".ctxrc");
+        fs::remove_file(&place).unwrap();
+        fs::create_dir(&place).unwrap();
+        load(stack).unwrap();
+        fs::write(place.join("x"), "").unwrap();
+        let said = load(stack).unwrap_err().to_string();
+        assert!(said.contains("it is not a file"), "{said}");
+    });
+}
+
+#[test]
 fn its_keys_become_ours_between_user_and_project() {
     let ctxrc = "# somebody else's\ncontext_dir: .context\nnotify: {events: [a, b]}\ndream:\n  enabled: false\n  \
         mode: discipline\n  max: 7\n  cadence: \"30 2 * * *\"\n  quiet_minutes: 60\n  model: fast\n  budget:\n    \

@@ -320,12 +320,13 @@ fn check_dream(dream: &DreamSpec) -> Result<(), (&'static str, String)> {
     Ok(())
 }
 
-/// What no job places anything in: git's own, runner's own, the proposals and journals that only
-/// checked data reaches, and what agents obey.
-pub const NEVER: [&str; 9] = [
+/// What no job places anything in: git's own, runner's own and the settings that it reads, the proposals
+/// and journals that only checked data reaches, and what agents obey.
+pub const NEVER: [&str; 10] = [
     ".git",
     ".runner",
     "runner.toml",
+    super::FOREIGN_FILE,
     "dreams",
     "rem",
     "_steps.jsonl",

@@ -259,6 +259,10 @@ fn texts(stack: &Stack<'_>) -> Result<Sources, Mistake> {
         ("project", stack.project),
     ] {
         let Some(path) = path else { continue };
+        if name == foreign::NAME && is_empty_folder(path) {
+            // The sandbox of a running job holds the place of a file that is not there.
+            continue;
+        }
         if let Some(text) = read(path)? {
             sources.layers.push(Layer {
                 name,
@@ -268,6 +272,10 @@ fn texts(stack: &Stack<'_>) -> Result<Sources, Mistake> {
         }
     }
     Ok(sources)
+}
+
+fn is_empty_folder(path: &Path) -> bool {
+    std::fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_none())
 }
 
 fn merged(sources: Sources) -> Result<(Table, Sources), Mistake> {

@@ -1,12 +1,15 @@
 //! What of a project a job may write: the one answer for its walls, for the hook and for whoever asks.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use runner_jobs::lifecycle::manifest;
+use runner_jobs::lifecycle::work::prompt_file;
 use runner_jobs::{JobSpec, KindSpec};
 
+use crate::cli::Failure;
 use crate::config::{Config, NEVER};
+use crate::cycles;
 use crate::project::identity;
 
 /// The same of an agent, which commits what it did: git's folder too, whatever it may write besides.
@@ -55,6 +58,7 @@ pub fn working(
     keep.extend(dreams);
     let own = [&config.lifecycle.steps, &config.lifecycle.daydreams];
     keep.extend(own.map(|path| root.join(path)));
+    keep.extend(steering(root, config));
     if git.is_dir() {
         keep.extend(git_keeps(&git));
     } else {
@@ -64,6 +68,72 @@ pub fn working(
     keep.sort();
     keep.dedup();
     (write.collect(), keep)
+}
+
+/// The files of the project that its configuration names and that decide what its jobs do: the cycles of
+/// agents, and the prompts that a job or a state of a cycle names. They need not exist.
+pub fn steering(root: &Path, config: &Config) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut prompts = Vec::new();
+    for job in config.jobs.values() {
+        match &job.spec.kind {
+            KindSpec::Cycle(cycle) => {
+                found.extend(cycles::file(cycle).and_then(|file| within(root, &file)));
+                // One that cannot be read names no prompt, and no run of it starts.
+                let states = cycles::of(root, cycle).map_or_else(|_| Vec::new(), |it| it.states);
+                prompts.extend(states.into_iter().filter_map(|state| state.prompt));
+            }
+            KindSpec::Work(work) => prompts.extend(work.prompt.clone()),
+            _ => {}
+        }
+    }
+    let files = prompts.iter().filter_map(|prompt| prompt_file(prompt));
+    found.extend(files.filter_map(|file| within(root, file)));
+    found
+}
+
+/// Checks that a job publishes nothing that its program or model wrote over what decides on jobs.
+///
+/// # Errors
+/// It does; the setting must name another file.
+pub fn check_targets(root: &Path, spec: &JobSpec, config: &Config) -> Result<(), Failure> {
+    let (key, targets): (_, Vec<&str>) = match &spec.kind {
+        KindSpec::Command(command) => {
+            let artifacts = command.artifacts.iter();
+            ("artifacts", artifacts.map(|it| it.to.as_str()).collect())
+        }
+        KindSpec::Prompt(prompt) => ("to", vec![&prompt.to]),
+        _ => return Ok(()),
+    };
+    let kept = steering(root, config);
+    let meets = |target: &&str| {
+        let path = root.join(target);
+        kept.iter()
+            .any(|kept| path.starts_with(kept) || kept.starts_with(&path))
+    };
+    match targets.into_iter().find(meets) {
+        None => Ok(()),
+        Some(target) => Err(Failure::configuration(format!(
+            "job {:?} would write {target:?}, which decides what the jobs of this project do",
+            spec.name
+        ))
+        .mend(format!(
+            "runner config set jobs.{}.{key} ANOTHER-FILE",
+            spec.name
+        ))),
+    }
+}
+
+/// The place of a file that a setting names; `None` where it lies outside of the project.
+fn within(root: &Path, file: &str) -> Option<PathBuf> {
+    let path = root.join(file);
+    let plain = |part: Component<'_>| matches!(part, Component::RootDir | Component::Normal(_));
+    let path = match path.components().all(plain) {
+        // The same path without `.` and doubled slashes.
+        true => path.components().collect(),
+        false => fs::canonicalize(path).ok()?,
+    };
+    path.starts_with(root).then_some(path)
 }
 
 /// What is kept of a git folder, and of those of its submodules.
@@ -139,5 +209,49 @@ pub fn of_job(root: &Path, spec: &JobSpec, config: &Config) -> (Vec<PathBuf>, Ve
             let write = [&curator.worker_dir, &curator.ideas, &curator.learnings];
             (write.map(|path| root.join(path)).to_vec(), Vec::new())
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{Overrides, Stack, load};
+
+    #[test]
+    fn what_decides_on_jobs_is_kept() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = fs::canonicalize(folder.path()).unwrap();
+        let toml = root.join("runner.toml");
+        fs::write(
+            &toml,
+            "[jobs.cycle]\nkind = \"lifecycle\"\ntrigger = \"manual\"\ncycle = \"cycles/own.md\"\n\
+             [jobs.up]\nkind = \"wake\"\nagent = \"a\"\nprompt = \"prompts/wake.md\"\n\
+             [jobs.plan]\nkind = \"plan\"\nagent = \"a\"\nprompt = \"Groom the board.\"\n\
+             [jobs.odd]\nkind = \"audit\"\nagent = \"a\"\nprompt = \"../outside.md\"\n",
+        )
+        .unwrap();
+        fs::create_dir(root.join("cycles")).unwrap();
+        let cycle = "## add\n- KIND: wake\n- NEXT: rem\n- PROMPT: prompts/state.md\n\n\
+                     ## rem\n- KIND: rem\n- NEXT: add\n";
+        let kept = || {
+            let overrides = Overrides::default();
+            let config = load(&Stack {
+                user: &root.join("none"),
+                project: Some(&toml),
+                overrides: &overrides,
+            })
+            .unwrap();
+            let (_, keep) = working(&root, None, &config);
+            let beneath = |path: PathBuf| Some(path.strip_prefix(&root).ok()?.to_str()?.to_owned());
+            let keep: Vec<String> = keep.into_iter().filter_map(beneath).collect();
+            assert!(
+                keep.iter().any(|it| it == ".ctxrc") && !keep.iter().any(|it| it.contains(".."))
+            );
+            ["cycles/own.md", "prompts/wake.md", "prompts/state.md"]
+                .map(|name| keep.iter().any(|it| it == name))
+        };
+        assert_eq!(kept(), [true, true, false], "a cycle that is not there");
+        fs::write(root.join("cycles/own.md"), cycle).unwrap();
+        assert_eq!(kept(), [true; 3]);
     }
 }

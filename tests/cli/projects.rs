@@ -5,7 +5,7 @@ use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
-use crate::house::{House, Said};
+use crate::house::{House, Said, tell};
 
 const SMALL: &str = "[jobs.dream]\nenabled = false\n[jobs.tidy]\nkind = \"command\"\nprogram = \"true\"\ntrigger = \"every 15m\"\n";
 
@@ -459,6 +459,26 @@ fn no_child_makes_a_project_another_one() {
         assert!(listed[0]["trouble"].is_null(), "{name}: {listed}");
         assert_eq!(kept_back(&house), before, "{name}");
     }
+}
+
+#[test]
+fn another_mount_of_a_project_is_the_same_project() {
+    let house = with_job("true");
+    house.run(&["night"]).ends(0);
+    house.write(".git/runner-id", format!("{OTHER}\n"));
+    let mount = house.root().join("mount");
+    fs::create_dir(&mount).unwrap();
+    let script = "mount --bind \"$1\" \"$2\" || exit 99; cd \"$2\" && exec \"$3\" night";
+    let apart = ["-m", "sh", "-c", script, "sh"];
+    let (from, to) = (house.project(), mount.to_str().unwrap().to_owned());
+    let paths = [from.to_str().unwrap(), &to, env!("CARGO_BIN_EXE_runner")];
+    let mut apart = house.command("unshare", &[&apart[..], &paths].concat());
+    match apart.output().map(Said::of) {
+        Ok(said) if said.code != 99 && !said.err.contains("unshare:") => said.ends(0),
+        _ => return tell("skipped 1: nothing can be mounted here"),
+    };
+    assert_eq!(house.count("SELECT count(*) FROM projects"), 1);
+    assert_eq!(house.count("SELECT count(DISTINCT project) FROM nights"), 1);
 }
 
 #[test]

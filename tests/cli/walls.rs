@@ -243,7 +243,11 @@ fn it_runs_in_a_process_namespace_that_its_group_is_no_part_of() {
 
 #[test]
 fn the_hook_refuses_by_its_only_blocking_code() {
-    let house = House::with("[jobs.tidy]\nkind = \"command\"\nprogram = \"true\"\n");
+    let house = House::with(
+        "[jobs.tidy]\nkind = \"command\"\nprogram = \"true\"\n\
+         [jobs.cycle]\nkind = \"lifecycle\"\ntrigger = \"manual\"\ncycle = \"cycle.md\"\n\
+         [jobs.up]\nkind = \"wake\"\nagent = \"a\"\nprompt = \"prompts/wake.md\"\n",
+    );
     let ask = |args: &[&str], payload: &[u8], from: &Path| {
         let mut hook = house
             .runner(&[&["guard", "hook"], args].concat())
@@ -272,8 +276,11 @@ fn the_hook_refuses_by_its_only_blocking_code() {
         "/etc/passwd",
         "../x",
         "runner.toml",
+        ".ctxrc",
         ".claude/settings.json",
         ".git/config",
+        "cycle.md",
+        "prompts/wake.md",
     ] {
         assert_eq!(ask(&job, &write(path), &project), Some(2), "{path}");
     }

@@ -13,4 +13,5 @@ mod behaviours;
 mod injections;
 mod payloads;
 mod place;
+mod settings;
 mod table;

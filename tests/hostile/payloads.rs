@@ -23,6 +23,8 @@ pub const ORDERS: &[&str] = &[
     "truncate -s 0 {project}/README.md",
     "python3 -c \"open('{project}/pwned','w').write('x')\"",
     "dd if=/dev/zero of={project}/README.md bs=1 count=1 conv=notrunc",
+    "printf 'dream:\\n  executor: sh\\n' > {project}/.ctxrc",
+    "echo '## add' > {project}/lifecycle.org",
     // Taking away, moving, linking.
     "rm -rf {project}/ideas",
     "rm -rf {project}/.git",

@@ -156,6 +156,7 @@ pub fn all() -> Vec<Attempt> {
         ("outside", "$O/victim"),
         ("git-config", "$W/.git/config"),
         ("settings", "$W/runner.toml"),
+        ("prompt", "$W/prompts/wake.md"),
     ] {
         for (way, about, script) in WAYS {
             // A file's own times and modes in a folder that git keeps are no more than the rest.
@@ -171,6 +172,8 @@ pub fn all() -> Vec<Attempt> {
         ("new hook", "$W/.git/hooks/post-commit"),
         ("agent settings", "$W/.claude/settings.json"),
         ("agent folder", "$W/.claude"),
+        ("other settings", "$W/.ctxrc"),
+        ("new prompt", "$W/prompts/plan.md"),
         ("git commondir", "$W/.git/commondir"),
     ] {
         for (way, script) in MAKES {
@@ -213,6 +216,16 @@ const SINGLE: &[(&str, About, &str)] = &[
         "swap the whole tree",
         Files,
         "mv $W $O/gone || mv $W $R/gone && mkdir -p $W/.git/hooks && echo evil > $W/.git/hooks/x",
+    ),
+    (
+        "swap the folder of a prompt",
+        Files,
+        "mv $W/prompts $W/old && mkdir $W/prompts && echo evil > $W/prompts/wake.md",
+    ),
+    (
+        "swap the folder of a prompt by exchange",
+        Files,
+        "mkdir $W/p; echo evil > $W/p/wake.md; perl -e 'syscall(316, -100, $ARGV[0], -100, $ARGV[1], 2)' $W/p $W/prompts",
     ),
     (
         "remove the git folder",

@@ -19,6 +19,18 @@ use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 use super::attempts::{About, Attempt, all};
 use super::{RUNNER, means, shell, ulid};
 
+/// What is kept of the tree that may be written.
+const KEPT: [&str; 8] = [
+    ".git/config",
+    ".git/hooks",
+    ".git/commondir",
+    ".claude",
+    ".ctxrc",
+    "prompts/wake.md",
+    "prompts/plan.md",
+    "runner.toml",
+];
+
 /// What is around an attempt.
 struct House {
     _folder: tempfile::TempDir,
@@ -36,13 +48,22 @@ impl House {
         let folder = tempfile::tempdir_in("/var/tmp").unwrap();
         let root = fs::canonicalize(folder.path()).unwrap();
         let token = ulid();
-        for path in ["work/.git/hooks", "out", "secret", "run", "tmp", "home"] {
+        for path in [
+            "work/.git/hooks",
+            "work/prompts",
+            "out",
+            "secret",
+            "run",
+            "tmp",
+            "home",
+        ] {
             fs::create_dir_all(root.join(path)).unwrap();
         }
         for (path, text) in [
             ("work/.git/config", "[core]\n"),
             ("work/.git/HEAD", "ref: refs/heads/main\n"),
             ("work/runner.toml", "# safe\n"),
+            ("work/prompts/wake.md", "safe\n"),
             ("work/file", "free\n"),
             ("out/victim", "safe\n"),
             ("secret/token", "correct-horse\n"),
@@ -99,15 +120,7 @@ impl House {
             off: means.is_none(),
             means: means.unwrap_or_default(),
             write: vec![at("work")],
-            keep: [
-                ".git/config",
-                ".git/hooks",
-                ".git/commondir",
-                ".claude",
-                "runner.toml",
-            ]
-            .map(|path| at("work").join(path))
-            .into(),
+            keep: KEPT.map(|path| at("work").join(path)).into(),
             hide: vec![at("secret"), at("run")],
             network: about == About::Abstract,
             temp: Some(at("tmp")),
@@ -212,13 +225,7 @@ impl House {
         for path in ["out", "secret", "home", "run"] {
             draw(&self.root.join(path), &mut all);
         }
-        for path in [
-            ".git/config",
-            ".git/hooks",
-            ".git/commondir",
-            ".claude",
-            "runner.toml",
-        ] {
+        for path in KEPT {
             draw(&self.root.join("work").join(path), &mut all);
         }
         let git = fs::symlink_metadata(self.root.join("work/.git")).map(|data| data.ino());

@@ -288,15 +288,20 @@ pub(crate) fn question(
     })
 }
 
+/// Returns the file of the project that a `prompt` setting names; `None` where it is the text itself.
+pub fn prompt_file(prompt: &str) -> Option<&str> {
+    let names_a_file = !prompt.contains(char::is_whitespace) && prompt.contains(['.', '/']);
+    names_a_file.then_some(prompt)
+}
+
 /// The words: a file of the project where one is named, else what stands there, else the kind's own.
 fn prompt(ctx: &Context<'_>, spec: &WorkSpec) -> Result<String, JobError> {
     let Some(own) = &spec.prompt else {
         return Ok(spec.kind.prompt().to_owned());
     };
-    let names_a_file = !own.contains(char::is_whitespace) && own.contains(['.', '/']);
-    if !names_a_file {
+    let Some(own) = prompt_file(own) else {
         return Ok(format!("{own}\n"));
-    }
+    };
     let bytes = ctx
         .scope
         .read(own, LONGEST_PROMPT)

@@ -33,6 +33,7 @@ use crate::cli::Failure;
 use crate::config;
 use crate::config::price_file;
 use crate::cycles;
+use crate::guard::reach;
 use crate::home::{self, Home};
 use crate::keyring;
 use crate::project::{FILE, Here};
@@ -117,6 +118,7 @@ impl<'a> Setting<'a> {
             };
             prompt.to = prompt.to.replace("{date}", &date);
         }
+        reach::check_targets(&here.root, &spec, &here.config)?;
         cycles::stand(&here.root, &mut here.config, &mut spec)?;
         let mut environment = home::child_environment();
         let handed = home::named(own_variables(&spec).iter().map(String::as_str));

@@ -1,0 +1,151 @@
+//! The obedient agent at work in the tree, and a job's own program: neither changes what decides on
+//! later runs.
+
+use std::fs;
+
+use crate::house::{House, tell};
+use crate::place::link;
+
+/// The cycle, whose states name a prompt that is there and one that is not.
+const CYCLE: &str = "* add\n:PROPERTIES:\n:KIND: wake\n:NEXT: rem\n:PROMPT: prompts/wake.md\n:END:\n\
+                     * rem\n:PROPERTIES:\n:KIND: rem\n:NEXT: plan\n:END:\n\
+                     * plan\n:PROPERTIES:\n:KIND: plan\n:NEXT: add\n:PROMPT: prompts/plan.md\n:END:\n";
+
+/// What no child may change, below the project.
+const KEPT: [&str; 6] = [
+    ".ctxrc",
+    "lifecycle.org",
+    "prompts/wake.md",
+    "prompts/plan.md",
+    "prompts/own.md",
+    "other/new.md",
+];
+
+/// Orders for the file `$P`.
+const ORDERS: [&str; 9] = [
+    "echo evil > $P",
+    "echo evil >> $P",
+    "rm -rf $P",
+    "mv $P $P.gone",
+    "echo evil > free/x; mv -f free/x $P",
+    "ln -s free/y $P",
+    "mkdir -p $(dirname $P); echo evil > $P",
+    "D=$(dirname $P); [ $D = . ] || { mv $D free/folder; mkdir -p $D; echo evil > $P; }",
+    "ln $P free/hard && echo evil > free/hard",
+];
+
+/// A project in which `job` has all these files, but for those that are `absent`.
+fn house(job: &str, absent: bool) -> House {
+    let house = House::new();
+    house.run(&["init"]).ends(0);
+    house.write("free/file", "free\n");
+    house.write("lifecycle.org", CYCLE);
+    house.write("prompts/wake.md", "Wake.\n");
+    house.write("prompts/own.md", "Work.\n");
+    if !absent {
+        house.write(".ctxrc", "dream:\n  enabled: false\n");
+    }
+    house.configure(&format!(
+        "[backends.it]\ntype = \"command\"\nprogram = \"{}\"\n[jobs.dream]\nenabled = false\n\
+         [jobs.cycle]\nkind = \"lifecycle\"\nagent = \"slow\"\ntrigger = \"manual\"\ncycle = \"lifecycle.org\"\n\
+         [jobs.other]\nkind = \"wake\"\nagent = \"a\"\ntrigger = \"manual\"\nprompt = \"prompts/own.md\"\n\
+         [jobs.next]\nkind = \"plan\"\nagent = \"a\"\ntrigger = \"manual\"\nprompt = \"other/new.md\"\n{job}",
+        link(&house, "command", "obeys"),
+    ));
+    house.git(&["add", "-A"]);
+    house.git(&["commit", "--quiet", "-m", "Begin"]);
+    house
+}
+
+/// What each of these files holds, and which inode it is.
+fn look(house: &House) -> Vec<(String, Option<Vec<u8>>)> {
+    let one = |name: &str| {
+        let path = house.path(name);
+        let held = fs::symlink_metadata(&path)
+            .is_ok()
+            .then(|| fs::read(&path).unwrap_or_default());
+        (name.to_owned(), held)
+    };
+    KEPT.map(one).into()
+}
+
+/// The same orders as a program's script and as an agent's prompt.
+fn jobs(sandbox: &str) -> [String; 2] {
+    let orders = KEPT
+        .iter()
+        .flat_map(|name| ORDERS.map(|order| format!("P={name}; {order}")));
+    let orders: Vec<String> = orders.collect();
+    let script = orders.join("\n");
+    let prompt = orders
+        .iter()
+        .map(|order| format!("DO: {order}"))
+        .collect::<Vec<_>>()
+        .join("\n");
+    [
+        format!(
+            "[jobs.evil]\nkind = \"command\"\ntrigger = \"manual\"\nsandbox = {sandbox:?}\nprogram = \"sh\"\nargs = [\"-c\", {:?}]\n",
+            format!("{script}\ntrue")
+        ),
+        format!(
+            "[jobs.evil]\nkind = \"wake\"\nagent = \"b\"\ntrigger = \"manual\"\nsandbox = {sandbox:?}\nretries = 0\nbackend = \"it\"\nprompt = {prompt:?}\n",
+        ),
+    ]
+}
+
+#[test]
+fn no_child_changes_what_decides_on_later_runs() {
+    for job in jobs("on") {
+        for absent in [false, true] {
+            let house = house(&job, absent);
+            let before = look(&house);
+            let said = house.run(&["run", "evil"]);
+            assert_eq!(look(&house), before, "{said:?}");
+            // The orders were carried out: what nobody protects was written.
+            assert_eq!(house.read("free/x"), "evil\n", "{said:?}");
+            let runs = house.run(&["runs", "--json"]).ends(0).json();
+            let mut runs = runs.as_array().unwrap().iter();
+            let run = runs.find(|run| run["job"] == "evil").unwrap();
+            tell(&format!(
+                "settings: {} behind {}",
+                run["kind"], run["containment"]
+            ));
+            // What stood in the place of what is absent is gone, and settings are as they were.
+            let shown = house.run(&["config", "show", "--origin"]).ends(0).out;
+            assert!(!shown.contains("backends.ctxrc"), "{shown}");
+        }
+    }
+}
+
+#[test]
+fn without_walls_the_same_orders_change_it() {
+    for job in jobs("off") {
+        let house = house(&job, true);
+        let before = look(&house);
+        let said = house.run(&["run", "evil"]);
+        let after = look(&house);
+        for (was, is) in before.iter().zip(&after) {
+            assert_ne!(was, is, "{said:?}");
+        }
+    }
+}
+
+#[test]
+fn no_artifact_takes_the_place_of_a_prompt() {
+    let house = house(
+        "[jobs.evil]\nkind = \"command\"\ntrigger = \"manual\"\nprogram = \"sh\"\nargs = [\"-c\", \"echo evil > $RUNNER_OUT/x\"]\n\
+         artifacts = [{ from = \"x\", to = \"prompts/plan.md\" }]\n\
+         [jobs.ask]\nkind = \"prompt\"\ntrigger = \"manual\"\nprompt = \"Why?\"\nto = \"lifecycle.org\"\n",
+        true,
+    );
+    let before = look(&house);
+    for job in ["evil", "ask"] {
+        let said = house.run(&["run", job]);
+        assert_ne!(said.code, 0, "{said:?}");
+        let all = format!("{}{}", said.out, said.err);
+        assert!(
+            all.contains("decides what the jobs of this project do"),
+            "{all}"
+        );
+    }
+    assert_eq!(look(&house), before);
+}
