@@ -463,7 +463,7 @@ fn no_child_makes_a_project_another_one() {
 
 #[test]
 fn another_mount_of_a_project_is_the_same_project() {
-    let house = with_job("true");
+    let house = committed();
     house.run(&["night"]).ends(0);
     house.write(".git/runner-id", format!("{OTHER}\n"));
     let mount = house.root().join("mount");
