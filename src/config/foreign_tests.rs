@@ -34,7 +34,7 @@ fn an_empty_folder_in_its_place_says_nothing() {
         load(stack).unwrap();
         fs::write(place.join("x"), "").unwrap();
         let said = load(stack).unwrap_err().to_string();
-        assert!(said.contains("it is not a file"), "{said}");
+        assert!(said.contains("not a regular file"), "{said}");
     });
 }
 
