@@ -65,6 +65,13 @@ impl Here {
         Self::at(home, home.ledger_to_identify()?.as_ref(), &root)
     }
 
+    /// The same for a dry run, which looks at a copy of the database: opening the file itself leaves
+    /// SQLite's own files beside it.
+    pub fn load_for_dry_run(home: &Home, from: &Path) -> Result<Self, Failure> {
+        let root = find(from)?;
+        Self::at(home, Some(&home.ledger_to_rehearse()?), &root)
+    }
+
     /// The project whose root is `root`.
     ///
     /// Its id is the one that the database has for this folder. What the folder itself carries counts

@@ -2,8 +2,8 @@
 //!
 //! ```text
 //! bytes ──hash-object──> blobs ──hash-object──> trees, from HEAD's ──commit-tree──> commit
-//!                                  HEAD ──update-ref, only from what it was──> commit
 //!                                  index ──update-index, these paths──> blobs
+//!                                  HEAD ──update-ref, only from what it was──> commit
 //! ```
 //!
 //! Nothing else that is staged or changed goes with it. Git may write its own folders and nothing
@@ -29,8 +29,9 @@ impl Git {
     /// commit; `None` where `HEAD` has them already.
     ///
     /// # Errors
-    /// [`GitError`]: there is no identity to commit as, or `HEAD` moved meanwhile. Nothing is changed
-    /// then, but for objects that no name leads to.
+    /// [`GitError`]: there is no identity to commit as, or another program holds the index, and nothing
+    /// is changed but for objects that no name leads to; or `HEAD` moved meanwhile, and the files are
+    /// staged.
     pub fn commit_files(
         &self,
         files: &[NewFile],
@@ -60,12 +61,13 @@ impl Git {
                 args.extend(["-p", head]);
             }
             let commit = self.change(&args, message.as_bytes().to_vec())?;
+            // The index first: where another program holds it, no branch has moved yet.
+            self.index(&blobs)?;
             // An old value of zeros says that there was none.
             let zeros = "0".repeat(commit.len());
             let old = head.as_deref().unwrap_or(&zeros);
             let reason = format!("commit: {}", message.lines().next().unwrap_or_default());
             self.change(&["update-ref", "-m", &reason, "HEAD", &commit, old], vec![])?;
-            self.index(&blobs)?;
             return Ok(Some(commit));
         }
         self.index(&blobs)?;

@@ -41,7 +41,7 @@ pub fn run(
             listing,
             ..
         } => {
-            let project = Here::load(home, here)?;
+            let project = Here::load_for_dry_run(home, here)?;
             let (job, _) = dream_job(&project, which)?;
             let settings = max.map(|max| ("max_ideas".to_owned(), max.to_string()));
             dry::dream(

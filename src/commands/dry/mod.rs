@@ -31,7 +31,7 @@ pub fn run(
     key: Option<&str>,
     listing: Listing,
 ) -> Result<Exit, Failure> {
-    let project = Here::load(home, here)?;
+    let project = Here::load_for_dry_run(home, here)?;
     project.config.job(job)?;
     once(home, &project, job, key, Vec::new(), false, listing)
 }
@@ -108,7 +108,7 @@ pub enum Fits {
 
 /// Goes through a night by hand.
 pub fn night(home: &Home, here: &Path, listing: Listing) -> Result<Exit, Failure> {
-    let project = Here::load(home, here)?;
+    let project = Here::load_for_dry_run(home, here)?;
     let (name, worst, account) = all(home, &project, true)?;
     let over = |told: &Rehearsed| matches!(&told.stands, Stands::Declined(outcome) if outcome.class() == Some(Class::OverBudget));
     // Only who would be refused at the worst is worth a second look.

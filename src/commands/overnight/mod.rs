@@ -181,7 +181,10 @@ pub(super) fn own_output(root: &Path, spec: &OvernightSpec) -> Result<(), Failur
 }
 
 fn start(home: &Home, here: &Path, args: &StartArgs, manner: Manner) -> Result<Exit, Failure> {
-    let project = Here::load(home, here)?;
+    let project = match args.dry_run {
+        true => Here::load_for_dry_run(home, here)?,
+        false => Here::load(home, here)?,
+    };
     let (job, _) = night_job(&project, args.job.as_deref())?;
     known(&project.config, &args.runner).map_err(Failure::usage)?;
     let settings = settings(args);
