@@ -136,6 +136,7 @@ P
 daemon=$!
 daemons="$daemons $daemon"
 until "$runner" status --json | grep -q '"pid"'; do :; done
+# shellcheck disable=SC2046 # two numbers
 set -- $(python3 "$work/queue.py" "$work/q/stamp" 20 "$runner" enqueue stamp)
 ours_add=$1 ours_start=$2
 if command -v pueued >/dev/null && command -v pueue >/dev/null; then
@@ -144,6 +145,7 @@ if command -v pueued >/dev/null && command -v pueue >/dev/null; then
     pueued >/dev/null 2>&1 &
     daemons="$daemons $!"
     until pueue status >/dev/null 2>&1; do :; done
+    # shellcheck disable=SC2046 # two numbers
     set -- $(python3 "$work/queue.py" "$work/q/stamp" 20 pueue add -- "date +%s%N > $work/q/stamp")
     echo "enqueue against pueue add: $ours_add ms against $1 ms, ratio $(python3 -c "print(f'{$ours_add / $1:.2f}')")"
     echo "enqueue to start against pueue: $ours_start ms against $2 ms, ratio $(python3 -c "print(f'{$ours_start / $2:.2f}')")"

@@ -22,6 +22,8 @@ import tempfile
 import time
 import xml.etree.ElementTree as ET
 
+from skips import skip
+
 RUNNER = os.path.abspath(sys.argv[1])
 SCALE = float(os.environ.get("RUNNER_TEST_SCALE", "1"))
 CASES = int(sys.argv[2]) if len(sys.argv) > 2 else max(20, int(800 * SCALE))
@@ -30,13 +32,7 @@ SEED = int(os.environ.get("RUNNER_TEST_SEED", time.time_ns() % 10**9))
 BITS = [" ", "'", '"', "%", "%%", "%h", "%n", "$", "$HOME", "${A}", "$$", "&", "<", ">", "\n", "\r", "\t", "\\", "\\\\", "\\%",
         "\\n", "é", "夜", "\u202e", "\u0301", "’", "‘", "`", "$(x)", ";", "|", "#", "!", "*", "?", "[a]", "{b}", "~", "-", "--x", "=",
         "a", "runner", ".", ",", ":", "@", "+", "^", "\u00a0", "\u2028", "\u0001", "\u001b", "\u007f", "\ufdd0", "\U0001f319", "\\\"", "''", "]]>", "{{ x }}"]
-skipped = {}
 wrong = []
-
-
-def skip(what, why):
-    skipped.setdefault(f"{what}: {why}", 0)
-    skipped[f"{what}: {why}"] += 1
 
 
 def name(dice):
@@ -219,8 +215,6 @@ def main():
         print(f"setup: {kind}: {taken} whole, {refused} refused with a reason")
         if taken < CASES // 3:
             wrong.append(f"{kind}: too many were refused to prove anything")
-    for what, count in skipped.items():
-        print(f"setup: skipped {count}: {what}")
     print(f"setup: {len(wrong)} wrong, {time.time() - began:.1f} s")
     sys.exit("\n".join(wrong[:20]) or None)
 
@@ -238,7 +232,7 @@ def judge_units(folder, units):
         for file, text in files.items():
             (folder / file.replace("runner-tick", f"t{number}")).write_text(text, newline="")
     if not shutil.which("systemd-analyze"):
-        return skip("systemd-analyze verify", "not installed")
+        return skip("systemd-analyze", "1 of systemd units: systemd-analyze is not installed")
     run = folder / "run"
     run.mkdir(mode=0o700)
     env = {"PATH": os.environ["PATH"], "XDG_RUNTIME_DIR": str(run), "HOME": str(folder), "LC_ALL": "C"}
@@ -262,7 +256,7 @@ def judge_tabs(home, tabs):
     """By cron's own rule for % and a shell, and, as root, through the real crontab and back."""
     real = shutil.which("crontab") and os.getuid() == 0
     if not real:
-        skip("crontab", "not installed, or not root")
+        skip("crontab" if os.getuid() == 0 else "host", "1 of crontab: it is not installed, or this is not root")
     whole = ""
     for number, line, program, state in tabs:
         match = re.fullmatch(r"([\d,]+) \* \* \* \* (.*)\n", line)
@@ -295,7 +289,7 @@ def judge_scripts(scripts):
         import tree_sitter
         import tree_sitter_pwsh
     except ImportError:
-        return skip("PowerShell's grammar", "tree-sitter-pwsh is not installed")
+        return skip("tree-sitter-pwsh", "1 of PowerShell's grammar: tree-sitter-pwsh is not installed")
     parser = tree_sitter.Parser(tree_sitter.Language(tree_sitter_pwsh.language()))
     for number, text, state in scripts:
         tree = parser.parse(text.encode())

@@ -12,7 +12,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::Duration;
 
-use crate::house::{House, tell};
+use crate::house::{House, skip};
 
 /// How long a signal may take that is sure to come.
 const SURE: Duration = Duration::from_secs(60);
@@ -193,7 +193,7 @@ fn a_failure_is_told_once_signed_and_its_recovery_once() {
             let wanted = String::from_utf8(said.stdout).unwrap();
             assert_eq!(heard.header("x-runner-signature"), wanted.trim());
         }
-        Err(_) => tell("skipped 1: there is no python3 to check a signature with"),
+        Err(_) => skip("python3", "there is no python3 to check a signature with"),
     }
     deliver(&house);
     // Again, and again: counted, and not told.

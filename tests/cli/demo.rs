@@ -4,7 +4,7 @@ use std::fs;
 
 use std::path::Path;
 
-use crate::house::{House, tell};
+use crate::house::{House, skip};
 
 #[test]
 fn the_demo_ends_in_a_morning_report_and_the_hostile_idea_changed_nothing() {
@@ -108,7 +108,10 @@ fn the_cycle_was_real(house: &House, demo: &std::path::Path) {
     let shown = runner(&["lifecycle", "show", "--json"]).json();
     assert_eq!(shown["position"]["state"], "wake_add");
     if !Path::new("/usr/bin/bwrap").is_file() {
-        tell("skipped 1: without bubblewrap the demo's agent is the built-in backend");
+        skip(
+            "bwrap",
+            "without bubblewrap the demo's agent is the built-in backend",
+        );
         assert_eq!(git(&["rev-list", "--count", "HEAD"]).trim(), "11");
         return;
     }

@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::Command;
 
-use crate::house::{House, Said, tell};
+use crate::house::{House, Said, skip, tell};
 
 /// What stands before a block that is run.
 const MARK: &str = "<!-- run -->";
@@ -104,7 +104,7 @@ fn there(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let found = std::env::split_paths(&path).any(|folder| folder.join(program).is_file());
     if !found {
-        tell(&format!("skipped 1: there is no {program}"));
+        skip(program, &format!("there is no {program}"));
     }
     found
 }

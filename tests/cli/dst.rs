@@ -7,7 +7,7 @@ use jiff::civil::{Date, date};
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 
-use crate::house::{House, Said, tell};
+use crate::house::{House, Said, skip, tell};
 use crate::served::NO_DREAM;
 
 const ZONE: &str = "Europe/Berlin";
@@ -51,7 +51,7 @@ fn half_past_two_comes_once_on_each_day_around_both_transitions() {
         .args(["2026-03-29", "true"])
         .output();
     if !faked.is_ok_and(|tried| tried.status.success()) {
-        tell("skipped 1 (no faketime)");
+        skip("faketime", "there is no faketime");
         return;
     }
     let began = Instant::now();

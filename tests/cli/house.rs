@@ -233,6 +233,21 @@ pub fn tell(line: &str) {
     let _closed = writeln!(std::io::stderr(), "{line}");
 }
 
+/// Reports that one check was skipped because `program` is missing, and appends it to the file that
+/// `RUNNER_SKIPS` names (`tests/skips.sh` describes that file).
+pub fn skip(program: &str, reason: &str) {
+    tell(&format!("skipped 1: {reason}"));
+    if let Some(file) = std::env::var_os("RUNNER_SKIPS") {
+        let mut file = fs::OpenOptions::new()
+            .append(true)
+            .create(true)
+            .open(file)
+            .unwrap();
+        file.write_all(format!("{program}\t{reason}\n").as_bytes())
+            .unwrap();
+    }
+}
+
 /// How much of a heavy test is done: `RUNNER_TEST_SCALE`, 1 by default.
 pub fn scaled(count: usize) -> usize {
     scaled_from(count, 1.0)

@@ -15,7 +15,7 @@ use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
 use serde_json::Value;
 
-use crate::house::{Dice, House, ended_within, scaled, tell};
+use crate::house::{Dice, House, ended_within, scaled, skip, tell};
 
 const DONE: &str = "# Retry policy with jitter\n\n## Proposal\n\n- Add jitter to every wait\n";
 const OPEN: &str = "# Offline maps\n\n## Problem\n\nOn a train there is no network, and the map stays grey.\n\n\
@@ -326,7 +326,7 @@ fn the_executor_of_the_guide_works_as_it_stands_there() {
     assert!(program.lines().count() <= 25, "it is short");
     let house = House::new();
     if house.command("python3", &["-c", ""]).output().is_err() {
-        tell("skipped 1: no python3");
+        skip("python3", "there is no python3");
         return;
     }
     let house = answered_by(program);

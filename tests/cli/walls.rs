@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::house::{House, Said, ended_within, tell};
+use crate::house::{House, Said, ended_within, skip, tell};
 
 /// How long a tree may outlive whoever was killed.
 const LIMIT: Duration = Duration::from_secs(2);
@@ -215,7 +215,10 @@ fn a_command_writes_its_tree_and_not_what_rules_it() {
         assert_eq!(house.read("made"), "x\n");
         assert_eq!(house.git(&["log", "-1", "--format=%s"]).trim(), "Made");
     } else {
-        tell("skipped 1: without bubblewrap nothing new is made beside what is kept");
+        skip(
+            "bwrap",
+            "without bubblewrap nothing new is made beside what is kept",
+        );
     }
 }
 

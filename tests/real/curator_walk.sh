@@ -4,15 +4,14 @@
 # tests/fakes/ollama_stub.py under the name `ollama`; a network namespace gives it Ollama's own port.
 # usage (root): tests/real/curator_walk.sh RUNNER
 set -euo pipefail
-skip() { echo "curator's walk: skipped 1: $1"; exit 0; }
-[ "$(id -u)" = 0 ] || skip "only root can make a namespace"
-for program in unshare ip python3 git curl; do
-    command -v "$program" >/dev/null || skip "no $program"
-done
+check="curator's walk"
+. "$(dirname "$0")/../skips.sh"
+[ "$(id -u)" = 0 ] || skip host "only root can make a namespace"
+need unshare ip python3 git curl
 runner=$(realpath "$1")
 here=$(realpath "$(dirname "$0")")
 if [ "${2:-}" != inside ]; then
-    unshare --net --pid --fork true 2>/dev/null || skip "no namespaces here"
+    unshare --net --pid --fork true 2>/dev/null || skip host "no namespaces here"
     exec unshare --net --pid --fork --kill-child --mount-proc "$here/curator_walk.sh" "$runner" inside
 fi
 ip link set lo up

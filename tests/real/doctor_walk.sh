@@ -4,14 +4,13 @@
 # covered by empty ones in a mount namespace, so this machine's are not touched.
 # usage (root): tests/real/doctor_walk.sh RUNNER
 set -euo pipefail
-skip() { echo "doctor's walk: skipped 1: $1"; exit 0; }
-[ "$(id -u)" = 0 ] || skip "only root can cover the spool"
-for program in cron crontab unshare python3 git service; do
-    command -v "$program" >/dev/null || skip "no $program"
-done
+check="doctor's walk"
+. "$(dirname "$0")/../skips.sh"
+[ "$(id -u)" = 0 ] || skip host "only root can cover the spool"
+need cron crontab unshare python3 git service
 runner=$(realpath "$1")
 if [ "${2:-}" != inside ]; then
-    unshare --mount --pid --fork true 2>/dev/null || skip "no namespaces here"
+    unshare --mount --pid --fork true 2>/dev/null || skip host "no namespaces here"
     exec unshare --mount --pid --fork --kill-child --mount-proc "$0" "$runner" inside
 fi
 mount --make-rprivate /

@@ -19,8 +19,10 @@ import threading
 from http.server import ThreadingHTTPServer
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "fakes"))
+TESTS = Path(__file__).resolve().parent.parent
+sys.path[:0] = [str(TESTS), str(TESTS / "fakes")]
 import model_stub  # noqa: E402
+from skips import skip  # noqa: E402
 
 RUNNER = Path(sys.argv[1]).resolve()
 PATH = os.pathsep.join([*sys.argv[2:3], os.environ.get("PATH", "/usr/bin:/bin")])
@@ -162,7 +164,7 @@ def play(root, port):
         forged = [path for path in (place.project / "rem").rglob("*")] if (place.project / "rem").exists() else []
         say(not forged, f"forged: {forged}")
     else:
-        print(f"skipped 3: there are no walls ({last['containment']})")
+        skip("host", f"3: there are no walls ({last['containment']})")
     print(f"wake: {last['outcome']}, {len(rows)} rows, {last['containment']}", flush=True)
 
     done = place.runner("run", "rem")
@@ -190,7 +192,7 @@ def play(root, port):
 
 def main():
     if not shutil.which("claude", path=PATH):
-        print("skipped 1: there is no claude")
+        skip("claude", "1: there is no claude")
         return 0
     root = Path(tempfile.mkdtemp(dir="/var/tmp"))
     server = ThreadingHTTPServer(("127.0.0.1", 0), Script)

@@ -4,14 +4,13 @@
 # of the bus and of logind, so nothing of this machine is touched: no mounts, no clean-up, no kernel setting.
 # usage (root): tests/real/logind.sh RUNNER
 set -euo pipefail
-skip() { echo "real logind: skipped 1: $1"; exit 0; }
-[ "$(id -u)" = 0 ] || skip "only root can make the place for it"
-manager=$(command -v /lib/systemd/systemd || command -v /usr/lib/systemd/systemd) || skip "no systemd"
-for program in unshare python3 git busctl systemd-inhibit dbus-daemon; do
-    command -v "$program" >/dev/null || skip "no $program"
-done
+check="real logind"
+. "$(dirname "$0")/../skips.sh"
+[ "$(id -u)" = 0 ] || skip host "only root can make the place for it"
+manager=$(command -v /lib/systemd/systemd || command -v /usr/lib/systemd/systemd) || skip systemd "systemd is not installed"
+need unshare python3 git busctl systemd-inhibit dbus-daemon
 units=$(dirname "$manager")/system
-[ -e "$units/systemd-logind.service" ] && [ -e "$units/dbus.service" ] || skip "no units of logind and its bus"
+[ -e "$units/systemd-logind.service" ] && [ -e "$units/dbus.service" ] || skip systemd "the units of logind and its bus are not installed"
 runner=$(realpath "$1")
 here=$(realpath "$(dirname "$0")")
 
@@ -46,11 +45,11 @@ IN
         "$manager" --system --unit=look.service --log-target=null --show-status=0 </dev/null >/dev/null 2>&1
 fi
 
-unshare --mount --pid --cgroup --uts --ipc --net --fork true 2>/dev/null || skip "no namespaces here"
+unshare --mount --pid --cgroup --uts --ipc --net --fork true 2>/dev/null || skip host "no namespaces here"
 tree=$(awk '$3 == "cgroup2" { print $2; exit }' /proc/mounts)
-[ -n "$tree" ] || skip "no control groups of version 2"
+[ -n "$tree" ] || skip host "no control groups of version 2"
 group=$tree/runner-logind-$$
-mkdir -p "$group/init" 2>/dev/null || skip "control groups cannot be made"
+mkdir -p "$group/init" 2>/dev/null || skip host "control groups cannot be made"
 folder=$(mktemp -d)
 mkfifo "$folder/over"
 touch "$folder/said"
@@ -76,6 +75,6 @@ cat "$folder/said"
 [ -n "$code" ] || code="nothing"
 case $code in
     0) echo "real logind: the lock was there during runs and gone after them, also after kill -9" ;;
-    none) skip "systemd and logind do not start here" ;;
+    none) skip host "systemd and logind do not start here" ;;
     *) echo "real logind: failed: $code"; exit 1 ;;
 esac

@@ -20,11 +20,14 @@ import tempfile
 import threading
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+from skips import skip  # noqa: E402
+
 RUNNER = Path(sys.argv[1]).resolve()
 PICTURES = Path(sys.argv[2]).resolve() if len(sys.argv) > 2 else None
 CHROMIUM = next(filter(None, map(shutil.which, ["chromium", "chromium-browser", "google-chrome"])), None)
 if not CHROMIUM:
-    print("skipped 1: there is no chromium")
+    skip("chromium", "1: there is no chromium")
     sys.exit(0)
 
 DEEDS = [

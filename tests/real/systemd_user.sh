@@ -4,19 +4,18 @@
 # folder that says "booted" in a private /run. No logind in there: lingering is not tried.
 # usage (root): tests/real/systemd_user.sh RUNNER
 set -euo pipefail
-skip() { echo "real systemd: skipped 1: $1"; exit 0; }
-[ "$(id -u)" = 0 ] || skip "only root can make the place for it"
-manager=$(command -v /lib/systemd/systemd || command -v /usr/lib/systemd/systemd) || skip "no systemd"
-for program in unshare setpriv python3 git; do
-    command -v "$program" >/dev/null || skip "no $program"
-done
+check="real systemd"
+. "$(dirname "$0")/../skips.sh"
+[ "$(id -u)" = 0 ] || skip host "only root can make the place for it"
+manager=$(command -v /lib/systemd/systemd || command -v /usr/lib/systemd/systemd) || skip systemd "systemd is not installed"
+need unshare setpriv python3 git
 if [ "${2:-}" != inside ]; then
     runner=$(realpath "$1")
-    unshare --mount --pid --cgroup --fork true 2>/dev/null || skip "no namespaces here"
+    unshare --mount --pid --cgroup --fork true 2>/dev/null || skip host "no namespaces here"
     tree=$(awk '$3 == "cgroup2" { print $2; exit }' /proc/mounts)
-    [ -n "$tree" ] || skip "no control groups of version 2"
+    [ -n "$tree" ] || skip host "no control groups of version 2"
     group=$tree/runner-test-$$
-    mkdir -p "$group/init" 2>/dev/null || skip "control groups cannot be made"
+    mkdir -p "$group/init" 2>/dev/null || skip host "control groups cannot be made"
     chown -R nobody "$group"
     # Everything lies where each character means something to somebody.
     outer=$(mktemp -d)

@@ -14,6 +14,8 @@ mod escapes;
 mod launch;
 
 use std::collections::BTreeMap;
+use std::fs::OpenOptions;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use runner_engine::process::{ChildSpec, Limits, Sandbox, Stdin};
@@ -22,13 +24,31 @@ use runner_engine::walls::{Confine, Means, Walls, bwrap};
 /// The program with the launcher.
 pub const RUNNER: &str = env!("CARGO_BIN_EXE_runner");
 
+/// Reports a check that was skipped because `program` is missing, and appends it to the file that
+/// `RUNNER_SKIPS` names (`tests/skips.sh` describes that file).
+pub fn skip(program: &str, reason: &str) {
+    println!("skipped {reason}");
+    if let Some(file) = std::env::var_os("RUNNER_SKIPS") {
+        let mut file = OpenOptions::new()
+            .append(true)
+            .create(true)
+            .open(file)
+            .unwrap();
+        file.write_all(format!("{program}\t{reason}\n").as_bytes())
+            .unwrap();
+    }
+}
+
 /// The means that this host has.
 pub fn means() -> Vec<Means> {
     let mut all = vec![Means::Landlock];
     if bwrap::find().is_some() {
         all.extend([Means::Bubblewrap, Means::All]);
     } else {
-        println!("skipped 2 of 3 kinds of walls: bubblewrap is not installed");
+        skip(
+            "bwrap",
+            "2 of 3 kinds of walls: bubblewrap is not installed",
+        );
     }
     all
 }

@@ -8,7 +8,7 @@ use super::{
     JOB, WORK_FILE, command, json, killed_after_one_iteration, learning, night, said, start,
     summary_of, tree, watched, words,
 };
-use crate::house::{House, Said, tell};
+use crate::house::{House, Said, skip};
 
 #[test]
 fn strict_rules_caps_and_the_pinned_queue_are_kept() {
@@ -118,7 +118,7 @@ fn broken_disk(house: &House) -> Option<std::path::PathBuf> {
         .args([source, "-ldl"]);
     let made = compiler.status().is_ok_and(|it| it.success());
     if !made {
-        tell("skipped 1: no C compiler for a disk that breaks");
+        skip("cc", "no C compiler for a disk that breaks");
     }
     made.then_some(library)
 }

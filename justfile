@@ -1,0 +1,80 @@
+# The project's habits as commands. CONTRIBUTING.md says when to use which; `.ci/run` calls the same recipes.
+set shell := ["bash", "-euo", "pipefail", "-c"]
+
+export CARGO_TARGET_DIR := env("CARGO_TARGET_DIR", justfile_directory() / "target")
+runner := CARGO_TARGET_DIR / "debug/runner"
+dist := CARGO_TARGET_DIR / "dist"
+
+# List the recipes
+default:
+    @just --list --unsorted
+
+# Check everything that needs no test run, cheap checks first
+check: format spelling words scripts dependencies lints documentation
+
+# Check the formatting
+format:
+    cargo fmt --all --check
+
+# Check the spelling
+spelling:
+    typos
+
+# Check the vocabulary, where its list is there
+words:
+    [ ! -e tests/check_words.py ] || python3 tests/check_words.py
+
+# Check the scripts and the README's commands
+scripts:
+    shellcheck --severity=warning --external-sources --source-path=SCRIPTDIR .ci/run tests/*.sh tests/real/*.sh
+    python3 tests/readme_commands.py --self-test
+    python3 tests/readme_commands.py test
+
+# Check the bans, licences and sources of dependencies
+dependencies:
+    cargo deny --locked --log-level error check bans licenses sources
+
+# Run clippy, without and with optional features
+lints:
+    cargo clippy --locked --quiet --workspace --all-targets -- --deny warnings
+    cargo clippy --locked --quiet --workspace --all-features -- --deny warnings
+
+# Build the documentation of the crates
+documentation:
+    RUSTDOCFLAGS="--deny warnings" cargo doc --locked --quiet --workspace --no-deps
+
+# Build the program
+build:
+    cargo build --locked
+
+# Run the tests at their ordinary scale (RUNNER_TEST_SCALE changes it)
+test *args:
+    $(python3 tests/readme_commands.py test) --locked {{ args }}
+
+# Run the program against real ones (a name selects the checks that contain it)
+real *names: build
+    tests/real/all.sh {{ runner }} {{ names }}
+
+# Run every test at full scale (RUNNER_TEST_SCALE, default 1), then fuzzing and mutations where installed
+soak:
+    tests/soak.sh
+
+# Measure the release build beside known programs
+bench: release
+    tests/bench.sh {{ CARGO_TARGET_DIR }}/release/runner
+
+# Build the release program
+release:
+    cargo build --locked --release
+
+# Put the release program, its manual, completions and checksums into target/dist
+dist: release
+    rm -rf {{ dist }}
+    mkdir -p {{ dist }}/man {{ dist }}/completions
+    cp {{ CARGO_TARGET_DIR }}/release/runner README.md CHANGELOG.md LICENSE-* {{ dist }}
+    {{ dist }}/runner man {{ dist }}/man
+    for shell in bash elvish fish powershell zsh; do \
+        {{ dist }}/runner completions "$shell" > "{{ dist }}/completions/runner.$shell"; \
+    done
+    cd {{ dist }} && find . -type f -printf '%P\n' | LC_ALL=C sort | xargs -d '\n' sha256sum > "$CARGO_TARGET_DIR/SHA256SUMS"
+    mv {{ CARGO_TARGET_DIR }}/SHA256SUMS {{ dist }}

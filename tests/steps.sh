@@ -1,0 +1,52 @@
+# Functions that run the steps of a longer check, keep a log of each and print a table of them at the end.
+# Source this file. $STEPS names the folder of the logs; by default it is a new one that goes with the script.
+# shellcheck shell=bash
+if [ -z "${STEPS:-}" ]; then
+    STEPS=$(mktemp -d)
+    trap 'rm -rf "$STEPS"' EXIT
+fi
+mkdir -p "$STEPS"
+
+# attempt COMMAND...: sets $code to the exit code of a command or a function. A function ends at its first
+# failure; bash ignores that behind `||` or in a condition, so do not call `step` or `logged` there.
+attempt() {
+    local options=$-
+    set +e
+    (set -e; "$@")
+    code=$?
+    [[ $options != *e* ]] || set -e
+}
+
+# record NAME BEGAN CODE: adds a row to the table.
+record() {
+    printf '%s\t%s\t%s\n' "$1" "$((SECONDS - $2))" "$([ "$3" = 0 ] && echo ok || echo "failed ($3)")" >> "$STEPS/table"
+}
+
+# step NAME COMMAND...: runs a command and shows its output.
+step() {
+    local name=$1 began=$SECONDS code
+    shift
+    printf '\n== %s\n' "$name"
+    attempt "$@"
+    record "$name" "$began" "$code"
+    return "$code"
+}
+
+# logged NAME COMMAND...: runs a command with its output in a log, which is shown when the command has ended,
+# so that steps in parallel do not mix their lines. Input is empty: a step in the background has no terminal.
+logged() {
+    local name=$1 began=$SECONDS code log=$STEPS/${1//[^a-zA-Z0-9]/-}.log
+    shift
+    attempt "$@" > "$log" 2>&1 < /dev/null
+    record "$name" "$began" "$code"
+    printf '\n== %s (%ss)%s\n%s\n' "$name" "$((SECONDS - began))" "$([ "$code" = 0 ] || echo ": failed ($code)")" \
+        "$(cat "$log")"
+    return "$code"
+}
+
+# table: prints the steps with their seconds; fails if one of them failed.
+table() {
+    [ -s "$STEPS/table" ] || return 0
+    printf '\n%8s  %-12s %s\n' seconds result step
+    awk -F '\t' '{ printf "%8s  %-12s %s\n", $2, $3, $1; bad += $3 != "ok" } END { exit bad > 0 }' "$STEPS/table"
+}
