@@ -23,6 +23,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use runner_engine::files::{SMALL, open_with, read_host, read_text_host, write_atomic};
+use runner_engine::git::is_in_a_project;
 use runner_engine::ids::{OccurrenceId, ProjectId, RunId};
 use runner_engine::ledger::{Ledger, LedgerError, Steps};
 use runner_engine::time::{Clock, Moment};
@@ -505,6 +506,27 @@ pub fn executable() -> Result<PathBuf, Failure> {
     }
     env::current_exe()
         .map_err(|error| Failure::environment(format!("cannot find this program: {error}")))
+}
+
+/// The host's program of this name, to be started outside the sandbox: never one that lies in a
+/// project, where an agent can have written it.
+pub fn host_program(name: &str) -> Option<PathBuf> {
+    let path = setting("PATH").unwrap_or_default();
+    env::split_paths(&path)
+        .filter_map(|folder| find_program(name, folder.as_os_str()))
+        .find(|found| fs::canonicalize(found).is_ok_and(|real| !is_in_a_project(&real)))
+}
+
+/// A command that starts the host's program of this name; see [`host_program`].
+///
+/// # Errors
+/// There is none.
+pub fn host_command(name: &str) -> io::Result<Command> {
+    let found = host_program(name).map(Command::new);
+    found.ok_or_else(|| {
+        let why = format!("there is no {name} in the folders of PATH that lie outside of projects");
+        io::Error::new(io::ErrorKind::NotFound, why)
+    })
 }
 
 /// The first executable file of this name in a `PATH`; a path is looked up as it stands.

@@ -226,18 +226,19 @@ fn end_before_admission(
     if ledger.run(&run.id)?.state != RunState::Requested {
         return Ok(Recovered::Alone);
     }
-    note_overrun(ledger, run, now)?;
-    world.kill(owner);
-    world.kill_marked(&run.id);
     let outcome = Outcome::TimedOut {
         why: format!(
             "it was not admitted within {} minutes of its start and was killed",
             BEGIN_LIMIT.as_secs() / 60
         ),
     };
+    // First: from here on it cannot be admitted any more.
     if !ledger.decline(&run.id, &outcome, now)? {
         return Ok(Recovered::Alone);
     }
+    note_overrun(ledger, run, now)?;
+    world.kill(owner);
+    world.kill_marked(&run.id);
     Ok(Recovered::Settled {
         outcome,
         retry: None,

@@ -378,11 +378,32 @@ fn a_push_goes_where_the_branch_goes() {
         let head = place.git(&["rev-parse", "HEAD"]);
         assert_eq!(place.git(&["--git-dir", there, "rev-parse", "main"]), head);
         assert_eq!(place.git(&["rev-parse", "origin/main"]), head);
-        // An address that an agent can have made.
+        // Addresses that an agent can have made, in the forms that git reads.
         place.git(&["init", "-q", "--bare", "inside.git"]);
-        place.git(&["remote", "set-url", "origin", "inside.git"]);
-        let why = push().unwrap_err().to_string();
-        assert!(why.contains("lies inside the project"), "{why}");
+        let inside = place.root().join("inside.git").display().to_string();
+        let other = place.folder.path().join("other");
+        fs::create_dir(&other).unwrap();
+        fs::write(other.join("runner.toml"), "").unwrap();
+        place.git(&[
+            "init",
+            "-q",
+            "--bare",
+            other.join("x.git").to_str().unwrap(),
+        ]);
+        let other = other.join("x.git").display().to_string();
+        for address in [
+            "inside.git".to_owned(),
+            inside.clone(),
+            format!("file://{inside}"),
+            format!("file://host{inside}"),
+            format!("file://{}", inside.replace("inside", "insid%65")),
+            format!("file:{inside}"),
+            other,
+        ] {
+            place.git(&["remote", "set-url", "origin", &address]);
+            let why = push().unwrap_err().to_string();
+            assert!(why.contains("lies inside a project"), "{address}: {why}");
+        }
         place.git(&["remote", "set-url", "origin", "ext::touch ran"]);
         let why = push().unwrap_err().to_string();
         assert!(why.contains("not allowed"), "{why}");
@@ -449,5 +470,107 @@ fn history_has_one_line_a_commit() {
         assert!(!ask.leads_to(&head, "HEAD~1").unwrap());
         let blob = ask.ask(Read::CatFile, &["blob", "HEAD:none"]);
         assert!(matches!(blob, Err(GitError::Failed { .. })));
+    }
+}
+
+/// Git follows a link when it appends to a log, and would write into a hook.
+#[test]
+fn a_linked_log_stops_a_commit() {
+    for git in gits() {
+        let place = Place::new(&git);
+        place.git(&["config", "user.name", "a"]);
+        place.git(&["config", "user.email", "a@b"]);
+        place.git(&["commit", "-q", "--allow-empty", "-m", "one"]);
+        let dot_git = place.root().join(".git");
+        fs::write(dot_git.join("hooks/pre-commit"), "#!/bin/sh\n").unwrap();
+        let file = || NewFile {
+            path: "a".into(),
+            bytes: b"x".to_vec(),
+        };
+        for (name, hard) in [
+            ("logs/HEAD", false),
+            ("logs/refs/heads/main", false),
+            ("logs/HEAD", true),
+            ("index", false),
+        ] {
+            let path = dot_git.join(name);
+            let aside = dot_git.join("aside");
+            let there = fs::rename(&path, &aside).is_ok();
+            let hook = dot_git.join("hooks/pre-commit");
+            match hard {
+                true => fs::hard_link(&hook, &path).unwrap(),
+                false => std::os::unix::fs::symlink(&hook, &path).unwrap(),
+            }
+            let head = place.git(&["rev-parse", "HEAD"]);
+            let done = place.ask().commit_files(&[file()], "; touch owned;");
+            assert!(
+                matches!(done, Err(GitError::Linked { .. })),
+                "{name}: {done:?}"
+            );
+            assert_eq!(fs::read(&hook).unwrap(), b"#!/bin/sh\n", "{name}");
+            assert_eq!(place.git(&["rev-parse", "HEAD"]), head);
+            fs::remove_file(&path).unwrap();
+            if there {
+                fs::rename(&aside, &path).unwrap();
+            }
+        }
+        place
+            .ask()
+            .commit_files(&[file()], "; touch owned;")
+            .unwrap();
+        let log = fs::read_to_string(dot_git.join("logs/HEAD")).unwrap();
+        assert!(!log.contains("owned"), "{log}");
+    }
+}
+
+/// The entries that runner's own commit leaves in the index have no stat data.
+#[test]
+fn an_entry_without_stat_data_is_compared() {
+    for git in gits() {
+        let place = Place::new(&git);
+        place.git(&["config", "user.name", "a"]);
+        place.git(&["config", "user.email", "a@b"]);
+        place.write(".gitattributes", "* text=auto\n");
+        place.write("entry", "text\n");
+        let file = NewFile {
+            path: "entry".into(),
+            bytes: b"text\n".to_vec(),
+        };
+        place.ask().commit_files(&[file], "one").unwrap();
+        let changed = |place: &Place| place.ask().changes(&["entry"], Untracked::No).unwrap();
+        assert_eq!(changed(&place).len(), 0, "right after the commit");
+        place.write("entry", "");
+        // The index is newer than the file now.
+        place.git(&["add", ".gitattributes"]);
+        assert_eq!(changed(&place).len(), 1, "emptied since");
+    }
+}
+
+#[test]
+fn a_shallow_clone_is_pushed() {
+    for git in gits() {
+        let place = Place::new(&git);
+        for subject in ["one", "two", "three"] {
+            place.git(&["commit", "-q", "--allow-empty", "-m", subject]);
+        }
+        let there = place.folder.path().join("there.git");
+        let there = there.to_str().unwrap();
+        place.git(&["clone", "-q", "--bare", ".", there]);
+        fs::remove_dir_all(place.root()).unwrap();
+        let url = format!("file://{there}");
+        let clone = place.root();
+        let cloned = Command::new(&place.git)
+            .args(["clone", "-q", "--depth", "1", &url, clone.to_str().unwrap()])
+            .env_clear()
+            .envs(place.env())
+            .status()
+            .unwrap();
+        assert!(cloned.success());
+        place.git(&["commit", "-q", "--allow-empty", "-m", "four"]);
+        let folder = place.folder.path().join("push");
+        let cancel = Cancel::new().unwrap();
+        place.ask().push(&folder, &place.env(), &cancel).unwrap();
+        let head = place.git(&["rev-parse", "HEAD"]);
+        assert_eq!(place.git(&["--git-dir", there, "rev-parse", "main"]), head);
     }
 }

@@ -10,9 +10,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use runner_engine::process::{
-    self, Cancel, ChildSpec, Limits, Reason, Status, Stdin, Verdict, find_program,
-};
+use runner_engine::process::{self, Cancel, ChildSpec, Limits, Reason, Status, Stdin, Verdict};
 use runner_engine::walls::blockers::FOLDER;
 use runner_engine::walls::{Confine, Walls};
 use runner_text::redact::Redactor;
@@ -50,12 +48,10 @@ pub fn desktop(home: &Home, message: &Message) -> Result<(), String> {
             );
         }
     }
-    let path = env.get("PATH").map_or("", String::as_str);
-    let there = |name: &str| find_program(Path::new(name), Path::new("/"), path).is_ok();
-    let (program, args) = if there("notify-send") {
-        ("notify-send", notify_send(message))
-    } else if there("osascript") {
-        ("osascript", osascript(message))
+    let (program, args) = if let Some(found) = home::host_program("notify-send") {
+        (found, notify_send(message))
+    } else if let Some(found) = home::host_program("osascript") {
+        (found, osascript(message))
     } else {
         return Err(
             "there is neither notify-send nor osascript in PATH (Debian: apt install libnotify-bin)"
@@ -63,7 +59,7 @@ pub fn desktop(home: &Home, message: &Message) -> Result<(), String> {
         );
     };
     let child = Child {
-        program: program.into(),
+        program,
         args,
         env,
         cwd: home.state.clone(),

@@ -259,7 +259,10 @@ fn git(dir: &Path, args: &[&str], stdin: Stdin) -> Result<(), Failure> {
         env.insert(name.to_owned(), value.to_owned());
     }
     let spec = ChildSpec {
-        program: PathBuf::from("git"),
+        program: home::host_program("git").ok_or_else(|| {
+            Failure::unavailable("there is no git in the folders of PATH".to_owned())
+                .mend("apt-get install git   (or your system's way)")
+        })?,
         args: args.iter().map(Into::into).collect(),
         cwd: dir.to_owned(),
         env,

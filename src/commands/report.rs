@@ -73,8 +73,7 @@ fn open(
     let path = at_hand(home, project, ledger, night, page)?;
     let by_hand = format!("open it by hand: {}", path.display());
     show::out(&format!("{}\n", path.display()));
-    let places = home::setting("PATH").unwrap_or_default();
-    let Some(opener) = home::find_program(OPENER, places.as_ref()) else {
+    let Some(opener) = home::host_program(OPENER) else {
         return Err(Failure::unavailable(format!(
             "there is no {OPENER} here to open the page with; {by_hand}"
         ))

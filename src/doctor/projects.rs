@@ -79,10 +79,11 @@ fn one(
     }
     let path = home::setting("PATH").unwrap_or_default();
     let path = path.to_string_lossy();
-    if let Some(entry) = path.split(':').find(|entry| is_inside(entry, &known.path)) {
+    let mut entries = path.split(':').filter(|_| !path.is_empty());
+    if let Some(entry) = entries.find(|entry| is_inside(entry, &known.path)) {
         let what = format!(
-            "PATH has {entry}, which lies inside this project: an agent could put programs there; \
-             git is looked for elsewhere"
+            "PATH has {entry:?}, which leads into a project: an agent could put programs there; \
+             runner looks for its programs elsewhere"
         );
         found.push(
             Finding::warning(root.clone(), what)

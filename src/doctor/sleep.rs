@@ -7,11 +7,10 @@ use crate::home;
 
 /// What would be got.
 pub fn findings() -> Option<Finding> {
-    let path = home::setting("PATH").unwrap_or_default();
     let means = Means::here();
     let mut keeper = Keeper::take(&Asked {
         means,
-        program: means.and_then(|means| home::find_program(means.program(), &path)),
+        program: means.and_then(|means| home::host_program(means.program())),
         env: home::named(["PATH", "DBUS_SYSTEM_BUS_ADDRESS"].into_iter()),
         what: "runner doctor looks whether it could".to_owned(),
     });

@@ -4,10 +4,12 @@
 //! is written only over the text that the plan was made on, and read back.
 
 use std::fs;
+use std::io;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 use crate::cli::Failure;
+use crate::home;
 
 const BEGIN: &str = "# >>> runner setup ";
 const END: &str = "# <<< runner setup ";
@@ -105,12 +107,14 @@ fn find(text: &[u8], owner: &str) -> Result<Option<Around>, String> {
 /// # Errors
 /// There is no `crontab`, or it does not let this user.
 pub fn read() -> Result<Option<Vec<u8>>, Failure> {
-    let done = Command::new("crontab")
+    let cannot = |error: io::Error| unusable(format!("cannot run crontab: {error}"));
+    let done = home::host_command("crontab")
+        .map_err(cannot)?
         .arg("-l")
         .env("LC_ALL", "C")
         .stdin(Stdio::null())
         .output()
-        .map_err(|error| unusable(format!("cannot run crontab: {error}")))?;
+        .map_err(cannot)?;
     let said = String::from_utf8_lossy(&done.stderr).trim().to_owned();
     match done.status.code() {
         Some(0) => Ok(Some(done.stdout)),
@@ -165,7 +169,8 @@ pub fn write(
 
 /// Hands a text to `crontab`, or has it remove what is there; the inner error is its refusal.
 fn put(text: Option<&[u8]>, draft: &Path) -> Result<Result<(), String>, Failure> {
-    let mut command = Command::new("crontab");
+    let mut command = home::host_command("crontab")
+        .map_err(|error| unusable(format!("cannot run crontab: {error}")))?;
     match text {
         Some(text) => {
             runner_engine::files::write_atomic(draft, text, 0o600)

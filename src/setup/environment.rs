@@ -52,9 +52,10 @@ pub fn refuse_project_folders<'a>(
 ) -> Result<(), Failure> {
     let path = variables.get("PATH").map_or("", String::as_str);
     for project in projects {
-        if let Some(entry) = path.split(':').find(|entry| is_inside(entry, project)) {
+        let mut entries = path.split(':').filter(|_| !path.is_empty());
+        if let Some(entry) = entries.find(|entry| is_inside(entry, project)) {
             return Err(Failure::configuration(format!(
-                "PATH has {entry}, which lies inside the project {}: an agent could put programs there",
+                "PATH has {entry:?}, which leads into a project ({}): an agent could put programs there",
                 project.display()
             ))
             .mend("take that folder out of PATH, then repeat this"));
@@ -202,6 +203,6 @@ mod tests {
         assert!(refused(&project).is_err());
         assert!(refused(folder.path()).is_ok());
         let text = refused(&project).unwrap_err().to_string();
-        assert!(text.contains("lies inside the project"), "{text}");
+        assert!(text.contains("leads into a project"), "{text}");
     }
 }

@@ -8,7 +8,7 @@ use std::fs;
 use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 use runner_engine::causes::whole;
 use runner_engine::files::write_atomic;
@@ -18,6 +18,7 @@ use similar::TextDiff;
 use super::crontab;
 use super::record::Record;
 use crate::cli::Failure;
+use crate::home;
 
 /// One thing that is done.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -217,7 +218,8 @@ fn one(step: &Step, note: &Path, draft: &Path) -> Result<Option<String>, Failure
 
 /// Runs a program of the host; what it says is told only when it fails.
 pub fn run(words: &[String]) -> Result<String, String> {
-    let done = Command::new(&words[0])
+    let done = home::host_command(&words[0])
+        .map_err(|error| error.to_string())?
         .args(&words[1..])
         .env("LC_ALL", "C")
         .stdin(Stdio::null())

@@ -26,7 +26,10 @@ git -c user.name=a -c user.email=a@b -C docs/lib commit -q --allow-empty -m one
 git add docs/lib 2>/dev/null || true
 echo texs >docs/lib/a.txt
 echo '* filter=x diff=x merge=x' >.gitattributes
-mkdir -p bin && cp "$1" bin/git && cp "$1" bin/ssh
+mkdir -p bin
+for name in git ssh crontab systemctl systemd-inhibit loginctl xdg-open notify-send id; do
+    cp "$1" bin/$name
+done
 echo changed >README.md
 "#;
 
@@ -60,7 +63,7 @@ const CONFIG: &str = r#"
 "#;
 
 /// The commands that ask git, each of them after the agent was there.
-const COMMANDS: [&[&str]; 14] = [
+const COMMANDS: [&[&str]; 17] = [
     &["status"],
     &["run", "dream"],
     &["night"],
@@ -74,6 +77,9 @@ const COMMANDS: [&[&str]; 14] = [
     &["corpus", "health"],
     &["guard", "check", "dreams/x"],
     &["doctor"],
+    &["setup", "--scheduler", "cron"],
+    &["report", "--open"],
+    &["demo", "sample"],
     &["init"],
 ];
 
@@ -121,7 +127,7 @@ fn no_command_starts_a_planted_program() {
         for args in COMMANDS {
             house.write("README.md", format!("touched before {args:?}\n"));
             let path = format!(
-                "{}/bin:{}:/usr/bin:/bin",
+                "{}/bin:bin:{}:/usr/bin:/bin",
                 house.project().display(),
                 git.display()
             );

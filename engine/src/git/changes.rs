@@ -6,12 +6,12 @@
 //!
 //! ```text
 //! stat data as in the index, and older than the index ──────> unchanged
-//! an attribute converts the file: stat data as in the index ─> unchanged, else changed
+//! a filter or an encoding applies: stat data as in the index ─> unchanged, else changed
 //! the hash of its bytes as in the index ─────────────────────> unchanged
 //! the same without carriage returns before line feeds ───────> unchanged, else changed
 //! ```
 //!
-//! The last line is for trees whose owner set `core.autocrlf`. Must never open anything but regular
+//! The last line is for `text` attributes, and for trees whose owner set `core.autocrlf`. Must never open anything but regular
 //! files, never follow a link, and never write.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -179,7 +179,10 @@ impl Git {
             match stat.filter(|stat| entry.is_of_type(stat)) {
                 None => edited.push(entry.path.clone()),
                 Some(stat) => {
-                    let same = entry.stat.as_ref().is_some_and(|known| known.fits(&stat));
+                    // A size of zero also stands where git wants the bytes compared.
+                    let whole = |known: &Stat| known.size != 0 || entry.is_empty_blob();
+                    let known = entry.stat.as_ref().filter(|known| whole(known));
+                    let same = known.is_some_and(|known| known.fits(&stat));
                     // A file written at the same moment as the index may have changed again in it.
                     if !same || modified(&stat) >= written {
                         unsure.push((entry, stat, same));
@@ -205,9 +208,10 @@ impl Git {
         Ok(edited)
     }
 
-    /// Returns the paths that an attribute converts on their way into the index.
+    /// Returns the paths that an attribute converts on their way into the index by more than their
+    /// line ends.
     fn converted(&self) -> Result<BTreeSet<PathBuf>, GitError> {
-        let none = ":(exclude,attr:!filter !text !eol !crlf !ident !working-tree-encoding).";
+        let none = ":(exclude,attr:!filter !ident !working-tree-encoding).";
         let out = self.ask(Read::LsFiles, &["-z", "--", ".", none])?;
         Ok(names(&out).collect())
     }
@@ -242,10 +246,11 @@ impl Stat {
     /// of change and no fraction of a second.
     fn fits(&self, stat: &Metadata) -> bool {
         let time = |known: (i64, i64), now: (i64, i64)| {
-            known == (0, 0) || (known.0 == now.0 && (known.1 == 0 || known.1 == now.1))
+            known.0 == now.0 && (known.1 == 0 || known.1 == now.1)
         };
+        let changed = (stat.ctime(), stat.ctime_nsec());
         time(self.mtime, modified(stat))
-            && time(self.ctime, (stat.ctime(), stat.ctime_nsec()))
+            && (self.ctime == (0, 0) || time(self.ctime, changed))
             && (self.inode == 0 || self.inode == stat.ino() as u32)
             && self.size == stat.size() & u64::from(u32::MAX)
     }
@@ -255,6 +260,10 @@ impl Entry {
     /// Whether its owner told git not to look at it: `assume-unchanged` and `skip-worktree`.
     fn is_unwatched(&self) -> bool {
         self.flags & (0x8000 | 0x4000_0000) != 0
+    }
+
+    fn is_empty_blob(&self) -> bool {
+        hash(self.object.len(), &mut &b""[..]).is_ok_and(|empty| empty == self.object)
     }
 
     fn is_of_type(&self, stat: &Metadata) -> bool {

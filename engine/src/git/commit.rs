@@ -10,7 +10,9 @@
 //! else, and cannot start a program. Must never read the work tree, sign, or move a branch that
 //! somebody else moved meanwhile.
 
-use std::path::PathBuf;
+use std::fs;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
 
 use super::{Git, GitError, Read, Stdin};
 use crate::walls::inert::Inert;
@@ -60,14 +62,15 @@ impl Git {
             if let Some(head) = &head {
                 args.extend(["-p", head]);
             }
-            let commit = self.change(&args, message.as_bytes().to_vec())?;
+            let commit = self.change(Writes::Objects, &args, message.as_bytes().to_vec())?;
             // The index first: where another program holds it, no branch has moved yet.
             self.index(&blobs)?;
             // An old value of zeros says that there was none.
             let zeros = "0".repeat(commit.len());
             let old = head.as_deref().unwrap_or(&zeros);
-            let reason = format!("commit: {}", message.lines().next().unwrap_or_default());
-            self.change(&["update-ref", "-m", &reason, "HEAD", &commit, old], vec![])?;
+            // A fixed reason: no text of a model gets into a file that git appends to.
+            let update = ["update-ref", "-m", "commit: runner", "HEAD", &commit, old];
+            self.change(Writes::Everything, &update, vec![])?;
             return Ok(Some(commit));
         }
         self.index(&blobs)?;
@@ -80,6 +83,7 @@ impl Git {
             .map(|(path, blob)| format!("100644 {blob}\t{path}\0"))
             .collect();
         self.change(
+            Writes::Everything,
             &["update-index", "-z", "--index-info"],
             entries.into_bytes(),
         )?;
@@ -89,7 +93,12 @@ impl Git {
     /// Stores the tree `base` with these paths added or replaced, and returns its name.
     fn tree(&self, base: Option<&str>, paths: &[(&str, &str)]) -> Result<String, GitError> {
         let mut entries = match base {
-            Some(base) => tree_entries(&self.ask(Read::CatFile, &["tree", base])?, base.len() / 2),
+            Some(base) => {
+                let bytes = self.ask(Read::CatFile, &["tree", base])?;
+                tree_entries(&bytes, base.len() / 2).ok_or_else(|| GitError::Damaged {
+                    object: base.to_owned(),
+                })?
+            }
             None => Vec::new(),
         };
         let mut names: Vec<&str> = paths
@@ -140,7 +149,7 @@ impl Git {
             args.push("--no-filters");
         }
         args.push("--stdin");
-        self.change(&args, bytes)
+        self.change(Writes::Objects, &args, bytes)
     }
 
     /// Returns the first line of git's answer.
@@ -150,13 +159,62 @@ impl Git {
     }
 
     /// Calls a command that may write in git's own folders; its answer without the last line feed.
-    pub(super) fn change(&self, args: &[&str], stdin: Vec<u8>) -> Result<String, GitError> {
-        let mut write: Vec<PathBuf> = vec![self.path(&["--git-common-dir"])?];
-        write.push(self.path(&["--git-dir"])?);
+    ///
+    /// Git follows links when it writes there, and an agent may have left one that leads from a log to
+    /// a hook, so that is looked for first.
+    pub(super) fn change(
+        &self,
+        writes: Writes,
+        args: &[&str],
+        stdin: Vec<u8>,
+    ) -> Result<String, GitError> {
+        let objects = self.path(&["--git-path", "objects"])?;
+        let write = match writes {
+            Writes::Objects => vec![objects],
+            Writes::Everything => {
+                let folders = vec![
+                    self.path(&["--git-common-dir"])?,
+                    self.path(&["--git-dir"])?,
+                ];
+                for folder in &folders {
+                    refuse_links(folder)?;
+                }
+                folders
+            }
+        };
         let answer = self.started(args, Stdin::Bytes(stdin), Inert { write })?;
         let out = self.successful(&args[..1], answer)?;
         Ok(String::from_utf8_lossy(&out).trim_end().to_owned())
     }
+}
+
+/// Where a command may write.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Writes {
+    /// Among the objects.
+    Objects,
+    /// In all of git's folders: names, logs and the index.
+    Everything,
+}
+
+/// Refuses links among the files that git writes when a name or the index changes, in one of its
+/// folders.
+fn refuse_links(folder: &Path) -> Result<(), GitError> {
+    let mut left: Vec<PathBuf> = ["HEAD", "index", "packed-refs", "logs", "refs"]
+        .map(|name| folder.join(name))
+        .to_vec();
+    while let Some(path) = left.pop() {
+        let Ok(data) = fs::symlink_metadata(&path) else {
+            continue;
+        };
+        if data.is_dir() {
+            let entries = fs::read_dir(&path).into_iter().flatten().flatten();
+            left.extend(entries.map(|entry| entry.path()));
+        } else if !data.is_file() || data.nlink() > 1 {
+            return Err(GitError::Linked { path });
+        }
+    }
+    Ok(())
 }
 
 const FOLDER: &str = "40000";
@@ -179,8 +237,9 @@ impl TreeEntry {
     }
 }
 
-/// Takes a tree object apart: `MODE NAME`, a NUL and the object's `length` bytes, again and again.
-fn tree_entries(mut tree: &[u8], length: usize) -> Vec<TreeEntry> {
+/// Takes a tree object apart: `MODE NAME`, a NUL and the object's `length` bytes, again and again;
+/// `None` where it is not made so to its end.
+fn tree_entries(mut tree: &[u8], length: usize) -> Option<Vec<TreeEntry>> {
     let mut all = Vec::new();
     while let Some(end) = tree.iter().position(|byte| *byte == 0) {
         let (head, rest) = (&tree[..end], &tree[end + 1..]);
@@ -197,7 +256,7 @@ fn tree_entries(mut tree: &[u8], length: usize) -> Vec<TreeEntry> {
         });
         tree = &rest[length..];
     }
-    all
+    tree.is_empty().then_some(all)
 }
 
 fn unhex(text: &str) -> impl Iterator<Item = u8> {

@@ -34,7 +34,9 @@ use crate::tape::{Tape, Unrecorded};
 use crate::walls::inert::Inert;
 
 /// The longest a question may take.
-const PATIENCE: Duration = Duration::from_secs(120);
+const PATIENCE: Duration = Duration::from_secs(30);
+/// The longest a question about the history may take.
+const HISTORY: Duration = Duration::from_secs(120);
 /// The longest answer: the subjects and paths of a very long history.
 const LONGEST: usize = 256 * 1024 * 1024;
 
@@ -129,6 +131,18 @@ pub enum GitError {
     /// A run that is gone through again asks what was not asked then.
     #[error(transparent)]
     Unrecorded(#[from] Unrecorded),
+    /// Git would write through a link, or into a file that has another name too.
+    #[error("{} is a link, or has another name: git would write elsewhere; remove it", path.display())]
+    Linked {
+        /// Which of git's own files.
+        path: PathBuf,
+    },
+    /// An object is not what its kind asks for.
+    #[error("the tree {object} is damaged")]
+    Damaged {
+        /// Its name.
+        object: String,
+    },
     /// A file of the work tree that had to be compared cannot be read.
     #[error("{path}: {why}")]
     Unreadable {
@@ -384,7 +398,10 @@ impl Git {
             env: self.env.clone(),
             stdin,
             limits: Limits {
-                total: Some(PATIENCE),
+                total: Some(match args.first() {
+                    Some(&("rev-list" | "diff-tree")) => HISTORY,
+                    _ => PATIENCE,
+                }),
                 output_cap: LONGEST,
                 ..Limits::default()
             },
@@ -404,21 +421,31 @@ impl Git {
     }
 }
 
-/// Returns the entries of a `PATH` that lie outside `project`, and whose `git` does too: a program in
-/// the project is one that an agent can have written.
+/// Returns the entries of a `PATH` that lie outside `project` and outside every other one, and whose
+/// `git` does too: a program in a project is one that an agent can have written.
 pub fn outside(path: &str, project: &Path) -> String {
     let entries = path.split(':').filter(|entry| !is_inside(entry, project));
     entries.collect::<Vec<_>>().join(":")
 }
 
-/// Whether an entry of a `PATH`, or the `git` that it holds, leads into `project`.
+/// Whether an entry of a `PATH`, or the `git` that it holds, leads into `project` or another project. A
+/// relative entry does, because it leads to wherever a program happens to be.
 pub fn is_inside(entry: &str, project: &Path) -> bool {
-    let Ok(project) = fs::canonicalize(project) else {
-        return false;
+    let project = fs::canonicalize(project).ok();
+    let leads = |path: &Path| {
+        fs::canonicalize(path).is_ok_and(|real| {
+            is_in_a_project(&real) || project.as_ref().is_some_and(|it| real.starts_with(it))
+        })
     };
-    let leads = |path: &Path| fs::canonicalize(path).is_ok_and(|real| real.starts_with(&project));
-    Path::new(entry).is_absolute()
-        && (leads(Path::new(entry)) || leads(&Path::new(entry).join("git")))
+    let entry = Path::new(entry);
+    !entry.is_absolute() || leads(entry) || leads(&entry.join("git"))
+}
+
+/// Whether a real path (see [`fs::canonicalize`]) lies in a project of runner's: a folder with a
+/// `runner.toml`.
+pub fn is_in_a_project(real: &Path) -> bool {
+    real.ancestors()
+        .any(|folder| folder.join("runner.toml").symlink_metadata().is_ok())
 }
 
 /// How git answered.

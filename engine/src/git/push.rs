@@ -9,10 +9,13 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::{Git, GitError, Read, outside, start};
+use super::commit::Writes;
+use super::{Git, GitError, Read, is_in_a_project, outside, start};
+use crate::files::{DOCUMENT, read_no_link};
 use crate::process::{Cancel, ChildSpec, Limits, Sandbox, Stdin};
 
 /// The protocols of an address.
@@ -32,8 +35,9 @@ pub enum PushError {
         /// Its short name.
         branch: String,
     },
-    /// The address of the remote lies in the project, where an agent can have made it.
-    #[error("the address of {remote} lies inside the project: {address}")]
+    /// The address of the remote is a path that is not there, or that lies in a project, where an agent
+    /// can have made it.
+    #[error("the address of {remote} is not there or lies inside a project: {address}")]
     Inside {
         /// The remote.
         remote: String,
@@ -82,6 +86,11 @@ impl Git {
             source,
         };
         empty_repository(folder, commit.len(), &objects).map_err(at)?;
+        // A shallow clone lists the commits whose parents it does not have.
+        let shallow = self.path(&["--git-path", "shallow"])?;
+        if let Ok(text) = read_no_link(shallow, DOCUMENT) {
+            fs::write(folder.join("shallow"), text).map_err(at)?;
+        }
         let mut all = self.env.clone();
         let own = env.iter().filter(|(name, _)| !name.starts_with("GIT_"));
         all.extend(own.map(|(name, value)| (name.clone(), value.clone())));
@@ -90,7 +99,14 @@ impl Git {
         pushed?;
         removed?;
         if !target.tracking.is_empty() {
-            self.change(&["update-ref", &target.tracking, &commit], Vec::new())?;
+            let update = [
+                "update-ref",
+                "-m",
+                "push: runner",
+                &target.tracking,
+                &commit,
+            ];
+            self.change(Writes::Everything, &update, Vec::new())?;
         }
         Ok(())
     }
@@ -177,15 +193,13 @@ impl Git {
                 branch: branch.to_owned(),
             });
         };
-        let path = address.strip_prefix("file://").unwrap_or(&address);
-        let path = self.root.join(path);
-        let address = match fs::canonicalize(&path) {
-            Ok(real) if leads_inside(&real, &self.root) => {
-                return Err(PushError::Inside { remote, address });
-            }
-            // Git runs in another folder, where a relative path would lead elsewhere.
-            Ok(real) => real.display().to_string(),
-            Err(_) => address,
+        let address = match local(&address) {
+            None => address,
+            Some(path) => match path.map(|path| fs::canonicalize(self.root.join(path))) {
+                // Git runs in another folder, where a relative path would lead elsewhere.
+                Some(Ok(real)) if !leads_inside(&real, &self.root) => real.display().to_string(),
+                _ => return Err(PushError::Inside { remote, address }),
+            },
         };
         Ok(Target {
             branch: there.to_owned(),
@@ -195,8 +209,27 @@ impl Git {
     }
 }
 
+/// Whether git takes an address for a path of this host: `None` for another host; `Some(None)` for a
+/// path in a form that git reads in its own way (a host, percent signs), and which is refused.
+fn local(address: &str) -> Option<Option<&str>> {
+    if let Some(path) = address.strip_prefix("file:") {
+        let path = path.strip_prefix("//").filter(|path| path.starts_with('/'));
+        return Some(path.filter(|path| !path.contains('%')));
+    }
+    if address.contains("://") || address.contains("::") {
+        return None;
+    }
+    // `host:path`, with no slash before the colon.
+    let host = address
+        .split_once(':')
+        .is_some_and(|(host, _)| !host.contains('/'));
+    (!host).then_some(Some(address))
+}
+
+/// Whether a path lies in this project or another one, where an agent can have made it.
 fn leads_inside(real: &Path, project: &Path) -> bool {
-    fs::canonicalize(project).is_ok_and(|project| real.starts_with(project))
+    is_in_a_project(real)
+        || fs::canonicalize(project).is_ok_and(|project| real.starts_with(project))
 }
 
 /// Makes a repository that has the project's objects and nothing else of it.
@@ -215,6 +248,9 @@ fn empty_repository(folder: &Path, hash: usize, objects: &Path) -> std::io::Resu
         _ => "[core]\nrepositoryformatversion = 0\nbare = true\n",
     };
     fs::write(folder.join("config"), config)?;
-    let line = format!("{}\n", objects.display());
+    let line = [objects.as_os_str().as_bytes(), b"\n"].concat();
+    if line[..line.len() - 1].contains(&b'\n') {
+        return Err(std::io::ErrorKind::InvalidFilename.into());
+    }
     fs::write(folder.join("objects/info/alternates"), line)
 }

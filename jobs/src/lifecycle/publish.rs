@@ -109,7 +109,11 @@ fn left_behind(git: &Git, paths: &[String]) -> Vec<String> {
     changes
         .unwrap_or_default()
         .into_iter()
-        .filter(|(path, change)| matches!(change, Change::Added | Change::Untracked) && entry(path))
+        .filter(|(path, change)| {
+            matches!(change, Change::Added | Change::Untracked)
+                && entry(path)
+                && git.root().join(path).symlink_metadata().is_ok()
+        })
         .map(|(path, _)| path)
         .collect()
 }

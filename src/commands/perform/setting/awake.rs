@@ -12,11 +12,10 @@ impl Setting<'_> {
         if !job.keep_awake {
             return None;
         }
-        let path = home::setting("PATH").unwrap_or_default();
         let means = Means::here();
         let mut keeper = Keeper::take(&Asked {
             means,
-            program: means.and_then(|means| home::find_program(means.program(), &path)),
+            program: means.and_then(|means| home::host_program(means.program())),
             // Where the system's bus is, where it is not in its usual place.
             env: home::named(["PATH", "DBUS_SYSTEM_BUS_ADDRESS"].into_iter()),
             what: format!("{} of {}", self.row.job_name, self.here.root.display()),
