@@ -396,7 +396,7 @@ fn a_push_goes_where_the_branch_goes() {
             inside.clone(),
             format!("file://{inside}"),
             format!("file://host{inside}"),
-            format!("file://{}", inside.replace("inside", "insid%65")),
+            format!("file://{}", inside.replace(".git", "%2egit")),
             format!("file:{inside}"),
             other,
         ] {
