@@ -1,0 +1,190 @@
+"""Functions and identifiers.
+
+FREE: free functions by file, found by resolving paths. METHODS: methods by name, optionally only below some
+folders; `fn old(`, `.old(`, `Type::old`. IDENTS: every identifier of that name in code, and `{old}` in
+format strings; a field of a type that serde reads or writes keeps its name outside by `#[serde(rename)]`.
+"""
+
+FREE = """
+backends/src/api/chance.rs tell print_line
+backends/src/api/client.rs told describe_error
+backends/src/api/dialect.rs said provider_error
+backends/src/api/exchange.rs tell report_new
+backends/src/claude/stream.rs words result_text
+backends/src/codex/stream.rs words error_sentence
+engine/src/publish/marker.rs look inspect
+engine/src/publish/mod.rs place publish
+engine/src/sandbox/mod.rs look probe_now
+engine/src/sandbox/mod.rs at_hand available
+engine/src/sandbox/mod.rs of level_of
+engine/src/sandbox/resolve.rs look resolve_path
+engine/src/sandbox/probe.rs of probe
+engine/src/sandbox/probe.rs words stderr_text
+engine/src/sandbox/placeholders.rs hold create
+engine/src/store/backup.rs look_at inspect_copy
+engine/src/store/mod.rs moment timestamp
+engine/src/store/mod.rs moment_opt timestamp_opt
+engine/src/store/reserve.rs hold reserve_level
+engine/src/store/reserve.rs holds has_reservation
+engine/src/store/restore_loss.rs held pauses
+engine/src/alerts.rs again next_try
+engine/src/error_chain.rs why error_chain
+engine/tests/schedule.rs tell print_line
+jobs/src/curator/ask.rs words ask_or_reason
+jobs/src/curator/events.rs tell record_outcome
+jobs/src/curator/ingest.rs told describe
+jobs/src/curator/mod.rs rehearse dry_run
+jobs/src/curator/tests.rs tell print_line
+jobs/src/dream/inventory.rs survey take_inventory
+jobs/src/dream/mod.rs survey take_inventory
+jobs/src/execute.rs told backend_notes
+jobs/src/execute.rs place publish_artifacts
+jobs/src/lifecycle/audit.rs of read_record
+jobs/src/lifecycle/rem/mod.rs place publish_entry
+jobs/src/lifecycle/rem/rule.rs words limit_words
+jobs/src/overnight/corpus/links.rs words strip_marks
+jobs/src/overnight/council/mod.rs in_words describe
+jobs/src/overnight/council/synthesis.rs said merge_statements
+jobs/src/overnight/preview.rs words describe
+jobs/src/overnight/report.rs told format_summary
+jobs/src/overnight/report.rs word status_name
+jobs/src/overnight/schema.rs look check_value
+jobs/src/dry_run.rs rehearse dry_run
+jobs/src/report/budget_usage.rs words format_amount
+jobs/src/report/by_day.rs of runs_by_day
+jobs/src/report/html/hostile.rs tell print_line
+jobs/src/report/html/tests.rs tell print_line
+jobs/src/report/html/scape/text.rs heard describe_iteration
+jobs/src/report/html/scape/text.rs in_words describe
+jobs/src/report/mod.rs told summarize
+jobs/src/report/mod.rs place folder_name
+jobs/src/report/model.rs told run_line
+jobs/src/report/proposals.rs word shell_word
+jobs/src/report/refusals.rs of refusals_of_night
+jobs/src/replay.rs place first_difference
+src/alerts/mail.rs words encode_subject
+src/alerts/message.rs told template_value
+src/alerts/mod.rs tell queue_messages
+src/budget.rs words format_amounts
+src/cli/show.rs say info
+src/cli/show.rs moment format_time
+src/cli/show.rs moment_in format_time_in
+src/cli/when.rs moment parse_time
+src/commands/alerts.rs told delivery_text
+src/commands/board.rs tell print_change
+src/commands/corpus.rs told print_report
+src/commands/curator/text.rs told describe_folder
+src/commands/db/prune.rs tell print_plan
+src/commands/db/prune.rs words describe_plan
+src/commands/dream/decide.rs tell print_decision
+src/commands/dream/list.rs standing status_text
+src/commands/dream/list.rs word contract_word
+src/commands/dream/mod.rs failure_of_book proposals_failure
+src/commands/dream_bench.rs words format_figures
+src/commands/dry_run/view.rs said format_amount
+src/commands/dry_run/view.rs word fit_name
+src/commands/execute/mod.rs bury_the_dead recover_stale_runs
+src/commands/execute/resolved_run/panel.rs words describe_shortfall
+src/commands/execute/resolved_run/panel.rs of panel_backends
+src/commands/queue.rs tell print_queued
+src/commands/replay.rs tell print_comparison
+src/commands/run.rs tell print_outcome
+src/commands/runs.rs told tool_counts
+src/commands/runs.rs word state_name
+src/commands/schedule.rs moment parse_time
+src/commands/schedule.rs told print_simulation
+src/commands/setup/mod.rs look show_status
+src/commands/status/text.rs words describe_pause
+src/commands/backends.rs walls describe_sandbox
+src/config/backend.rs word one_of_words
+src/config/check.rs of check_texts
+src/config/ctxrc.rs words program_and_arguments
+src/config/edit.rs said known_mistakes
+src/config/malformed_tests.rs tell print_line
+src/cycles.rs of cycle_of
+src/doctor/mod.rs word quote_path
+src/doctor/projects.rs look check_projects
+src/doctor/sandbox.rs in_words describe
+src/doctor/sandbox.rs words describe_available
+src/doctor/surroundings.rs room disk_space
+src/guard/hook.rs place real_path
+src/keyring.rs in_words describe_error
+src/keyring.rs lent resolve_secrets
+src/project/registration.rs look inspect_path
+src/spawn.rs bury recover_stale
+tests/cli/fixture.rs tell print_line
+tests/cli/overnight/mod.rs said run_ok
+tests/cli/council.rs said run_ok
+tests/hostile/behaviours.rs word outcome_name
+text/src/terms.rs words split_words
+"""
+
+# old, new, folders (none: everywhere)
+METHODS = [
+    ("word", "as_str", ()),
+    ("look", "inspect", ()),
+    ("mend", "hint", ()),
+    ("bury_the_dead", "recover_stale_runs", ()),
+    ("bury_now", "kill_now", ()),
+    ("bury_killed", "forget_killed", ()),
+    ("bury_passes", "recover_stale_passes", ()),
+    ("bury", "kill_rest", ("engine/src/process/",)),
+    ("bury", "recover_stale", ()),
+    ("tell", "send", ("engine/src/process/",)),
+    ("tell", "apply_events", ("engine/src/store/",)),
+    ("tell", "report_usage", ("engine/tests/",)),
+    ("tell", "write_text", ("jobs/src/overnight/",)),
+    ("told", "message", ()),
+    ("say", "push_text", ("backends/",)),
+    ("say", "log", ("src/",)),
+    ("says", "reports_hold", ("engine/",)),
+    ("says", "expect_text", ("tests/",)),
+    ("hears", "confirms_hold", ("engine/",)),
+    ("hears", "next_request", ("tests/cli/alerts.rs",)),
+    ("hears", "wait_for_text", ("tests/",)),
+    ("hear", "handle_result", ("src/",)),
+    ("hear", "next_request", ("tests/fakes/",)),
+    ("heard", "observed", ("jobs/",)),
+    ("hold", "apply_pauses", ("engine/src/store/", "src/commands/db/")),
+    ("hold", "hold_lock", ("jobs/src/",)),
+    ("words", "describe", ()),
+    ("glance", "overview", ()),
+    ("cared_for", "last_maintenance", ()),
+    ("cared", "record_maintenance", ()),
+    ("cares_due", "maintenance_due", ()),
+    ("claim_care", "claim_maintenance", ()),
+    ("by_hand", "manual", ()),
+    ("rehearsal", "dry_run_copy", ()),
+    ("rehearse", "dry_run", ("src/commands/execute/", "src/commands/dry_run/")),
+    ("rehearsing", "dry_running", ()),
+    ("ledger_to_read", "store_to_read", ()),
+    ("ledger_to_rehearse", "store_for_dry_run", ()),
+    ("ledger_path", "store_path", ()),
+    ("walls_note", "sandbox_note", ()),
+    ("reel", "data", ("engine/src/recording.rs", "jobs/src/replay.rs", "jobs/src/recording.rs")),
+    ("placement_log", "publish_log", ()),
+    ("tape", "start_recording", ()),
+    ("at_desk", "with_decider", ("jobs/tests/",)),
+]
+
+# old, new, folders (none: everywhere)
+IDENTS = [
+    ("ledger", "store", ()),
+    ("ledgers", "stores", ()),
+    ("told", "report", ("src/commands/night.rs", "src/commands/status/gather.rs")),
+    ("told", "reported", ()),
+    ("mend", "hint", ()),
+    ("mends", "hints", ()),
+    ("warden", "supervisor", ()),
+    ("tongue", "dialect", ()),
+    ("tongues", "dialects", ()),
+    ("house", "fixture", ()),
+    ("placement", "publication", ()),
+    ("placements", "publications", ()),
+    ("tape", "recording", ("engine/",)),
+    ("on_tape", "with_recording", ()),
+    ("taped", "with_recording", ()),
+    ("confine", "sandbox_start", ()),
+    ("confined", "sandboxed", ()),
+    ("assert_confined", "assert_sandboxed", ()),
+]
