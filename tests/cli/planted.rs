@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use crate::house::House;
 
-/// What the agent does; `$1` is the planted program.
+/// The script of the agent; `$1` is the planted program.
 const AGENT: &str = r#"
 set -e
 mkdir -p docs/lib
@@ -33,7 +33,7 @@ done
 echo changed >README.md
 "#;
 
-/// What a careless person, or an agent outside the sandbox, left in git's own folder.
+/// The configuration that a careless person, or an agent outside the sandbox, left in git's folder.
 const CONFIG: &str = r#"
 [filter "x"]
 	clean = {}

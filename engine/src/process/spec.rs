@@ -39,11 +39,11 @@ pub struct ChildSpec {
     /// The value of `RUNNER_RUN`: the run's id, or, for one of several children that a run has at
     /// the same time, the run's id, a `/` and something that tells them apart.
     pub marker: String,
-    /// What the kernel holds it to.
+    /// The limits that the kernel enforces on it.
     pub sandbox: Sandbox,
 }
 
-/// What the kernel holds a child to.
+/// The limits that the kernel enforces on a child.
 #[derive(Clone, Debug, Default)]
 pub enum Sandbox {
     /// Nothing. Only for programs of our own choosing that read no project.
