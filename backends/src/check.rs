@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use runner_engine::outcome::Class;
 use runner_engine::process::{
-    Cancel, ChildSpec, Limits, Sandbox, Status, Stdin, Verdict, find_program, run,
+    Cancel, ChildSandbox, ChildSpec, Limits, Status, Stdin, Verdict, find_program, run,
 };
 use serde::Serialize;
 
@@ -172,7 +172,7 @@ fn version(plan: &Plan, program: &Path, marker: &str) -> Finding {
             ..Limits::default()
         },
         marker: marker.to_owned(),
-        sandbox: Sandbox::Off,
+        sandbox: ChildSandbox::Off,
     };
     let bad = |why: String| {
         let error = BackendError::NotInstalled {

@@ -14,8 +14,8 @@ use std::time::Duration;
 
 use runner_engine::process::tree::{is_alive, kill_marked, start_time};
 use runner_engine::process::{
-    Cancel, ChildSpec, Ended, Limits, MARKER_VARIABLE, Reason, Sandbox, SpawnError, Status, Stdin,
-    Stream, Verdict, run,
+    Cancel, ChildSandbox, ChildSpec, Ended, Limits, MARKER_VARIABLE, Reason, SpawnError, Status,
+    Stdin, Stream, Verdict, run,
 };
 use runner_engine::time::boot_time;
 
@@ -38,7 +38,7 @@ fn spec(test: &str, script: &str) -> ChildSpec {
             ..Limits::default()
         },
         marker: format!("test-{test}-{}", std::process::id()),
-        sandbox: Sandbox::Off,
+        sandbox: ChildSandbox::Off,
     }
 }
 

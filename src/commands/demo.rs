@@ -9,7 +9,9 @@ use std::path::{Path, PathBuf};
 
 use runner_engine::files::{DOCUMENT, open_with_no_link, read_text_in};
 use runner_engine::outcome::Exit;
-use runner_engine::process::{self, Cancel, ChildSpec, Limits, Sandbox, Status, Stdin, Verdict};
+use runner_engine::process::{
+    self, Cancel, ChildSandbox, ChildSpec, Limits, Status, Stdin, Verdict,
+};
 use runner_engine::walls::{Level, at_hand};
 use runner_jobs::report;
 
@@ -272,7 +274,7 @@ fn git(dir: &Path, args: &[&str], stdin: Stdin) -> Result<(), Failure> {
             ..Limits::default()
         },
         marker: home::marker()?,
-        sandbox: Sandbox::Off,
+        sandbox: ChildSandbox::Off,
     };
     let fail = |why: String| Failure::environment(format!("git {}: {why}", args.join(" ")));
     let cancel = Cancel::new().map_err(|error| fail(error.to_string()))?;

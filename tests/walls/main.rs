@@ -18,7 +18,7 @@ use std::fs::OpenOptions;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
-use runner_engine::process::{ChildSpec, Limits, Sandbox, Stdin};
+use runner_engine::process::{ChildSandbox, ChildSpec, Limits, Stdin};
 use runner_engine::walls::{Confine, Means, Walls, bwrap};
 
 /// The program with the launcher.
@@ -66,7 +66,7 @@ pub fn shell(script: &str, cwd: &Path, walls: Walls) -> ChildSpec {
             ..Limits::default()
         },
         marker: format!("walls-{}", ulid()),
-        sandbox: Sandbox::Launched(Confine {
+        sandbox: ChildSandbox::Launched(Confine {
             launcher: PathBuf::from(RUNNER),
             walls,
         }),

@@ -28,7 +28,7 @@ use serde_json::json;
 
 use crate::digest::Digest;
 use crate::process::{
-    self, Cancel, ChildSpec, Limits, Sandbox, SpawnError, Status, Stdin, Verdict, find_program,
+    self, Cancel, ChildSandbox, ChildSpec, Limits, SpawnError, Status, Stdin, Verdict, find_program,
 };
 use crate::tape::{Tape, Unrecorded};
 use crate::walls::inert::Inert;
@@ -406,7 +406,7 @@ impl Git {
                 ..Limits::default()
             },
             marker: self.marker.clone(),
-            sandbox: Sandbox::Inert(rights),
+            sandbox: ChildSandbox::Inert(rights),
         };
         start(&spec, &Cancel::new().map_err(no_token)?)
     }

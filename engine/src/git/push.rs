@@ -16,7 +16,7 @@ use std::time::Duration;
 use super::commit::Writes;
 use super::{Git, GitError, Read, is_in_a_project, outside, start};
 use crate::files::{DOCUMENT, read_no_link};
-use crate::process::{Cancel, ChildSpec, Limits, Sandbox, Stdin};
+use crate::process::{Cancel, ChildSandbox, ChildSpec, Limits, Stdin};
 
 /// The protocols of an address.
 const PROTOCOLS: &str = "https:http:ssh:git:file";
@@ -156,7 +156,7 @@ impl Git {
                 ..Limits::default()
             },
             marker: self.marker.clone(),
-            sandbox: Sandbox::Off,
+            sandbox: ChildSandbox::Off,
         };
         let answer = start(&spec, cancel)?;
         self.successful(&["push"], answer).map(drop)

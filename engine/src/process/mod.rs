@@ -33,7 +33,7 @@ use crate::walls::Containment;
 
 pub use cancel::Cancel;
 pub use run::{Verdict, run};
-pub use spec::{ChildSpec, Limits, MARKER_VARIABLE, Sandbox, SpawnError, Stdin, find_program};
+pub use spec::{ChildSandbox, ChildSpec, Limits, MARKER_VARIABLE, SpawnError, Stdin, find_program};
 pub use supervisor::{Effect, Event, Reason, Status, Stream, Supervisor};
 
 /// How a child ended, and everything it said.

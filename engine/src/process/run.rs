@@ -18,7 +18,7 @@ use rustix::process::{PidfdFlags, Signal, pidfd_open};
 use super::Ended;
 use super::cancel::{AT_ONCE, Cancel};
 use super::room::Room;
-use super::spec::{ChildSpec, MARKER_VARIABLE, Sandbox, SpawnError, Stdin};
+use super::spec::{ChildSandbox, ChildSpec, MARKER_VARIABLE, SpawnError, Stdin};
 use super::supervisor::{Effect, Event, Reason, Status, Stream, Supervisor};
 use super::sweep::Owned;
 use super::wait::{Alarm, poll_within};
@@ -65,12 +65,14 @@ pub fn run(
         Some(confine) => Some(Launcher::new(spec, confine, &program).map_err(io("make a socket"))?),
         None => None,
     };
-    let alone = matches!(spec.sandbox, Sandbox::Inert(_));
+    let alone = matches!(spec.sandbox, ChildSandbox::Inert(_));
     let mut owned = Owned::start(&spec.marker, alone, || match &mut launcher {
         Some(launcher) => launcher.spawn(),
         None => match &spec.sandbox {
-            Sandbox::Inert(rights) => inert::spawn(&mut command(spec, &program), &program, rights),
-            Sandbox::Off | Sandbox::Launched(_) => command(spec, &program).spawn(),
+            ChildSandbox::Inert(rights) => {
+                inert::spawn(&mut command(spec, &program), &program, rights)
+            }
+            ChildSandbox::Off | ChildSandbox::Launched(_) => command(spec, &program).spawn(),
         },
     })
     .map_err(|error| match spec.sandbox.launched() {

@@ -40,12 +40,12 @@ pub struct ChildSpec {
     /// the same time, the run's id, a `/` and something that tells them apart.
     pub marker: String,
     /// The limits that the kernel enforces on it.
-    pub sandbox: Sandbox,
+    pub sandbox: ChildSandbox,
 }
 
 /// The limits that the kernel enforces on a child.
 #[derive(Clone, Debug, Default)]
-pub enum Sandbox {
+pub enum ChildSandbox {
     /// Nothing. Only for programs of our own choosing that read no project.
     #[default]
     Off,
@@ -55,13 +55,13 @@ pub enum Sandbox {
     Launched(Confine),
 }
 
-impl From<Option<Confine>> for Sandbox {
+impl From<Option<Confine>> for ChildSandbox {
     fn from(confine: Option<Confine>) -> Self {
         confine.map_or(Self::Off, Self::Launched)
     }
 }
 
-impl Sandbox {
+impl ChildSandbox {
     pub(super) fn launched(&self) -> Option<&Confine> {
         match self {
             Self::Launched(confine) => Some(confine),

@@ -11,7 +11,7 @@ use runner_backends::{
 };
 use runner_engine::ledger::RunRow;
 use runner_engine::outcome::{Class, Outcome};
-use runner_engine::process::{Cancel, ChildSpec, Limits, Sandbox, Stdin, Verdict, run};
+use runner_engine::process::{Cancel, ChildSandbox, ChildSpec, Limits, Stdin, Verdict, run};
 use runner_engine::time::boot_time;
 use runner_jobs::prices::{Price, Prices};
 use runner_jobs::{Settled, Silent, Spending};
@@ -79,7 +79,7 @@ impl Backend for Teller {
                     stdin: Stdin::Null,
                     limits: Limits::default(),
                     marker: request.id.clone(),
-                    sandbox: Sandbox::Off,
+                    sandbox: ChildSandbox::Off,
                 };
                 let token = cancel.clone();
                 let (says, said) = tokio::sync::oneshot::channel();
